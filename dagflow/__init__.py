@@ -1,0 +1,20 @@
+"""Files into a data platform, every record exactly once: an operator-based DAG framework on Spark."""
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.operator import ControlOperator, InputOperator, Operator
+from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.records import RecordBatch
+from dagflow.errors import DagflowError
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ControlOperator",
+    "DagflowError",
+    "InputOperator",
+    "InputPort",
+    "Operator",
+    "OperatorContext",
+    "OutputPort",
+    "RecordBatch",
+]

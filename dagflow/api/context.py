@@ -1,0 +1,105 @@
+"""What an operator is told about the place that it runs in, and what it may ask of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from typing_extensions import Buffer
+
+
+class OutputFile(Protocol):
+    """A file that is being written and that nobody sees before its window is committed."""
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes.
+
+        Raises:
+            StorageError: The store refused them.
+        """
+
+    def close(self, *, records: int) -> None:
+        """End the file and hand it to the window's commit.
+
+        Args:
+            records: How many records the file holds, for the journal.
+        """
+
+
+class OutputFiles(Protocol):
+    """Where an operator opens the files that its window will publish."""
+
+    def open(self, url: str) -> OutputFile:
+        """Begin the file that will be published as url, a name that the window's replay gives again.
+
+        Raises:
+            StorageError: The store refused it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class WindowBudget:
+    """How much a control operator should emit into the current window at most.
+
+    The first tuple of a window is always within the budget, however large.
+
+    Attributes:
+        tuples: Number of tuples.
+        size_bytes: Sum of the sizes of the tuples.
+    """
+
+    tuples: int
+    size_bytes: int
+
+
+class ControlServices(Protocol):
+    """What the driver offers to control operators beyond the ordinary context."""
+
+    @property
+    def follow(self) -> bool:
+        """Whether the run goes on watching for new input."""
+
+    @property
+    def budget(self) -> WindowBudget:
+        """The budget of the current window."""
+
+
+@dataclass(slots=True)
+class OperatorContext:
+    """The surroundings of one operator instance.
+
+    Attributes:
+        app: The app's name.
+        operator: The operator's name in the app.
+        partition: 0-based number of the partition; 0 for control operators.
+        partitions: How many partitions the operator has in this window.
+        counters: Counts by name; they are added up over partitions, and shown by metrics and status.
+        connected: Names of the operator's ports that the app connects.
+        outputs: Where files to be published are opened; None in control operators.
+        control: What the driver offers; None in partitioned operators.
+    """
+
+    app: str = "app"
+    operator: str = "operator"
+    partition: int = 0
+    partitions: int = 1
+    counters: Counter[str] = field(default_factory=Counter)
+    connected: frozenset[str] = frozenset()
+    outputs: OutputFiles | None = None
+    control: ControlServices | None = None
+
+
+class DriverPrepared(Protocol):
+    """An operator with something to check in the driver before the first window of a run."""
+
+    def prepare(self, published: Iterable[str]) -> None:
+        """Look at the world once, before anything runs.
+
+        Args:
+            published: URLs of the files that this checkpoint's journal has published.
+
+        Raises:
+            DagflowError: Why the run must not start.
+        """

@@ -1,0 +1,100 @@
+"""Operators: the nodes of an app, as their authors write them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.ports import Handles, InputPort, Mode, OutputPort
+from dagflow.api.properties import property_model
+
+
+class Operator:
+    """A step that a window's records or tuples pass through.
+
+    Subclasses declare ports and properties in the class body, and mark the methods that take in what
+    arrives. An instance lives in one partition for one window at a time, and is a plain object:
+    constructed by keyword, without an app and without Spark.
+
+    Guarantee: what an operator emits in a window reaches the output exactly once, also when the window
+    is run again after a crash; its other side effects may happen again.
+    """
+
+    input_ports: ClassVar[dict[str, InputPort]] = {}
+    output_ports: ClassVar[dict[str, OutputPort]] = {}
+    handlers: ClassVar[dict[str, tuple[Mode, str]]] = {}
+    """The mode and the method of each input port that has a handler, by the port's name."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inputs: dict[str, InputPort] = {}
+        outputs: dict[str, OutputPort] = {}
+        handlers: dict[str, tuple[Mode, str]] = {}
+        for base in reversed(cls.__mro__):
+            for name, value in vars(base).items():
+                if isinstance(value, InputPort):
+                    inputs[name] = value
+                elif isinstance(value, OutputPort):
+                    outputs[name] = value
+                elif isinstance(mark := getattr(value, "__dagflow_handles__", None), Handles):
+                    handlers[mark.port.name] = (mark.mode, name)
+        cls.input_ports, cls.output_ports, cls.handlers = inputs, outputs, handlers
+
+    def __init__(self, **properties: Any) -> None:
+        """Set the properties.
+
+        Args:
+            properties: Values as YAML would give them, by name.
+
+        Raises:
+            pydantic.ValidationError: A property is unknown, missing or of the wrong type.
+            ValueError: check_properties refused the values.
+        """
+        checked = property_model(type(self)).model_validate(properties)
+        for name in type(checked).model_fields:
+            setattr(self, name, getattr(checked, name))
+        for name, port in self.output_ports.items():
+            # In the instance's own dictionary, so that emit is reached without a descriptor call.
+            self.__dict__[name] = port.__get__(self, type(self))
+        self.check_properties()
+
+    def check_properties(self) -> None:
+        """Refuse values that are wrong together; called last by the constructor.
+
+        Raises:
+            ValueError: What does not fit, naming the properties.
+        """
+
+    def setup(self, context: OperatorContext) -> None:
+        """Called once before the first window, in the process that will run the operator."""
+
+    def begin_window(self, window_id: int) -> None:
+        """Called before anything of the window arrives."""
+
+    def end_window(self) -> None:
+        """Called when everything of the window has arrived; may still emit."""
+
+    def teardown(self) -> None:
+        """Called once at the end, also after a failure."""
+
+    def snapshot(self) -> Any:
+        """The state that must outlive the window just ended, as something picklable; None for none."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Take back what snapshot gave; called after setup, and never with None."""
+
+
+class ControlOperator(Operator):
+    """An operator that runs once, in the driver, and handles metadata tuples only."""
+
+
+class InputOperator(ControlOperator):
+    """A control operator at the head of an app: it has no input ports and makes tuples by itself."""
+
+    def emit_tuples(self) -> None:
+        """Emit what there is now; called once or more per window.
+
+        A call that emits nothing says that there is no more for now: a run to completion ends when no
+        control operator has anything to emit; a run that follows asks again in a later window.
+        """

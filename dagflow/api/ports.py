@@ -1,0 +1,129 @@
+"""Ports: the typed ends of an operator, declared in its class body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from dagflow.api.records import RecordBatch
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+Mode = Literal["each", "batch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Handles:
+    """Which port a method serves, and whether it takes one item or a whole batch."""
+
+    port: InputPort
+    mode: Mode
+
+
+class Port:
+    """One typed end of an operator.
+
+    Args:
+        type: What flows through: RecordBatch (the default) for records, any other class for metadata tuples.
+
+    Attributes:
+        name: The attribute's name in the operator's class.
+    """
+
+    name: str
+
+    def __init__(self, type: type = RecordBatch) -> None:
+        self.type = type
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @property
+    def carries_records(self) -> bool:
+        """Whether records flow here; otherwise metadata tuples do."""
+        return self.type is RecordBatch
+
+    @property
+    def type_name(self) -> str:
+        """What flows through, as people call it."""
+        return "records" if self.carries_records else self.type.__name__
+
+
+class InputPort(Port):
+    """Where an operator takes in records or tuples.
+
+    Args:
+        type: What flows in.
+        optional: Whether an app may leave the port unconnected.
+    """
+
+    def __init__(self, type: type = RecordBatch, *, optional: bool = False) -> None:
+        super().__init__(type)
+        self.is_required = not optional
+
+    def each(self, method: Handler) -> Handler:
+        """Mark the method that is called once per tuple, or once per raw record with its bytes."""
+        method.__dagflow_handles__ = Handles(self, "each")  # type: ignore[attr-defined]  # a mark on the function
+        return method
+
+    def batch(self, method: Handler) -> Handler:
+        """Mark the method that is called with a whole RecordBatch, or with a list of tuples."""
+        method.__dagflow_handles__ = Handles(self, "batch")  # type: ignore[attr-defined]  # a mark on the function
+        return method
+
+
+class OutputPort(Port):
+    """Where an operator emits records or tuples.
+
+    Args:
+        type: What flows out.
+        required: Whether an app must connect the port.
+    """
+
+    def __init__(self, type: type = RecordBatch, *, required: bool = False) -> None:
+        super().__init__(type)
+        self.is_required = required
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> OutputPort: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Emitter: ...
+    def __get__(self, instance: object | None, owner: type) -> OutputPort | Emitter:
+        """The declaration on the class; on an instance, the emitter that its constructor put there."""
+        return self if instance is None else Emitter(self)
+
+
+T = TypeVar("T")
+
+
+class Emitter(Generic[T]):
+    """An operator instance's end of an output port.
+
+    Outside of an app every item goes to the sinks as it is emitted. In an app the worker puts a
+    faster emit in place, which gathers single records into batches.
+
+    Attributes:
+        emit: Sends one item: bytes or a mapping of column to value for a single record, a RecordBatch or
+            pyarrow.RecordBatch for many, an instance of the port's type for a metadata tuple.
+    """
+
+    __slots__ = ("emit", "port", "sinks")
+
+    def __init__(self, port: OutputPort) -> None:
+        self.port = port
+        self.sinks: list[Callable[[Any], object]] = []
+        self.emit: Callable[[Any], object] = self.send
+
+    def connect(self, sink: Callable[[Any], object]) -> None:
+        """Send what is emitted to sink as well, for example to a list's append in a test."""
+        self.sinks.append(sink)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether anything listens; an operator may spare itself work where nothing does."""
+        return bool(self.sinks)
+
+    def send(self, item: object) -> None:
+        """Hand one item to every sink at once."""
+        for sink in self.sinks:
+            sink(item)

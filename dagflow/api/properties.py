@@ -1,0 +1,100 @@
+"""The types that properties of operators take in YAML, and how an operator's properties are found and checked."""
+
+from __future__ import annotations
+
+import re
+import typing
+from functools import cache
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "TB": 1000**4,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+    "TIB": 1 << 40,
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def parse_size(value: object) -> int:
+    """Read a size as people write it.
+
+    Args:
+        value: A number of bytes, or text such as "64MiB" (powers of 1024) or "10MB" (powers of 1000).
+
+    Returns:
+        The size in bytes.
+
+    Raises:
+        ValueError: The value is not a size, or not a whole number of bytes.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None:
+        raise ValueError(f"{value!r} is not a size; write a number of bytes, or for example 64MiB or 10MB")
+    size = float(match[1]) * unit if "." in match[1] else int(match[1]) * unit
+    if size != int(size):
+        raise ValueError(f"{value!r} is not a whole number of bytes")
+    return int(size)
+
+
+def _one_or_many(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _refuse_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("a number is expected, not true or false")
+    return value
+
+
+Size = Annotated[int, BeforeValidator(parse_size)]
+"""A number of bytes; YAML may say 64MiB."""
+
+Count = Annotated[int, BeforeValidator(_refuse_bool)]
+"""A whole number that YAML's true and false do not stand for."""
+
+Millis = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=0)]
+"""A duration in milliseconds."""
+
+Paths = Annotated[list[str], BeforeValidator(_one_or_many), Field(min_length=1)]
+"""One location or a list of them."""
+
+
+@cache
+def property_model(owner: type) -> type[BaseModel]:
+    """The pydantic model of a class's properties.
+
+    A property is an annotated class attribute whose name does not begin with an underscore; a base
+    class's properties come first. What carries no value in the class body is required.
+
+    Args:
+        owner: An operator, a format, or any class that declares properties the same way.
+
+    Returns:
+        A model with one field per property, which refuses unknown names.
+
+    Raises:
+        NameError: An annotation names something that its module does not define.
+    """
+    fields: dict[str, Any] = {}
+    hints = typing.get_type_hints(owner, include_extras=True)
+    for base in reversed(owner.__mro__):
+        for name in base.__dict__.get("__annotations__", {}):
+            if name.startswith("_") or typing.get_origin(hints[name]) is ClassVar or hints[name] is ClassVar:
+                continue
+            fields[name] = (hints[name], getattr(owner, name, ...))
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True, protected_namespaces=())
+    return create_model(owner.__name__, __config__=config, **fields)

@@ -1,0 +1,321 @@
+"""Record batches: columnar groups of records that know where each record comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+RECORD = "record"
+"""The column of a raw record batch: the bytes of each record, without its delimiter."""
+
+UNKNOWN = -1
+"""Stands for the byte offset or the length of a record whose origin an operator did not keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delimiters:
+    """What ended each record of a batch.
+
+    Attributes:
+        table: The different delimiters that occur.
+        codes: For each record the index of its delimiter in table; None where all have table[0].
+    """
+
+    table: tuple[bytes, ...]
+    codes: npt.NDArray[np.uint8] | None = None
+
+    @property
+    def uniform(self) -> bytes | None:
+        """The delimiter of every record, or None where they differ."""
+        return self.table[0] if self.codes is None else None
+
+    def lengths(self) -> npt.NDArray[np.int32] | int:
+        """Bytes in each record's delimiter: one number where all are the same."""
+        if self.codes is None:
+            return len(self.table[0])
+        return np.array([len(delimiter) for delimiter in self.table], np.int32)[self.codes]
+
+    def take(self, indices: npt.NDArray[np.int64]) -> Delimiters:
+        """The delimiters of some of the records."""
+        return self if self.codes is None else Delimiters(self.table, self.codes[indices])
+
+    def to_array(self, count: int) -> pa.Array:
+        """The delimiters as an Arrow array of count values."""
+        codes = np.zeros(count, np.uint8) if self.codes is None else self.codes
+        return pa.DictionaryArray.from_arrays(codes.astype(np.int8), pa.array(self.table, pa.binary())).cast(
+            pa.binary()
+        )
+
+
+NO_DELIMITER = Delimiters((b"",))
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the records of a batch begin: blocks, and byte offsets in their files.
+
+    Selections are kept and only carried out when somebody asks, because most batches are written
+    without anybody asking.
+
+    Attributes:
+        blocks: The blocks that the records were read from, at least one, in reading order.
+        starts: Offset of each record from base, before any selection; None where offsets are unknown.
+        base: Added to every start.
+        block_codes: For each record, before any selection, the index of its block; None where there is one block.
+        selections: Index arrays or masks, applied one after the other.
+    """
+
+    blocks: tuple[Any, ...]
+    starts: npt.NDArray[Any] | None = None
+    base: int = 0
+    block_codes: npt.NDArray[np.int32] | None = None
+    selections: tuple[Any, ...] = ()
+
+    def _selected(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        for selection in self.selections:
+            if isinstance(selection, pa.BooleanArray):
+                selection = selection.to_numpy(zero_copy_only=False)
+            values = values[selection]
+        return values
+
+    def offsets(self, count: int) -> npt.NDArray[np.int64]:
+        """Byte offset of each of the batch's count records in its file; UNKNOWN where it is not known."""
+        if self.starts is None:
+            return np.full(count, UNKNOWN, np.int64)
+        return self._selected(self.starts).astype(np.int64) + self.base
+
+    def block_indices(self, count: int) -> npt.NDArray[np.int32]:
+        """For each of the batch's count records the index of its block in blocks; UNKNOWN where it is not known."""
+        if self.block_codes is not None:
+            return self._selected(self.block_codes)
+        return np.full(count, 0 if len(self.blocks) == 1 else UNKNOWN, np.int32)
+
+    def select(self, selection: Any) -> Origin:
+        """The origin of the records that an index array or a mask selects."""
+        return Origin(self.blocks, self.starts, self.base, self.block_codes, (*self.selections, selection))
+
+    def without_offsets(self) -> Origin:
+        """The same blocks, with the place of each record unknown."""
+        return Origin(self.blocks)
+
+    def settled(self, count: int) -> Origin:
+        """The same facts with every selection carried out, fit to be sent to another process."""
+        offsets = None if self.starts is None else self.offsets(count)
+        codes = None if self.block_codes is None else self.block_indices(count)
+        return Origin(self.blocks, offsets, 0, codes)
+
+
+class RecordBatch:
+    """An immutable columnar group of records.
+
+    A raw batch has one column, `record`, with the bytes of each record without its delimiter. Inside,
+    raw records that came from a file lie framed, each followed by its delimiter, so that filtering and
+    writing them back copies every byte once; the column is made when somebody asks for it.
+
+    Attributes:
+        origin: Where the records come from, or None for records that an operator made out of nothing.
+        delimiters: What ended each raw record in its file.
+    """
+
+    __slots__ = ("_arrow", "_framed", "delimiters", "origin")
+
+    def __init__(
+        self,
+        arrow: pa.RecordBatch | None = None,
+        *,
+        framed: pa.BinaryArray | None = None,
+        delimiters: Delimiters = NO_DELIMITER,
+        origin: Origin | None = None,
+    ) -> None:
+        """Wrap columns, or raw records with their delimiters.
+
+        Args:
+            arrow: The columns.
+            framed: Instead of arrow: each record followed by its delimiter, no nulls.
+            delimiters: What ended each record.
+            origin: Where the records come from.
+        """
+        if (arrow is None) == (framed is None):
+            raise ValueError("a record batch is made from arrow or from framed records, not from both")
+        self._arrow = arrow
+        self._framed = framed
+        self.delimiters = delimiters
+        self.origin = origin
+
+    @classmethod
+    def from_records(
+        cls, records: Sequence[Any], delimiters: Delimiters = NO_DELIMITER, origin: Origin | None = None
+    ) -> RecordBatch:
+        """Make a batch from single records.
+
+        Args:
+            records: Bytes for a raw batch, or mappings of column to value.
+            delimiters: What shall end each raw record when it is written.
+            origin: Where the records come from.
+
+        Raises:
+            TypeError: The records are neither all bytes nor all mappings.
+        """
+        try:
+            array = pa.array(records, pa.binary())
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            kinds = {type(record) for record in records}
+            if kinds == {dict}:
+                return cls(pa.RecordBatch.from_pylist(list(records)), origin=origin)
+            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise TypeError(f"records must all be bytes, or all dicts of column to value; got {names}") from None
+        if array.null_count or any(isinstance(record, str) for record in records[:1]):
+            raise TypeError("records must all be bytes, or all dicts of column to value; got None or str")
+        return cls(pa.RecordBatch.from_arrays([array], [RECORD]), delimiters=delimiters, origin=origin)
+
+    def __len__(self) -> int:
+        return len(self._framed) if self._framed is not None else self._arrow.num_rows
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the records are bytes; otherwise they have columns of their own."""
+        return self._framed is not None or self._arrow.schema.names == [RECORD]
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The columns; a raw batch has the single column `record` of type binary."""
+        if self._arrow is None:
+            self._arrow = pa.RecordBatch.from_arrays([self._unframed()], [RECORD])
+        return self._arrow
+
+    @property
+    def record(self) -> pa.Array:
+        """The column `record`.
+
+        Raises:
+            KeyError: The batch has columns of its own, and none of that name.
+        """
+        return self.to_arrow().column(RECORD)
+
+    def _unframed(self) -> pa.Array:
+        lengths = self.delimiters.lengths()
+        if isinstance(lengths, int):
+            return pc.binary_slice(self._framed, 0, -lengths) if lengths else self._framed
+        record = self._framed
+        for length in np.unique(lengths):
+            if length:
+                mask = pa.array(lengths == length)
+                record = pc.if_else(mask, pc.binary_slice(self._framed, 0, -int(length)), record)
+        return record
+
+    def framed(self) -> pa.Array:
+        """Each raw record followed by its delimiter: the bytes that a writer puts into a file.
+
+        Raises:
+            KeyError: The batch is not raw.
+        """
+        if self._framed is None:
+            if self.delimiters.uniform == b"":
+                return self.record
+            self._framed = pc.binary_join_element_wise(self.record, self.delimiters.to_array(len(self)), b"")
+        return self._framed
+
+    def to_pylist(self) -> list[bytes]:
+        """The raw records as Python bytes.
+
+        Raises:
+            KeyError: The batch is not raw.
+        """
+        delimiter = self.delimiters.uniform
+        if self._framed is not None and delimiter and len(delimiter) == 1 and len(self):
+            offsets = np.frombuffer(self._framed.buffers()[1], np.int32)[self._framed.offset :][: len(self) + 1]
+            data = memoryview(self._framed.buffers()[2])[offsets[0] : offsets[-1]].tobytes()
+            records = data.split(delimiter)
+            # A record that holds the delimiter itself, as an escaped one does, makes the short cut wrong.
+            if len(records) == len(self) + 1:
+                records.pop()
+                return records
+        return list(self.record.to_pylist())
+
+    def filter(self, mask: pa.BooleanArray) -> RecordBatch:
+        """The records for which mask, a Boolean array without nulls, is true; origin and delimiters stay."""
+        kept = mask.true_count
+        if kept == len(self):
+            return self
+        origin = None if self.origin is None else self.origin.select(mask)
+        delimiters = self.delimiters
+        if delimiters.codes is not None:
+            delimiters = Delimiters(delimiters.table, delimiters.codes[mask.to_numpy(zero_copy_only=False)])
+        if self._framed is not None:
+            return RecordBatch(framed=self._framed.filter(mask), delimiters=delimiters, origin=origin)
+        return RecordBatch(self._arrow.filter(mask), delimiters=delimiters, origin=origin)
+
+    def take(self, indices: npt.NDArray[np.int64]) -> RecordBatch:
+        """The records at the given positions, in that order; origin and delimiters stay."""
+        origin = None if self.origin is None else self.origin.select(indices)
+        delimiters = self.delimiters.take(indices)
+        if self._framed is not None:
+            return RecordBatch(framed=self._framed.take(pa.array(indices)), delimiters=delimiters, origin=origin)
+        return RecordBatch(self._arrow.take(pa.array(indices)), delimiters=delimiters, origin=origin)
+
+    def with_columns(self, arrow: pa.RecordBatch) -> RecordBatch:
+        """New columns for the same records, one row per record in the same order: a one-to-one map.
+
+        Raises:
+            ValueError: The number of rows differs.
+        """
+        if arrow.num_rows != len(self):
+            raise ValueError(f"a one-to-one map of {len(self)} records gave {arrow.num_rows}")
+        return RecordBatch(arrow, delimiters=self.delimiters, origin=self.origin)
+
+    def derive(self, arrow: pa.RecordBatch) -> RecordBatch:
+        """Wrap what an operator made from this batch with Arrow's own means.
+
+        As many rows as there are records count as a one-to-one map; otherwise the place of each
+        record is unknown, and only the batch's blocks stay. Filter with `filter` to keep them.
+        """
+        if arrow.num_rows == len(self):
+            return self.with_columns(arrow)
+        origin = None if self.origin is None else self.origin.without_offsets()
+        uniform = self.delimiters.uniform
+        delimiters = Delimiters((self.delimiters.table[0] if uniform is None else uniform,))
+        return RecordBatch(arrow, delimiters=delimiters, origin=origin)
+
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Byte offset of each record in its file; UNKNOWN where it is not known."""
+        return np.full(len(self), UNKNOWN, np.int64) if self.origin is None else self.origin.offsets(len(self))
+
+    @property
+    def blocks(self) -> tuple[Any, ...]:
+        """The blocks that the records come from; empty for records made out of nothing."""
+        return () if self.origin is None else self.origin.blocks
+
+    def block_of(self, position: int) -> Any:
+        """The block of one record, or None where it is not known."""
+        if self.origin is None:
+            return None
+        index = int(self.origin.block_indices(len(self))[position])
+        return None if index == UNKNOWN else self.origin.blocks[index]
+
+    def nbytes(self) -> int:
+        """Bytes of the records, with delimiters where they lie framed."""
+        if self._framed is None:
+            return int(self._arrow.nbytes)
+        offsets = np.frombuffer(self._framed.buffers()[1], np.int32)[self._framed.offset :]
+        return int(offsets[len(self)] - offsets[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        column = self._framed if self._framed is not None else None
+        batch = self._arrow if column is None else pa.RecordBatch.from_arrays([column], [RECORD])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        origin = None if self.origin is None else self.origin.settled(len(self))
+        return _unpickled, (sink.getvalue().to_pybytes(), column is not None, self.delimiters, origin)
+
+
+def _unpickled(stream: bytes, is_framed: bool, delimiters: Delimiters, origin: Origin | None) -> RecordBatch:
+    batch = pa.ipc.open_stream(stream).read_next_batch()
+    if is_framed:
+        return RecordBatch(framed=batch.column(0), delimiters=delimiters, origin=origin)
+    return RecordBatch(batch, delimiters=delimiters, origin=origin)

@@ -1,0 +1,206 @@
+"""The exceptions of dagflow: what each means, and the exit code it ends a command with.
+
+Every exception keeps its data in attributes and survives pickling, because one raised in an executor
+is shown by the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+class DagflowError(Exception):
+    """Anything that dagflow itself complains about.
+
+    Args:
+        message: What is wrong and where, as a lower-case clause; names as the user typed them.
+        hint: What to do about it, or "".
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n    {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default rebuilds from args alone, and loses every keyword field on the way from an executor.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(cls: type[DagflowError], args: tuple[Any, ...], state: dict[str, Any]) -> DagflowError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in an app, at the place where it was written.
+
+    Attributes:
+        file: The app file as the user named it, or "" for the command line.
+        line: 1-based line, 0 where there is none.
+        column: 1-based column, 0 where there is none.
+        message: What was found, what was expected, and the nearest valid name if one is close.
+    """
+
+    file: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: " if self.file else ""
+        return place + self.message
+
+
+class AppError(DagflowError, ValueError):
+    """The app or the command line is wrong; nothing was run.
+
+    Args:
+        problems: Every mistake that was found, in file order; at least one.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, problems: Sequence[Problem], *, hint: str = "") -> None:
+        super().__init__("\n".join(map(str, problems)), hint=hint)
+        self.problems = tuple(problems)
+
+
+class SpecError(AppError):
+    """The YAML does not say a well-formed app: syntax, unknown keys, wrong types, bad properties."""
+
+
+class PlanError(AppError):
+    """The app is well-formed, and its operators cannot be wired or placed as written."""
+
+
+class OperatorError(DagflowError):
+    """Code of an operator raised, or broke its contract.
+
+    Args:
+        message: What it did, with the type and text of its exception.
+        operator: The operator's name in the app.
+        window_id: The window it worked on, or -1 outside of any.
+        partition: The partition, or -1 in the driver.
+        url: The file of the record at hand, or "".
+        offset: Byte offset of the record at hand, or -1.
+        trace: The traceback as text, for the log.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operator: str,
+        window_id: int = -1,
+        partition: int = -1,
+        url: str = "",
+        offset: int = -1,
+        trace: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.operator = operator
+        self.window_id = window_id
+        self.partition = partition
+        self.url = url
+        self.offset = offset
+        self.trace = trace
+
+    def __str__(self) -> str:
+        place = [f"window {self.window_id}"] if self.window_id >= 0 else []
+        place.append(f"operator '{self.operator}'" + (f" partition {self.partition}" if self.partition >= 0 else ""))
+        text = f"{', '.join(place)}: {self.message}"
+        if self.url:
+            text += f" at {self.url}" + (f" offset {self.offset}" if self.offset >= 0 else "")
+        return f"{text}\n    {self.hint}" if self.hint else text
+
+
+class RecordError(DagflowError, ValueError):
+    """A record, or a stretch of bytes that should be one, is not what its format says.
+
+    Args:
+        message: The reason.
+        url: The file.
+        offset: First byte of the stretch.
+        length: Bytes in the stretch.
+    """
+
+    def __init__(self, message: str, *, url: str, offset: int, length: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.url = url
+        self.offset = offset
+        self.length = length
+
+    def __str__(self) -> str:
+        text = f"{self.url} offset {self.offset} ({self.length} bytes): {self.message}"
+        return f"{text}\n    {self.hint}" if self.hint else text
+
+
+class StorageError(DagflowError, OSError):
+    """A store refused or failed.
+
+    Args:
+        message: What was tried and what the store answered.
+        url: The location, without credentials.
+    """
+
+    def __init__(self, message: str, *, url: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.url = url
+
+    def __str__(self) -> str:
+        text = f"{self.url}: {self.message}"
+        return f"{text}\n    {self.hint}" if self.hint else text
+
+
+class AlreadyExistsError(StorageError):
+    """Exclusive creation found the name taken."""
+
+
+class MissingError(StorageError):
+    """The location holds nothing."""
+
+
+class SourceChangedError(StorageError):
+    """A file is no longer the version that was planned."""
+
+
+class TransientStorageError(StorageError):
+    """The store may well succeed if asked again."""
+
+
+class JournalError(DagflowError):
+    """The journal cannot be read, continued or written.
+
+    Args:
+        url: The checkpoint.
+    """
+
+    def __init__(self, message: str, *, url: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.url = url
+
+    def __str__(self) -> str:
+        text = f"{self.url}: {self.message}"
+        return f"{text}\n    {self.hint}" if self.hint else text
+
+
+class FencedError(JournalError):
+    """Another driver has taken over this checkpoint."""
+
+
+class RunStoppedError(DagflowError):
+    """The person, or the system, asked the run to stop; its journal is resumable."""
+
+    exit_code: ClassVar[int] = 130

@@ -1,0 +1,119 @@
+"""The physical plan: which operators run where, fused into which stages, exchanging what.
+
+Stages are levelled: a stage of level n takes in what stages of lower levels emit. Each level is one
+stage of Spark, and everything that passes from one level to the next goes through one shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Routing = Literal["assigned", "round_robin"]
+
+
+@dataclass(frozen=True, slots=True)
+class PortRef:
+    """One port of one operator of the app."""
+
+    operator: str
+    port: str
+
+    def __str__(self) -> str:
+        return f"{self.operator}.{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One stream's way from an output port to an input port.
+
+    Attributes:
+        stream: The stream's name in the app.
+        source: The output port.
+        target: The input port.
+    """
+
+    stream: str
+    source: PortRef
+    target: PortRef
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An edge that ends at the border of a stage.
+
+    Attributes:
+        edge: The edge.
+        routing: How items find their partition: "assigned" by the driver, tuple by tuple, when the window
+            is planned; "round_robin" through a shuffle.
+    """
+
+    edge: Edge
+    routing: Routing
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Operators that run together in one task, without serialisation between them.
+
+    Attributes:
+        index: Position in PhysicalPlan.stages.
+        level: 0 where all inputs come from the driver; otherwise one more than the highest level it takes in.
+        operators: Names, upstream first. The first decides how many partitions the stage has.
+        edges: Edges inside the stage.
+        inputs: Exchanges that end in this stage.
+        outputs: Edges from this stage to other stages.
+        reports: Edges from this stage to control operators in the driver.
+        fixed_partitions: The count that the app sets, or None where the head's partitioner decides.
+    """
+
+    index: int
+    level: int
+    operators: tuple[str, ...]
+    edges: tuple[Edge, ...]
+    inputs: tuple[Exchange, ...]
+    outputs: tuple[Edge, ...]
+    reports: tuple[Edge, ...]
+    fixed_partitions: int | None
+
+    @property
+    def head(self) -> str:
+        """The operator that decides how many partitions the stage has."""
+        return self.operators[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalPlan:
+    """What runs.
+
+    Attributes:
+        control: Names of the operators that run in the driver, upstream first.
+        control_edges: Edges between control operators.
+        stages: Stages in order of level.
+    """
+
+    control: tuple[str, ...]
+    control_edges: tuple[Edge, ...]
+    stages: tuple[Stage, ...]
+
+    def stage_of(self, operator: str) -> Stage:
+        """The stage that an operator runs in.
+
+        Raises:
+            KeyError: It runs in the driver, or not at all.
+        """
+        for stage in self.stages:
+            if operator in stage.operators:
+                return stage
+        raise KeyError(operator)
+
+    @property
+    def levels(self) -> tuple[tuple[Stage, ...], ...]:
+        """The stages of each level, lowest first."""
+        count = 1 + max((stage.level for stage in self.stages), default=-1)
+        return tuple(tuple(stage for stage in self.stages if stage.level == level) for level in range(count))
+
+    def partitions_by_level(self, counts: Mapping[str, int]) -> list[int]:
+        """How many Spark partitions each level has, given each stage head's count."""
+        return [sum(counts[stage.head] for stage in level) for level in self.levels]
