@@ -1,0 +1,191 @@
+"""Cutting files into blocks, a window's worth at a time: what both splitters share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from dagflow.api.context import WindowBudget
+from dagflow.api.ports import Emitter
+from operators.metadata import BlockMetadata, FileMetadata, FileVersion
+
+# A window without a driver's budget, as in a unit test: enough for any small input in one go.
+DEFAULT_BUDGET = WindowBudget(tuples=10_000, size_bytes=1 << 62)
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """A file whose blocks are not all emitted.
+
+    Attributes:
+        url: The file.
+        version: The version that is cut.
+        block_size: Cut interval in bytes, as it was when the file was begun.
+        next_start: First byte of the next block.
+        previous_block_id: Id of the block before it, or -1.
+    """
+
+    url: str
+    version: FileVersion
+    block_size: int
+    next_start: int
+    previous_block_id: int = -1
+
+    @property
+    def next_end(self) -> int:
+        """One past the last byte of the next block: the next multiple of block_size, or the file's end."""
+        return min((self.next_start // self.block_size + 1) * self.block_size, self.version.size_bytes)
+
+
+def count_blocks(start: int, end: int, block_size: int) -> int:
+    """How many blocks cover [start, end) when they are cut at multiples of block_size.
+
+    Raises:
+        ValueError: block_size is less than 1.
+    """
+    if block_size < 1:
+        raise ValueError(f"block_size must be at least 1, got {block_size}")
+    return -(-end // block_size) - start // block_size if end > start else 0
+
+
+class Allowance:
+    """How much of a window's budget is left.
+
+    Args:
+        budget: The window's budget.
+        blocks: At most this many blocks, which then takes the place of the budget for them; None for no such limit.
+        files: At most this many files; None for no such limit.
+    """
+
+    def __init__(self, budget: WindowBudget, blocks: int | None = None, files: int | None = None) -> None:
+        self._budget = budget
+        self._blocks_left = blocks
+        self._files_left = files
+        self._tuples = 0
+        self._size_bytes = 0
+
+    def takes_file(self) -> bool:
+        """Whether one more file may be announced; if so it is counted."""
+        if self._blocks_left == 0 or self._files_left == 0 or self._tuples >= max(1, self._budget.tuples):
+            return False
+        if self._files_left is not None:
+            self._files_left -= 1
+        self._tuples += 1
+        return True
+
+    def takes_block(self, size_bytes: int) -> bool:
+        """Whether one more block of that size may be emitted; if so it is counted."""
+        if self._blocks_left is not None:
+            if self._blocks_left == 0:
+                return False
+            self._blocks_left -= 1
+            return True
+        is_first = self._size_bytes == 0
+        full = self._tuples >= self._budget.tuples or self._size_bytes + size_bytes > self._budget.size_bytes
+        if full and not is_first:
+            return False
+        self._tuples += 1
+        self._size_bytes += size_bytes
+        return True
+
+
+class BlockCutter:
+    """Announces files and emits their blocks, as far as the window allows.
+
+    Guarantee: block ids ascend from 1 without a gap over all windows, and a file is announced before its blocks.
+
+    Args:
+        files: Where FileMetadata goes.
+        blocks: Where BlockMetadata goes.
+        counters: Where files, blocks and bytes are counted.
+    """
+
+    def __init__(self, files: Emitter[Any], blocks: Emitter[Any], counters: Counter[str]) -> None:
+        self._files = files
+        self._blocks = blocks
+        self._counters = counters
+        self._next_block_id = 1
+        self._open: OpenFile | None = None
+        self.allowance = Allowance(DEFAULT_BUDGET)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a file is begun and not finished."""
+        return self._open is not None
+
+    def begin(self, url: str, relative_path: str, version: FileVersion, block_size: int, start: int = 0) -> bool:
+        """Announce a file if the window allows, and make it the one whose blocks come next.
+
+        Args:
+            url: The file.
+            relative_path: Its path below the root that it was found under.
+            version: What the blocks are cut from.
+            block_size: Cut interval in bytes.
+            start: First byte to be read; more than 0 for the tail of a file that grew.
+
+        Returns:
+            False when the window is full; nothing was emitted then.
+        """
+        if not self.allowance.takes_file():
+            return False
+        count = count_blocks(start, version.size_bytes, block_size)
+        self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, count))
+        self._counters["files"] += 1
+        if count:
+            self._open = OpenFile(url, version, block_size, start)
+        return True
+
+    def announce_directory(self, url: str, relative_path: str, block_size: int) -> bool:
+        """Announce a directory if the window allows.
+
+        Returns:
+            False when the window is full; nothing was emitted then.
+        """
+        if not self.allowance.takes_file():
+            return False
+        version = FileVersion(0)
+        self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, 0, True))
+        return True
+
+    def cut(self) -> bool:
+        """Emit blocks of the begun file until it is finished or the window is full.
+
+        Returns:
+            Whether the file is finished, also when none is begun.
+        """
+        file = self._open
+        if file is None:
+            return True
+        size_bytes, emit = file.version.size_bytes, self._blocks.emit
+        while file.next_start < size_bytes:
+            end = file.next_end
+            length = end - file.next_start
+            if not self.allowance.takes_block(length):
+                return False
+            block_id = self._next_block_id
+            last = end == size_bytes
+            emit(BlockMetadata(block_id, file.url, file.version, file.next_start, end, last, file.previous_block_id))
+            self._counters["blocks"] += 1
+            self._counters["bytes"] += length
+            file.next_start, file.previous_block_id = end, block_id
+            self._next_block_id += 1
+        self._open = None
+        return True
+
+    def snapshot(self) -> dict[str, Any]:
+        """The next block id, and how far the begun file is cut."""
+        file = self._open
+        if file is None:
+            return {"next_block_id": self._next_block_id}
+        version = (file.version.size_bytes, file.version.mtime_ns, file.version.etag)
+        begun = (file.url, version, file.block_size, file.next_start, file.previous_block_id)
+        return {"next_block_id": self._next_block_id, "open": begun}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take back what snapshot gave."""
+        self._next_block_id = state["next_block_id"]
+        self._open = None
+        if "open" in state:
+            url, version, block_size, next_start, previous_block_id = state["open"]
+            self._open = OpenFile(url, FileVersion(*version), block_size, next_start, previous_block_id)
