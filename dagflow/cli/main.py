@@ -1,0 +1,89 @@
+"""The `dagflow` command line: which commands there are, and how each of them ends."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+import dagflow
+from dagflow.cli import output
+from dagflow.cli.options import Settings, unknown, verbose_option
+from dagflow.errors import DagflowError, RunStoppedError
+
+COMMANDS = ("run", "validate", "plan", "operators", "status", "schema")
+
+
+class CommandLine(click.Group):
+    """Commands that are imported when they are asked for, and that end with dagflow's exit codes.
+
+    Every error is printed once, here, in one shape.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands' names, in the order in which a person meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"dagflow.cli.commands.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first argument names; an unknown one is refused with the nearest name."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            raise click.UsageError(unknown("command", name, COMMANDS), ctx)
+        return super().resolve_command(ctx, args)
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:
+        """Run a command and exit: 0 done, 1 the run failed, 2 app or command line wrong, 130 interrupted."""
+        settings = Settings(is_verbose=bool(os.environ.get("DAGFLOW_DEBUG")))
+        extra.update(standalone_mode=False, obj=settings)
+        try:
+            code = super().main(args, prog_name or "dagflow", **extra)
+        except (click.Abort, KeyboardInterrupt):
+            output.note("dagflow: interrupted")
+            code = RunStoppedError.exit_code
+        except (click.ClickException, DagflowError) as error:
+            output.explain(error, with_trace=settings.is_verbose)
+            code = error.exit_code
+        except Exception as error:
+            output.explain(error, with_trace=True)
+            code = 1
+        sys.exit(code or 0)
+
+
+@click.command(cls=CommandLine, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(dagflow.__version__, "-V", "--version", message="dagflow %(version)s")
+@verbose_option
+@click.pass_context
+def command_line(context: click.Context) -> None:
+    """Files into a data platform, every record exactly once.
+
+    An app is one YAML file. `dagflow run APP` reads its input in parallel on Spark and publishes its
+    output; started again, it continues where it stopped.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def main() -> NoReturn:
+    """Be the `dagflow` command of this process."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    command_line.main()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt

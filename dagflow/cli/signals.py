@@ -1,0 +1,67 @@
+"""What SIGINT and SIGTERM mean while an app runs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+# `timeout` and launchers that forward what the terminal has already sent to the whole group deliver one
+# request twice, a few milliseconds apart; a person's second Ctrl-C comes later than this.
+DUPLICATE_S = 0.1
+
+
+@contextmanager
+def stop_on_signals(
+    first: Callable[[], None], again: Callable[[], None], clock: Callable[[], float] = time.monotonic
+) -> Iterator[None]:
+    """Answer SIGINT and SIGTERM for as long as the block lasts; then what was there before answers again.
+
+    Args:
+        first: Called on the first signal.
+        again: Called on each one after it.
+        clock: Seconds from any start, which tell a second request from an echo of the first.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Python delivers signals to the main thread alone: where dagflow is embedded, they are the host's.
+        yield
+        return
+    first_at: float | None = None
+
+    def answer(number: int, frame: FrameType | None) -> None:
+        nonlocal first_at
+        now = clock()
+        if first_at is None:
+            first_at = now
+            first()
+        elif now - first_at > DUPLICATE_S:
+            again()
+
+    before = {number: signal.signal(number, answer) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def on_driver_thread(work: Callable[[], T]) -> T:
+    """Do work on a thread of its own and wait for it here, where signals are answered meanwhile.
+
+    PySpark replaces the handler of SIGINT when its context is made in the main thread, and a call into
+    the JVM would keep the main thread from answering.
+
+    Args:
+        work: Called once; what it returns or raises is returned or raised here.
+    """
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="dagflow-driver") as pool:
+        return pool.submit(work).result()

@@ -1,0 +1,71 @@
+"""What SIGINT and SIGTERM do while an app runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from dagflow.cli import signals
+from dagflow.cli.signals import on_driver_thread, stop_on_signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_answered_while_the_driver_works(number: signal.Signals) -> None:
+    """The main thread answers at once, whatever the driver's thread is doing."""
+    asked = threading.Event()
+
+    def work() -> bool:
+        os.kill(os.getpid(), number)
+        return asked.wait(10)
+
+    with stop_on_signals(asked.set, lambda: pytest.fail("one signal is one request")):
+        assert on_driver_thread(work)
+
+
+def test_the_second_signal_stops_at_once_and_an_echo_of_the_first_does_not() -> None:
+    """Launchers deliver a request twice within milliseconds; a person's second request comes later."""
+    answers: list[str] = []
+    moments = iter([5.0, 5.0 + signals.DUPLICATE_S / 2, 5.0 + signals.DUPLICATE_S * 2])
+    with stop_on_signals(lambda: answers.append("first"), lambda: answers.append("again"), lambda: next(moments)):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert answers == ["first"]
+        signal.raise_signal(signal.SIGINT)
+    assert answers == ["first", "again"]
+
+
+def test_what_answered_before_answers_again_after_the_run() -> None:
+    """The handlers of a host program are put back, also after a failure."""
+    before = [signal.getsignal(number) for number in signals.STOP_SIGNALS]
+    with pytest.raises(OSError, match="broke"), stop_on_signals(lambda: None, lambda: None):
+        assert signal.getsignal(signal.SIGINT) != before[0]
+        raise OSError("broke")
+    assert [signal.getsignal(number) for number in signals.STOP_SIGNALS] == before
+
+
+def test_a_run_outside_of_the_main_thread_leaves_signals_alone() -> None:
+    """Python would refuse a handler there."""
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    def work() -> None:
+        with stop_on_signals(lambda: None, lambda: None):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_what_the_driver_raises_is_raised_to_the_caller() -> None:
+    """The thread hides no failure."""
+
+    def work() -> None:
+        raise LookupError("lost")
+
+    with pytest.raises(LookupError, match="lost"):
+        on_driver_thread(work)
