@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from typing_extensions import Buffer
 
@@ -91,15 +91,29 @@ class OperatorContext:
     control: ControlServices | None = None
 
 
-class DriverPrepared(Protocol):
+class RunPreparation(Protocol):
+    """What an operator may ask before the first window of a run."""
+
+    @property
+    def published(self) -> Iterable[str]:
+        """URLs of the files that this checkpoint's journal has published; may be long, and is read anew each time."""
+
+    def claim(self, url: str) -> None:
+        """Take a location to publish into for this operator alone.
+
+        Raises:
+            StorageError: Another operator of the app has it.
+        """
+
+
+@runtime_checkable
+class Prepared(Protocol):
     """An operator with something to check in the driver before the first window of a run."""
 
-    def prepare(self, published: Iterable[str]) -> None:
+    def prepare(self, run: RunPreparation) -> None:
         """Look at the world once, before anything runs.
-
-        Args:
-            published: URLs of the files that this checkpoint's journal has published.
 
         Raises:
             DagflowError: Why the run must not start.
         """
+        ...

@@ -58,6 +58,15 @@ class Operator:
             self.__dict__[name] = port.__get__(self, type(self))
         self.check_properties()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Emitters lead to whatever listens here; a copy in another process is wired anew.
+        return {name: value for name, value in self.__dict__.items() if name not in self.output_ports}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name, port in self.output_ports.items():
+            self.__dict__[name] = port.__get__(self, type(self))
+
     def check_properties(self) -> None:
         """Refuse values that are wrong together; called last by the constructor.
 

@@ -54,6 +54,10 @@ class Delimiters:
 
 
 NO_DELIMITER = Delimiters((b"",))
+"""Records that nothing ends, such as those of fixed length."""
+
+LINE_FEED = Delimiters((b"\n",))
+"""What ends records that an operator made out of nothing, when they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ class RecordBatch:
         arrow: pa.RecordBatch | None = None,
         *,
         framed: pa.BinaryArray | None = None,
-        delimiters: Delimiters = NO_DELIMITER,
+        delimiters: Delimiters = LINE_FEED,
         origin: Origin | None = None,
     ) -> None:
         """Wrap columns, or raw records with their delimiters.
@@ -150,7 +154,7 @@ class RecordBatch:
 
     @classmethod
     def from_records(
-        cls, records: Sequence[Any], delimiters: Delimiters = NO_DELIMITER, origin: Origin | None = None
+        cls, records: Sequence[Any], delimiters: Delimiters = LINE_FEED, origin: Origin | None = None
     ) -> RecordBatch:
         """Make a batch from single records.
 

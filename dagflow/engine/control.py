@@ -1,0 +1,159 @@
+"""The control operators of an app, at work in the driver."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dagflow.api.context import ControlServices, OperatorContext
+from dagflow.api.operator import InputOperator, Operator
+from dagflow.errors import PlanError, Problem
+from dagflow.plan.physical import Edge, PhysicalPlan, PortRef
+from dagflow.worker.chain import Chain
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What the control operators emitted in one window.
+
+    Attributes:
+        window_id: The window.
+        tuples: Tuples for partitioned operators, by input port.
+        state: Pickled states of the control operators after the window.
+        counters: What the window added to their counts, by "operator.name".
+    """
+
+    window_id: int
+    tuples: Mapping[PortRef, list[Any]]
+    state: bytes
+    counters: Mapping[str, int]
+
+
+def _split(plan: PhysicalPlan) -> tuple[list[str], list[str]]:
+    """The control operators that feed stages, and those that take in what stages report, upstream first."""
+    fed = {edge.target.operator for stage in plan.stages for edge in stage.reports}
+    for edge in sorted(plan.control_edges, key=lambda edge: plan.control.index(edge.source.operator)):
+        if edge.source.operator in fed:
+            fed.add(edge.target.operator)
+    return [name for name in plan.control if name not in fed], [name for name in plan.control if name in fed]
+
+
+class ControlGraph:
+    """Wires the control operators and runs their side of each window.
+
+    Args:
+        app: The app's name.
+        plan: The physical plan.
+        operators: All operators by name.
+        services: What the driver offers to each control operator, by its name.
+
+    Raises:
+        PlanError: An operator that waits for results of a window would feed that window.
+    """
+
+    def __init__(
+        self, app: str, plan: PhysicalPlan, operators: Mapping[str, Operator], services: Mapping[str, ControlServices]
+    ) -> None:
+        sources, sinks = _split(plan)
+        entries = [exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.routing == "assigned"]
+        late = [edge for edge in entries if edge.source.operator in sinks]
+        if late:
+            raise PlanError([Problem("", 0, 0, f"stream '{edge.stream}' feeds readers from the reports of readers") for edge in late])
+        self._tuples: dict[PortRef, list[Any]] = defaultdict(list)
+        self._activity = 0
+        self._sources = self._chain(app, plan, operators, services, sources, entries)
+        self._sinks = self._chain(app, plan, operators, services, sinks, [])
+        for edge in entries:
+            self._sources.connect(edge.source, self._collector(edge.target))
+        for outlet in self._sources.outlets.values():
+            outlet.connect(self._watch)
+        self._counted: Counter[str] = Counter()
+
+    def _chain(
+        self,
+        app: str,
+        plan: PhysicalPlan,
+        operators: Mapping[str, Operator],
+        services: Mapping[str, ControlServices],
+        names: list[str],
+        entries: Iterable[Edge],
+    ) -> Chain:
+        edges = [edge for edge in plan.control_edges if edge.source.operator in names and edge.target.operator in names]
+        reports = [edge for stage in plan.stages for edge in stage.reports]
+        connected = {ref for edge in (*edges, *entries, *reports) for ref in (edge.source, edge.target)}
+        counters: dict[str, Counter[str]] = {name: Counter() for name in names}
+        chain = Chain({name: operators[name] for name in names}, edges, counters)
+        for name in names:
+            ports = frozenset(ref.port for ref in connected if ref.operator == name)
+            context = OperatorContext(
+                app=app, operator=name, counters=counters[name], connected=ports, control=services[name]
+            )
+            chain.call(name, chain.operators[name].setup, context)
+        return chain
+
+    def _collector(self, target: PortRef) -> Any:
+        return lambda payload: self._tuples[target].extend(payload)
+
+    def _watch(self, payload: Any) -> None:
+        self._activity += len(payload)
+
+    def restore(self, planned: bytes, reported: Mapping[str, bytes]) -> None:
+        """Take back the states that earlier windows left.
+
+        Args:
+            planned: An Emission's state, or b"".
+            reported: What report gave.
+        """
+        states = pickle.loads(planned) if planned else {}
+        states.update((name, pickle.loads(state)) for name, state in reported.items())
+        for name, value in states.items():
+            for chain in (self._sources, self._sinks):
+                if name in chain.operators:
+                    chain.call(name, chain.operators[name].restore, value)
+
+    def emit(self, window_id: int) -> Emission | None:
+        """Let the operators emit one window; None when nobody had anything to emit.
+
+        Raises:
+            DagflowError: An operator failed.
+        """
+        self._tuples.clear()
+        self._activity = 0
+        self._sources.begin_window(window_id)
+        for name, operator in self._sources.operators.items():
+            if isinstance(operator, InputOperator):
+                self._sources.call(name, operator.emit_tuples)
+        self._sources.end_window()
+        if not self._activity:
+            return None
+        counts = Counter(self._sources.counts())
+        counters = dict(counts - self._counted)
+        self._counted = counts
+        return Emission(window_id, dict(self._tuples), self._snapshot(), counters)
+
+    def _snapshot(self) -> bytes:
+        states = {name: self._sources.call(name, operator.snapshot) for name, operator in self._sources.operators.items()}
+        return pickle.dumps({name: state for name, state in states.items() if state is not None}, protocol=5)
+
+    def report(self, window_id: int, reports: Iterable[tuple[PortRef, list[Any]]]) -> dict[str, bytes]:
+        """Give a window's results to the operators that wait for them.
+
+        Returns:
+            Their pickled states after the window, by name.
+        """
+        if not self._sinks.operators:
+            return {}
+        self._sinks.begin_window(window_id)
+        for target, tuples in reports:
+            self._sinks.consumer_of(target)(tuples)
+        self._sinks.end_window()
+        states = {name: self._sinks.call(name, operator.snapshot) for name, operator in self._sinks.operators.items()}
+        return {name: pickle.dumps(state, protocol=5) for name, state in states.items() if state is not None}
+
+    def close(self) -> None:
+        """End the operators."""
+        self._sources.teardown()
+        self._sinks.teardown()

@@ -1,0 +1,311 @@
+"""The window loop: emit, plan, run, publish, commit.
+
+Windows are emitted a little ahead of the readers, planned and run several at a time, and committed
+one after the other. Only what the journal holds is true; everything else here can be lost at any moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, TimeoutError
+from dataclasses import dataclass
+from typing import Protocol
+
+from dagflow.api.context import WindowBudget
+from dagflow.api.operator import Operator
+from dagflow.engine.backlog import Throughput
+from dagflow.engine.control import ControlGraph, Emission
+from dagflow.engine.result import RunSummary
+from dagflow.engine.scaling import Scaling
+from dagflow.engine.tally import Tally
+from dagflow.engine.windows import Load, WindowCodec, load_of
+from dagflow.errors import DagflowError
+from dagflow.journal import Journal, WindowIntent, WindowPlan
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.runtime.inline import Runtime
+from dagflow.storage.pending import PendingFile, discard, publish
+from dagflow.worker.results import StageResult
+
+logger = logging.getLogger(__name__)
+
+WINDOWS_AHEAD = 2
+"""Emitted windows that wait to be planned at most: the backlog that scaling sees, and memory's bound."""
+
+WINDOWS_IN_FLIGHT = 3
+"""One being committed, one running, one ready to take its free slots."""
+
+TICK_S = 0.2
+"""How often a waiting driver looks up: to show progress, and to see whether it shall stop."""
+
+STOP_GRACE_S = 5.0
+"""A window in flight may finish within this time after a stop was requested; then it is abandoned."""
+
+
+class Observer(Protocol):
+    """Somebody who watches a run; called from the driver's thread."""
+
+    def progress(self, summary: RunSummary) -> None:
+        """The run as it stands, a few times a second."""
+
+    def notice(self, text: str) -> None:
+        """Something that a person should know, once."""
+
+
+class Stop(Protocol):
+    """How a run is asked to end early."""
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the run shall end."""
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until the time is over or the run shall end, and say whether it shall."""
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A planned window whose tasks run."""
+
+    planned: WindowPlan
+    load: Load
+    future: Future[list[StageResult]]
+
+
+class Driver:
+    """Drives one app on one journal.
+
+    Args:
+        app: The app's name.
+        plan: The physical plan.
+        operators: All operators by name.
+        journal: Open, with its epoch claimed.
+        control: The control operators, restored.
+        start_runtime: Starts the place where tasks run; called when the first window is planned.
+        parallelism: Tasks that will run at the same time, as far as is known before the start.
+        observer: Who watches.
+        stop: How the run is asked to end.
+        follow_millis: Length of a window while following; None to end when all input is processed.
+    """
+
+    def __init__(
+        self,
+        app: str,
+        plan: PhysicalPlan,
+        operators: dict[str, Operator],
+        journal: Journal,
+        control: ControlGraph,
+        start_runtime: Callable[[], Runtime],
+        *,
+        parallelism: int,
+        observer: Observer,
+        stop: Stop,
+        follow_millis: int | None = None,
+    ) -> None:
+        self._plan = plan
+        self._journal = journal
+        self._control = control
+        self._start_runtime = start_runtime
+        self._runtime: Runtime | None = None
+        self._observer = observer
+        self._stop = stop
+        self._follow_millis = follow_millis
+        self._codec = WindowCodec(plan, operators, f"e{journal.epoch:08d}")
+        self._scaling = Scaling(plan, operators, parallelism)
+        self._throughput = Throughput(parallelism)
+        self._emitted: deque[tuple[Emission, Load]] = deque()
+        self._in_flight: deque[InFlight] = deque()
+        self._next_window = journal.state.next_window_id
+        self._tally = Tally(app, {stage.head for stage in plan.stages})
+        # The state that a window leaves behind is what the next one starts from, so they cannot overlap.
+        is_stateful = any(type(operators[n]).snapshot is not Operator.snapshot for s in plan.stages for n in s.operators)
+        self._most_in_flight = 1 if is_stateful else WINDOWS_IN_FLIGHT
+        self._states = journal.state.state
+
+    def budget(self) -> WindowBudget:
+        """What the window that is being emitted should hold at most."""
+        return self._throughput.budget()
+
+    def run(self) -> RunSummary:
+        """Process what there is, or follow it until asked to stop.
+
+        Raises:
+            DagflowError: The run failed; its journal is resumable.
+        """
+        state = "completed"
+        try:
+            self._recover()
+            while not self._stop.is_requested:
+                self._emit_ahead()
+                self._plan_and_submit()
+                if self._in_flight:
+                    self._commit_oldest()
+                elif self._follow_millis is not None:
+                    self._journal.flush()
+                    self._stop.wait(self._follow_millis / 1000)
+                else:
+                    break
+            if self._stop.is_requested:
+                self._finish_in_grace()
+                state = "stopped"
+            self._journal.flush()
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            if self._runtime is not None:
+                self._runtime.close()
+        return self.summary(state)
+
+    def summary(self, state: str = "running") -> RunSummary:
+        """The run as it stands."""
+        return self._tally.summary(state, self._backlog(), self._journal.state)
+
+    # Recovery
+
+    def _recover(self) -> None:
+        """Finish what earlier drivers left: publish what was decided, run again what was only planned."""
+        state = self._journal.state
+        for window_id in sorted(state.intents):
+            intent = state.intents[window_id]
+            self._publish([PendingFile.from_json(file) for file in intent.files])
+            self._journal.mark_done(window_id)
+            self._observer.notice(f"window {window_id} was decided in an earlier run; its files are published now")
+        for window_id in sorted(state.planned):
+            self._observer.notice(f"window {window_id} was planned in an earlier run and not committed; it runs again")
+            self._submit(state.planned[window_id])
+            while len(self._in_flight) >= self._most_in_flight:
+                self._commit_oldest()
+
+    # Ahead of the readers
+
+    def _emit_ahead(self) -> None:
+        while len(self._emitted) < WINDOWS_AHEAD:
+            emission = self._control.emit(self._next_window)
+            if emission is None:
+                return
+            self._next_window += 1
+            self._emitted.append((emission, load_of(self._plan, emission.tuples)))
+
+    def _plan_and_submit(self) -> None:
+        while self._emitted and len(self._in_flight) < self._most_in_flight:
+            self._scaling.observe(self._backlogs(), self._throughput.bytes_per_second)
+            emission, _ = self._emitted.popleft()
+            planned = self._codec.plan_of(emission, self._scaling.counts, self._scaling.take_decisions())
+            self._journal.append_plan(planned)
+            self._submit(planned)
+
+    def _submit(self, planned: WindowPlan) -> None:
+        states = pickle.loads(self._states)["partitioned"] if self._states else {}
+        task = self._codec.task_of(planned, states)
+        tuples = {target: items for shares in task.assigned.values() for share in shares for target, items in share}
+        load = load_of(self._plan, tuples) if tuples else Load({}, {})
+        future: Future[list[StageResult]] = Future()
+        if any(share for shares in task.assigned.values() for share in shares):
+            if self._runtime is None:
+                self._runtime = self._start_runtime()
+                self._throughput.begin()
+            future = self._runtime.submit(task)
+        else:
+            future.set_result([])
+        self._tally.planned(planned)
+        self._in_flight.append(InFlight(planned, load, future))
+
+    def _backlogs(self) -> dict[str, tuple[int, int]]:
+        """Tuples and bytes that were emitted and not yet committed, by stage head."""
+        tuples: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for load in [load for _, load in self._emitted] + [flight.load for flight in self._in_flight]:
+            tuples.update(load.tuples)
+            sizes.update(load.size_bytes)
+        return {head: (tuples[head], sizes[head]) for head in tuples}
+
+    def _backlog(self) -> dict[str, int]:
+        return {head: tuples for head, (tuples, _) in self._backlogs().items()}
+
+    # Behind the readers
+
+    def _commit_oldest(self) -> None:
+        flight = self._in_flight[0]
+        results = self._wait(flight)
+        if results is None:
+            return
+        failed = next((result for result in results if result.error is not None), None)
+        if failed is not None and failed.error is not None:
+            raise failed.error
+        self._in_flight.popleft()
+        window_id = flight.planned.window_id
+        files = [file for result in results for file in result.files]
+        counters: Counter[str] = Counter()
+        for result in results:
+            counters.update(result.counters)
+        intent = WindowIntent(
+            window_id=window_id,
+            files=[file.to_json() for file in files],
+            counters=dict(counters),
+            state=self._states_after(window_id, results),
+        )
+        self._journal.append_intent(intent)
+        self._states = intent.state
+        self._publish(files)
+        self._journal.mark_done(window_id)
+        self._throughput.committed(sum(flight.load.tuples.values()), sum(flight.load.size_bytes.values()))
+        self._tally.committed(flight.planned, counters)
+        self._observer.progress(self.summary())
+        logger.info("window committed window=%d files=%d", window_id, len(files))
+        self._journal.maintain()
+
+    def _wait(self, flight: InFlight) -> list[StageResult] | None:
+        """A window's results, or None when the run shall stop first."""
+        while True:
+            try:
+                return flight.future.result(timeout=TICK_S)
+            except TimeoutError:
+                self._observer.progress(self.summary())
+                if self._stop.is_requested:
+                    return None
+
+    def _states_after(self, window_id: int, results: list[StageResult]) -> bytes:
+        """What the operators of the stages, and those that wait for their results, keep for the next window."""
+        states = {(name, result.partition): state for result in results for name, state in result.states.items()}
+        control = self._control.report(window_id, [report for result in results for report in result.reports])
+        if not states and not control:
+            return self._states
+        known = pickle.loads(self._states) if self._states else {}
+        partitioned = {**known.get("partitioned", {}), **states}
+        return pickle.dumps({"partitioned": partitioned, "control": control or known.get("control", {})}, protocol=5)
+
+    def _publish(self, files: list[PendingFile]) -> None:
+        for file in files:
+            publish(file)
+
+    # The end
+
+    def _finish_in_grace(self) -> None:
+        """Commit what finishes soon, and leave the rest planned."""
+        deadline = time.monotonic() + STOP_GRACE_S
+        while self._in_flight and time.monotonic() < deadline:
+            if not self._in_flight[0].future.done():
+                time.sleep(0.02)
+                continue
+            self._commit_oldest()
+        self._abandon()
+
+    def _abandon(self) -> None:
+        """Leave the windows in flight to a later run, and remove what their tasks have written by now."""
+        if not self._in_flight:
+            return
+        if self._runtime is not None:
+            self._runtime.cancel()
+        for flight in self._in_flight:
+            try:
+                results = flight.future.result(timeout=STOP_GRACE_S)
+            except (DagflowError, CancelledError, TimeoutError):
+                continue
+            for file in [file for result in results for file in result.files]:
+                discard(file)
+        self._in_flight.clear()
+

@@ -1,0 +1,75 @@
+"""What a run, or a journal, amounts to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """How many partitions an operator had: least, most, and in the last window."""
+
+    min: int
+    max: int
+    last: int
+
+    def including(self, count: int) -> PartitionRange:
+        """The range after one more window."""
+        return PartitionRange(min(self.min, count), max(self.max, count), count)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """The account of a run so far, or of all runs on a checkpoint.
+
+    Attributes:
+        app: The app's name.
+        state: "running", "completed", "stopped" or "failed".
+        windows: Windows that were committed.
+        files: Files that those windows began.
+        blocks: Blocks that they read.
+        bytes: Bytes of those blocks.
+        records: Records that left each record port, by "operator.port".
+        rejected: Records that were refused.
+        seconds: Wall time.
+        partitions: Partition counts by stage head.
+        backlog: Tuples that wait to be processed, by stage head.
+        last_planned: Id of the last window that was planned, 0 for none.
+        last_committed: Id of the last window that was committed, 0 for none.
+    """
+
+    app: str
+    state: str = "running"
+    windows: int = 0
+    files: int = 0
+    blocks: int = 0
+    bytes: int = 0
+    records: dict[str, int] = field(default_factory=dict)
+    rejected: int = 0
+    seconds: float = 0.0
+    partitions: dict[str, PartitionRange] = field(default_factory=dict)
+    backlog: dict[str, int] = field(default_factory=dict)
+    last_planned: int = 0
+    last_committed: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `dagflow run --json` prints."""
+        return {
+            "app": self.app,
+            "state": self.state,
+            "windows": self.windows,
+            "files": self.files,
+            "blocks": self.blocks,
+            "bytes": self.bytes,
+            "records": dict(self.records),
+            "rejected": self.rejected,
+            "seconds": round(self.seconds, 3),
+            "partitions": {
+                name: {"min": known.min, "max": known.max, "last": known.last} for name, known in self.partitions.items()
+            },
+        }
+
+    def status_json(self) -> dict[str, Any]:
+        """The object that `dagflow status --json` prints."""
+        return {**self.to_json(), "last_planned": self.last_planned, "last_committed": self.last_committed}

@@ -1,0 +1,220 @@
+"""Runs an app from its checkpoint: opens the journal, prepares operators, starts Spark when there is work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dagflow.api.context import Prepared, WindowBudget
+from dagflow.api.operator import Operator
+from dagflow.engine.control import ControlGraph
+from dagflow.engine.driver import Driver, Observer
+from dagflow.engine.result import RunSummary
+from dagflow.errors import MissingError, StorageError
+from dagflow.journal import Journal, set_aside
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.placement import place
+from dagflow.runtime.inline import Runtime
+from dagflow.storage.location import absolute, join
+from dagflow.storage.pending import remove, sweep
+from dagflow.storage.store import open_store
+from dagflow.worker.results import Program
+
+RuntimeFactory = Callable[[Program], Runtime]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command line adds to an app.
+
+    Attributes:
+        checkpoint: URL of the checkpoint, or None for the app's own.
+        master: Spark master, or None for the app's own.
+        conf: Spark settings that take precedence over the app's.
+        follow: Whether to keep watching for new input.
+        fresh: Whether to set the old journal aside, and remove the files that it published.
+    """
+
+    checkpoint: str | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    follow: bool = False
+    fresh: bool = False
+
+
+class StopRequest:
+    """A run's request to end early; may be made from a signal handler."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def request(self) -> None:
+        """Ask the run to end."""
+        self._event.set()
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the run shall end."""
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until the time is over or the run shall end, and say whether it shall."""
+        return self._event.wait(seconds)
+
+
+class SilentObserver:
+    """An observer that looks away."""
+
+    def progress(self, summary: RunSummary) -> None:
+        """Ignore."""
+
+    def notice(self, text: str) -> None:
+        """Ignore."""
+
+
+class _Services:
+    """What one control operator may ask of the run."""
+
+    def __init__(self, state_url: str, follow: bool, budget: Callable[[], WindowBudget]) -> None:
+        self.state_url = state_url
+        self.follow = follow
+        self._budget = budget
+
+    @property
+    def budget(self) -> WindowBudget:
+        return self._budget()
+
+
+class _Preparation:
+    """Collects who publishes where."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.operator = ""
+        self.claims: dict[str, str] = {}
+
+    @property
+    def published(self) -> Iterable[str]:
+        return self._journal.published()
+
+    def claim(self, url: str) -> None:
+        url = absolute(url)
+        owner = self.claims.setdefault(url, self.operator)
+        if owner != self.operator:
+            raise StorageError(
+                f"operators '{owner}' and '{self.operator}' would both publish here",
+                url=url,
+                hint="give each of them a path of its own",
+            )
+
+
+def _prepare(operators: Mapping[str, Operator], journal: Journal) -> list[str]:
+    """Let operators look at the world before anything runs, and return the roots they publish into."""
+    preparation = _Preparation(journal)
+    for name, operator in operators.items():
+        if isinstance(operator, Prepared):
+            preparation.operator = name
+            operator.prepare(preparation)
+    return list(preparation.claims)
+
+
+@contextlib.contextmanager
+def _swept(roots: list[str], journal: Journal) -> Iterator[None]:
+    """Remove, before and after, what tasks wrote and no window will publish."""
+
+    def tidy() -> None:
+        keep = {file["pending_url"] for intent in journal.state.intents.values() for file in intent.files}
+        for root in roots:
+            sweep(root, keep=keep)
+
+    tidy()
+    try:
+        yield
+    finally:
+        tidy()
+
+
+def run(
+    app: LogicalPlan,
+    options: RunOptions = RunOptions(),  # noqa: B008  # frozen
+    observer: Observer | None = None,
+    stop: StopRequest | None = None,
+    runtime: RuntimeFactory | None = None,
+) -> RunSummary:
+    """Run an app until all its input is processed and published, or until it is asked to stop.
+
+    Args:
+        app: The app, checked.
+        options: What the command line adds.
+        observer: Who watches.
+        stop: How the run is asked to end.
+        runtime: Makes the place where tasks run; None starts Spark.
+
+    Returns:
+        The account of this run; its state is "completed" or "stopped".
+
+    Raises:
+        DagflowError: The run failed; its journal is resumable.
+    """
+    observer = observer or SilentObserver()
+    stop = stop or StopRequest()
+    plan = place(app)
+    operators = {name: node.operator for name, node in app.operators.items()}
+    checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
+    master = options.master or app.attributes.master
+    store = open_store(checkpoint)
+    if options.fresh:
+        for url in set_aside(store):
+            with contextlib.suppress(MissingError):
+                remove(url)
+    journal = Journal.open(store, app=app.name)
+    follow = options.follow or any(getattr(operator, "follow", False) is True for operator in operators.values())
+    drivers: list[Driver] = []
+    services = {
+        name: _Services(join(checkpoint, "state", name), follow, lambda: drivers[0].budget()) for name in plan.control
+    }
+    try:
+        with _swept(_prepare(operators, journal), journal):
+            control = ControlGraph(app.name, plan, operators, services)
+            states = pickle.loads(journal.state.state) if journal.state.state else {}
+            control.restore(journal.state.control_state, states.get("control", {}))
+            program = Program.of(app.name, plan, operators)
+            driver = Driver(
+                app.name,
+                plan,
+                operators,
+                journal,
+                control,
+                lambda: runtime(program) if runtime else _spark(app, program, master, options.conf, checkpoint),
+                parallelism=_parallelism(master),
+                observer=observer,
+                stop=stop,
+                follow_millis=app.attributes.window_millis if follow else None,
+            )
+            drivers.append(driver)
+            try:
+                return driver.run()
+            finally:
+                control.close()
+    finally:
+        journal.close()
+
+
+def _parallelism(master: str) -> int:
+    """Tasks that will run at the same time, as far as the master's URL tells."""
+    inside = master.partition("[")[2].rstrip("]").partition(",")[0]
+    return int(inside) if inside.isdigit() else os.cpu_count() or 1
+
+
+def _spark(app: LogicalPlan, program: Program, master: str, conf: Mapping[str, str], checkpoint: str) -> Runtime:
+    """Start Spark; imported here because a run that finds nothing to do needs none."""
+    from dagflow.runtime.spark import SparkRuntime, start_context
+
+    log = Path(".dagflow") / f"{app.name}.spark.log"
+    context = start_context(app.name, master, {**app.attributes.spark, **conf}, log)
+    return SparkRuntime(program, context, modules=app.user_modules, owns_context=True)

@@ -1,0 +1,98 @@
+"""How many partitions each stage has, window after window."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dagflow.api.operator import Operator
+from dagflow.api.partitioner import BacklogStats, Partitioner, StatsListener
+from dagflow.plan.physical import PhysicalPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A change in the number of partitions.
+
+    Attributes:
+        stage: The stage's head.
+        backlog: Tuples that waited.
+        before: The old count, 0 at the start.
+        after: The new one.
+        reason: Why.
+    """
+
+    stage: str
+    backlog: int
+    before: int
+    after: int
+    reason: str
+
+    def to_json(self) -> list[object]:
+        """The decision as the journal keeps it."""
+        return [self.stage, self.backlog, self.before, self.after, self.reason]
+
+
+class Scaling:
+    """Keeps the partition count of each stage.
+
+    Args:
+        plan: The physical plan.
+        operators: All operators by name; a stage's head decides for its stage where it is a Partitioner.
+        parallelism: The count of stages that nobody decides for.
+    """
+
+    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], parallelism: int) -> None:
+        self._operators = operators
+        self._decisions: list[Decision] = []
+        self._elastic: list[str] = []
+        self.counts: dict[str, int] = {}
+        for stage in plan.stages:
+            head = operators[stage.head]
+            if stage.fixed_partitions is not None:
+                self._set(stage.head, 0, stage.fixed_partitions, "set by the app")
+            elif isinstance(head, Partitioner):
+                self._set(stage.head, 0, head.define_partitions(BacklogStats(_now_millis(), 0, 0)), "start")
+                self._elastic.append(stage.head)
+            else:
+                self._set(stage.head, 0, parallelism, "tasks that run at the same time")
+
+    def _set(self, stage: str, backlog: int, count: int, reason: str) -> None:
+        before = self.counts.get(stage, 0)
+        if count != before:
+            self.counts[stage] = count
+            self._decisions.append(Decision(stage, backlog, before, count, reason))
+
+    def adopt(self, counts: Mapping[str, int]) -> None:
+        """Go on with the counts of a window that an earlier run planned."""
+        for stage in self._elastic:
+            if stage in counts:
+                self._set(stage, 0, counts[stage], "as in the run before")
+
+    def observe(self, backlogs: Mapping[str, tuple[int, int]], bytes_per_second: float) -> None:
+        """Let the stats listeners see their backlog, and repartition where one asks.
+
+        Args:
+            backlogs: Tuples and bytes that wait, by stage head.
+            bytes_per_second: Measured throughput of all partitions together.
+        """
+        for stage in self._elastic:
+            head = self._operators[stage]
+            if not isinstance(head, StatsListener) or not isinstance(head, Partitioner):
+                continue
+            backlog, size_bytes = backlogs.get(stage, (0, 0))
+            current = self.counts[stage]
+            stats = BacklogStats(_now_millis(), current, backlog, size_bytes, bytes_per_second / max(current, 1))
+            response = head.process_stats(stats)
+            if response.repartition:
+                self._set(stage, backlog, max(head.define_partitions(stats), 1), response.reason)
+
+    def take_decisions(self) -> list[Decision]:
+        """The decisions since the last call."""
+        decisions, self._decisions = self._decisions, []
+        return decisions
+
+
+def _now_millis() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,128 @@
+"""Windows between memory and journal: a planned window is written as JSON and read back as the same task."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from dagflow.api.operator import Operator
+from dagflow.api.partitioner import assign_balanced, size_bytes_of
+from dagflow.engine.control import Emission
+from dagflow.engine.scaling import Decision
+from dagflow.errors import JournalError
+from dagflow.journal import WindowPlan
+from dagflow.plan.physical import PhysicalPlan, PortRef
+from dagflow.worker.results import WindowTask
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[list[Any]]:
+    return TypeAdapter(list[kind])  # type: ignore[valid-type]  # the element type is known at run time only
+
+
+def _pack(kind: type, tuples: list[Any]) -> Any:
+    """Tuples as JSON: by the type's own pack, which may fold many into few, or field by field."""
+    own = getattr(kind, "pack", None)
+    return own(tuples) if own is not None else _adapter(kind).dump_python(tuples, mode="json")
+
+
+def _unpack(kind: type, packed: Any) -> list[Any]:
+    own = getattr(kind, "unpack", None)
+    return list(own(packed)) if own is not None else _adapter(kind).validate_python(packed)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much a window holds: tuples and bytes by stage head."""
+
+    tuples: Mapping[str, int]
+    size_bytes: Mapping[str, int]
+
+
+def load_of(plan: PhysicalPlan, tuples: Mapping[PortRef, Sequence[Any]]) -> Load:
+    """Measure what goes to each stage."""
+    counts: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for target, items in tuples.items():
+        head = plan.stage_of(target.operator).head
+        counts[head] = counts.get(head, 0) + len(items)
+        sizes[head] = sizes.get(head, 0) + sum(map(size_bytes_of, items))
+    return Load(counts, sizes)
+
+
+class WindowCodec:
+    """Turns emissions into plans, and plans into tasks.
+
+    Args:
+        plan: The physical plan.
+        operators: All operators by name.
+        tag: Unique to this driver; part of every pending name.
+    """
+
+    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], tag: str) -> None:
+        self._plan = plan
+        self._operators = operators
+        self._tag = tag
+        shape = [[stage.operators, [str(e.edge) for e in stage.inputs], [str(e) for e in stage.edges]] for stage in plan.stages]
+        classes = [f"{name}:{type(operators[name]).__qualname__}" for stage in plan.stages for name in stage.operators]
+        self.config_hash = hashlib.sha256(json.dumps([shape, classes]).encode()).hexdigest()[:16]
+
+    def _kind(self, target: PortRef) -> type:
+        return self._operators[target.operator].input_ports[target.port].type
+
+    def plan_of(self, emission: Emission, counts: Mapping[str, int], decisions: Sequence[Decision]) -> WindowPlan:
+        """Decide which partition gets what, in a form that the journal keeps."""
+        tuples, assignments = {}, {}
+        for target, items in emission.tuples.items():
+            partitions = counts[self._plan.stage_of(target.operator).head]
+            shares = assign_balanced([size_bytes_of(item) for item in items], partitions)
+            tuples[str(target)] = _pack(self._kind(target), list(items))
+            assignments[str(target)] = [len(share) for share in shares]
+        return WindowPlan(
+            window_id=emission.window_id,
+            config_hash=self.config_hash,
+            tuples=tuples,
+            assignments=assignments,
+            partitions=dict(counts),
+            decisions=[decision.to_json() for decision in decisions],
+            control_state=emission.state,
+            counters=dict(emission.counters),
+        )
+
+    def task_of(self, planned: WindowPlan, states: Mapping[tuple[str, int], bytes]) -> WindowTask:
+        """The work of a planned window: the same blocks in the same partitions, however often it is asked for.
+
+        Raises:
+            JournalError: The window was planned by an app of another shape.
+        """
+        if planned.config_hash != self.config_hash:
+            raise JournalError(
+                f"window {planned.window_id} was planned and not committed, by an app with other operators or streams",
+                url="journal",
+                hint="finish it with the app as it was, or start over with --fresh",
+            )
+        assigned: dict[str, list[list[tuple[PortRef, list[Any]]]]] = {
+            stage.head: [[] for _ in range(planned.partitions[stage.head])] for stage in self._plan.stages if stage.level == 0
+        }
+        for name, packed in planned.tuples.items():
+            target = PortRef(*name.split("."))
+            shares = assigned[self._plan.stage_of(target.operator).head]
+            items = iter(_unpack(self._kind(target), packed))
+            for share, length in zip(shares, planned.assignments[name], strict=True):
+                part = list(itertools.islice(items, length))
+                if part:
+                    share.append((target, part))
+        return WindowTask(
+            window_id=planned.window_id,
+            tag=self._tag,
+            partitions=dict(planned.partitions),
+            assigned=assigned,
+            states=states,
+        )

@@ -1,0 +1,200 @@
+"""Runs windows on Spark. The only module that imports pyspark."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import Broadcast, InheritableThread, SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+
+from dagflow.errors import DagflowError
+from dagflow.runtime.inline import level_zero, slot_of
+from dagflow.runtime.java import use_java
+from dagflow.runtime.shipping import package_zip
+from dagflow.worker.results import Program, StageResult, WindowTask
+from dagflow.worker.stage import run_level
+
+SETTINGS = {
+    # The loopback TCP path between the JVM and its Python workers costs 20 ms a task, the unix socket 1 to 2.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "5s",
+    "spark.executor.heartbeatInterval": "2s",
+    # A lost executor counts as a failure of each of its tasks; the limit is there for defects, not for machines.
+    "spark.task.maxFailures": "16",
+    "spark.log.level": "WARN",
+}
+
+LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+_LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
+
+
+def local_cores(master: str) -> int | None:
+    """How many tasks a local master runs at the same time; None for a cluster."""
+    match = _LOCAL_MASTER.fullmatch(master)
+    if match is None:
+        return None
+    cores = match[1] or "1"
+    return (os.cpu_count() or 1) if cores == "*" else int(cores)
+
+
+def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | None = None) -> SparkContext:
+    """Start Spark with the settings that suit dagflow.
+
+    Args:
+        app: Name for Spark's own displays.
+        master: A Spark master URL.
+        conf: Settings that take precedence over dagflow's.
+        log: Where the JVM and the Python workers write; None leaves them this process's stderr.
+
+    Raises:
+        DagflowError: Java or Spark could not be started.
+    """
+    cores = local_cores(master)
+    settings = {**SETTINGS, **(LOCAL_SETTINGS if cores else {}), **conf}
+    if cores:
+        # Written like this, local mode runs a failed task again, as a cluster does.
+        master = f"local[{cores},4]"
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Unset, workers would run whatever python3 is first on PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    use_java()
+    spark_conf = SparkConf().setMaster(master).setAppName(f"dagflow {app}")
+    for key, value in settings.items():
+        spark_conf.set(key, value)
+    try:
+        with contextlib.ExitStack() as stack:
+            output: Any = None
+            if log is not None:
+                log.parent.mkdir(parents=True, exist_ok=True)
+                output = stack.enter_context(log.open("ab"))
+            gateway = launch_gateway(spark_conf, popen_kwargs={"stdout": output, "stderr": output} if output else {})
+            return SparkContext(conf=spark_conf, gateway=gateway)
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        where = f"; see {log}" if log is not None else ""
+        raise DagflowError(f"Spark did not start on {master}: {_first_line(error)}{where}") from error
+
+
+class SparkRuntime:
+    """A runtime on a Spark context.
+
+    Args:
+        program: The app.
+        context: The context; close leaves it alone, unless owns_context.
+        modules: Files and directories of user modules, to be shipped to the executors.
+        owns_context: Whether close stops the context.
+    """
+
+    def __init__(
+        self, program: Program, context: SparkContext, *, modules: Sequence[Path] = (), owns_context: bool = False
+    ) -> None:
+        self._program = program
+        self._context = context
+        self._owns_context = owns_context
+        self._broadcast: Broadcast[Program] = context.broadcast(program)
+        self._group = f"dagflow-{program.app}-{id(self)}"
+        self.parallelism = max(int(context.defaultParallelism), 1)
+        packages = list(modules)
+        if local_cores(context.master.replace(" ", "")) is None:
+            packages += [Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules]
+        if packages:
+            context.addPyFile(str(package_zip(packages)))
+
+    def submit(self, window: WindowTask) -> Future[list[StageResult]]:
+        """Begin a window as one Spark job."""
+        future: Future[list[StageResult]] = Future()
+        future.set_running_or_notify_cancel()
+
+        def work() -> None:
+            try:
+                self._context.setJobGroup(self._group, f"window {window.window_id}", interruptOnCancel=False)
+                future.set_result(self._run(window))
+            except Exception as error:
+                future.set_exception(_translated(error, window.window_id))
+
+        InheritableThread(target=work, name=f"window-{window.window_id}", daemon=True).start()
+        return future
+
+    def _run(self, window: WindowTask) -> list[StageResult]:
+        slots = self._program.plan.partitions_by_level(window.partitions)
+        shares = level_zero(self._program, window)
+        lean = replace(window, assigned={})
+        rdd: Any = self._context.parallelize(shares, len(shares))
+        last = len(slots) - 1
+        rdd = rdd.mapPartitionsWithIndex(_task(self._broadcast, lean, 0, slots[1] if last else 0))
+        for level in range(1, last + 1):
+            rdd = rdd.repartitionAndSortWithinPartitions(slots[level], partitionFunc=_slot)
+            rdd = rdd.mapPartitionsWithIndex(_task(self._broadcast, lean, level, slots[level + 1] if level < last else 0))
+        return list(rdd.collect())
+
+    def cancel(self) -> None:
+        """Cancel the jobs under way; Python tasks may write on for about two seconds."""
+        self._context.cancelJobGroup(self._group)
+
+    def close(self) -> None:
+        """Drop the broadcast, and stop the context where this runtime owns it."""
+        with contextlib.suppress(Py4JError, OSError):
+            self._broadcast.destroy()
+            if self._owns_context:
+                self._context.stop()
+
+
+def _slot(key: tuple[int, tuple[int, ...]]) -> int:
+    return key[0]
+
+
+def _task(
+    broadcast: Broadcast[Program], window: WindowTask, level: int, next_slots: int
+) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
+    """The function that Spark runs for each slot of a level; next_slots is 0 at the last level."""
+
+    def run(slot: int, arrived: Iterable[Any]) -> Iterator[Any]:
+        program = broadcast.value
+        _freeze_once()
+        items = itertools.chain.from_iterable(arrived) if level == 0 else (item for _, item in arrived)
+        for item in run_level(program, window, level, slot, items):
+            yield (slot_of(item, level + 1, next_slots), item) if next_slots else item
+
+    return run
+
+
+def _freeze_once() -> None:
+    """Take what is loaded by now out of the garbage collections that the worker's daemon makes after every task."""
+    if not hasattr(sys, "_dagflow_frozen"):
+        sys._dagflow_frozen = True  # type: ignore[attr-defined]  # the one object that outlives all tasks of a worker
+        gc.collect()
+        gc.freeze()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _translated(error: Exception, window_id: int) -> Exception:
+    """What to tell of a job that failed as a whole."""
+    text = str(error)
+    if "cancelled" in text.lower() and ("job group" in text or "SPARK_JOB_CANCELLED" in text):
+        return CancelledError(f"window {window_id} was abandoned")
+    if isinstance(error, DagflowError):
+        return error
+    lines = [line.strip() for line in text.splitlines()]
+    told = [line for line in lines if re.match(r"(?:[\w.]+\.)?\w+(?:Error|Exception): ", line) and "PythonException" not in line]
+    reason = told[-1] if told else _first_line(error)
+    failure = DagflowError(f"window {window_id}: the Spark job failed: {reason}")
+    failure.__cause__ = error
+    return failure

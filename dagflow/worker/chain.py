@@ -1,0 +1,299 @@
+"""A chain: operators wired together in one process, passing batches by plain calls."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagflow.api.operator import Operator
+from dagflow.api.ports import Emitter
+from dagflow.api.records import RecordBatch
+from dagflow.errors import DagflowError, OperatorError
+from dagflow.plan.physical import Edge, PortRef
+
+Consumer = Callable[[Any], None]
+
+GATHERED_ITEMS = 8192
+"""Single items that an operator emits outside of a per-record method are passed on in groups of this many at most."""
+
+
+class Outlet:
+    """One output port inside of a chain: gathers single items and passes on whole batches.
+
+    Attributes:
+        emitter: The operator's end.
+        consumers: Who takes in each RecordBatch, or each list of tuples.
+        emitted: Records or tuples that have passed.
+    """
+
+    __slots__ = ("consumers", "current", "emitted", "emitter", "gathered")
+
+    def __init__(self, emitter: Emitter[Any]) -> None:
+        self.emitter = emitter
+        self.consumers: list[Consumer] = []
+        self.gathered: list[Any] = []
+        self.current: RecordBatch | None = None
+        self.emitted = 0
+        emitter.emit = self.emit
+
+    def connect(self, consumer: Consumer) -> None:
+        """Let a consumer take in all that passes."""
+        self.consumers.append(consumer)
+        self.emitter.sinks.append(consumer)
+
+    def emit(self, item: Any) -> None:
+        """Take one item from the operator; batches go on at once."""
+        if isinstance(item, RecordBatch):
+            self.flush()
+            self._send(item)
+        elif isinstance(item, pa.RecordBatch):
+            self.flush()
+            self._send(RecordBatch(item) if self.current is None else self.current.derive(item))
+        else:
+            self.gathered.append(item)
+            if len(self.gathered) >= GATHERED_ITEMS:
+                self.flush()
+
+    def flush(self) -> None:
+        """Pass on the single items gathered so far."""
+        if not self.gathered:
+            return
+        items, self.gathered = self.gathered, []
+        if not self.emitter.port.carries_records:
+            wrong = next((item for item in items if not isinstance(item, self.emitter.port.type)), None)
+            if wrong is not None:
+                raise TypeError(
+                    f"port {self.emitter.port.name} carries {self.emitter.port.type_name}; got {type(wrong).__name__}"
+                )
+            self._send(items)
+        else:
+            self._send(RecordBatch.from_records(items))
+
+    def close_records(self, batch: RecordBatch, ends: list[int]) -> None:
+        """Pass on what a per-record method emitted for batch.
+
+        Args:
+            batch: What the method was called with, record by record.
+            ends: After each call, how many records had been emitted.
+        """
+        items, self.gathered = self.gathered, []
+        if not self.consumers:
+            self.emitted += len(items)
+            return
+        if any(isinstance(item, (RecordBatch, pa.RecordBatch)) for item in items):
+            for item in items:
+                self.emit(item)
+            self.flush()
+            return
+        delimiters, origin = batch.delimiters, batch.origin
+        if len(items) != len(batch) or ends != list(range(1, len(items) + 1)):
+            counts = np.diff(np.array(ends, np.int64), prepend=0)
+            sources = np.repeat(np.arange(len(batch)), counts)
+            delimiters = delimiters.take(sources)
+            origin = None if origin is None else origin.select(sources)
+        self._send(RecordBatch.from_records(items, delimiters, origin))
+
+    def _send(self, payload: Any) -> None:
+        self.emitted += len(payload)
+        for consumer in self.consumers:
+            consumer(payload)
+
+
+class Chain:
+    """Operator instances wired by edges.
+
+    Args:
+        operators: Instances by name, upstream first.
+        edges: Edges between them.
+        counters: Counts by operator, which the operators' contexts share.
+        partition: The partition, for errors; -1 in the driver.
+    """
+
+    def __init__(
+        self,
+        operators: Mapping[str, Operator],
+        edges: Iterable[Edge],
+        counters: Mapping[str, Counter[str]],
+        *,
+        partition: int = -1,
+    ) -> None:
+        self.operators = dict(operators)
+        self.counters = counters
+        self.window_id = -1
+        self.partition = partition
+        self.outlets: dict[PortRef, Outlet] = {}
+        for name, operator in self.operators.items():
+            for port in operator.output_ports:
+                self.outlets[PortRef(name, port)] = Outlet(getattr(operator, port))
+        for edge in edges:
+            self.connect(edge.source, self.consumer_of(edge.target))
+
+    def connect(self, source: PortRef, consumer: Consumer) -> None:
+        """Let a consumer take in all that an output port emits."""
+        self.outlets[source].connect(consumer)
+
+    def consumer_of(self, target: PortRef) -> Consumer:
+        """What to call with a payload for an input port."""
+
+        def consume(payload: Any) -> None:
+            for _ in self.feed(target, payload):
+                pass
+
+        return consume
+
+    def feed(self, target: PortRef, payload: Any) -> Iterator[None]:
+        """Give a RecordBatch or a list of tuples to an input port.
+
+        Yields:
+            Whenever an operator pauses between pieces of its work, so that what it emitted can go on.
+
+        Raises:
+            OperatorError: The operator's code raised.
+        """
+        operator = self.operators[target.operator]
+        mode, name = operator.handlers[target.port]
+        method = getattr(operator, name)
+        outlets = self._outlets_of(target.operator)
+        if mode == "batch":
+            for outlet in outlets:
+                outlet.current = payload if isinstance(payload, RecordBatch) else None
+            yield from self._guarded(target.operator, method, payload)
+            for outlet in outlets:
+                outlet.current = None
+        elif isinstance(payload, RecordBatch):
+            self._feed_each_record(target.operator, method, payload, outlets)
+        else:
+            for item in payload:
+                yield from self._guarded(target.operator, method, item)
+
+    def _outlets_of(self, operator: str) -> list[Outlet]:
+        return [outlet for ref, outlet in self.outlets.items() if ref.operator == operator]
+
+    def _guarded(self, operator: str, method: Callable[[Any], Any], payload: Any) -> Iterator[None]:
+        """Call a method of an operator, and run it to its end where it is a generator."""
+        try:
+            steps = method(payload)
+            if steps is not None and hasattr(steps, "__next__"):
+                for _ in steps:
+                    self.flush(operator)
+                    yield
+            self.flush(operator)
+        except DagflowError:
+            raise
+        except Exception as error:
+            blocks = payload.blocks if isinstance(payload, RecordBatch) else (payload,)
+            raise self.failure(operator, method, error, blocks) from error
+
+    def _feed_each_record(self, operator: str, method: Callable[[bytes], Any], batch: RecordBatch, outlets: list[Outlet]) -> None:
+        records = batch.to_pylist()
+        watched = [outlet for outlet in outlets if outlet.emitter.port.carries_records]
+        for outlet in watched:
+            outlet.flush()
+            # The list's own append: a call into Python for each emitted record would double the cost of small operators.
+            outlet.emitter.emit = outlet.gathered.append
+        ends: list[list[int]] = [[] for _ in watched]
+        try:
+            if len(watched) == 1:
+                gathered, mark = watched[0].gathered, ends[0].append
+                for record in records:
+                    method(record)
+                    mark(len(gathered))
+            else:
+                pairs = [(outlet.gathered, end) for outlet, end in zip(watched, ends, strict=True)]
+                for record in records:
+                    method(record)
+                    for gathered, end in pairs:
+                        end.append(len(gathered))
+        except DagflowError:
+            raise
+        except Exception as error:
+            done = len(ends[0]) if ends else -1
+            raise self.failure(operator, method, error, batch.blocks, batch, done) from error
+        finally:
+            for outlet in watched:
+                outlet.emitter.emit = outlet.emit
+        try:
+            for outlet, end in zip(watched, ends, strict=True):
+                outlet.close_records(batch, end)
+        except TypeError as error:
+            raise self.failure(operator, method, error, batch.blocks) from error
+
+    def failure(
+        self,
+        operator: str,
+        method: Callable[..., Any],
+        error: Exception,
+        blocks: Iterable[Any] = (),
+        batch: RecordBatch | None = None,
+        position: int = -1,
+    ) -> OperatorError:
+        """What to raise when an operator's code raised: the exception with the place where the input came from."""
+        text = f"{getattr(method, '__name__', 'it')}() raised {type(error).__name__}({error})"
+        block = batch.block_of(position) if batch is not None and position >= 0 else next(iter(blocks), None)
+        offset = int(batch.offsets()[position]) if batch is not None and position >= 0 else -1
+        if offset >= 0:
+            text += f" on the record at offset {offset}"
+        place = f" of {block.url} [{block.start}, {block.end})" if all(hasattr(block, a) for a in ("url", "start", "end")) else ""
+        return OperatorError(
+            text + place,
+            operator=operator,
+            window_id=self.window_id,
+            partition=self.partition,
+            offset=offset,
+            trace="".join(traceback.format_exception(error)),
+        )
+
+    def flush(self, operator: str) -> None:
+        """Pass on the single items that an operator has emitted so far."""
+        for outlet in self._outlets_of(operator):
+            outlet.flush()
+
+    def call(self, operator: str, method: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a life-cycle method and pass on what it emitted.
+
+        Raises:
+            OperatorError: It raised.
+        """
+        try:
+            result = method(*arguments)
+            self.flush(operator)
+        except DagflowError:
+            raise
+        except Exception as error:
+            raise self.failure(operator, method, error) from error
+        return result
+
+    def begin_window(self, window_id: int) -> None:
+        """Open a window in every operator, upstream first."""
+        self.window_id = window_id
+        for name, operator in self.operators.items():
+            self.call(name, operator.begin_window, window_id)
+
+    def end_window(self) -> None:
+        """Close the window in every operator, upstream first, so that last words still reach downstream."""
+        for name, operator in self.operators.items():
+            self.call(name, operator.end_window)
+
+    def teardown(self) -> None:
+        """End every operator; an operator that fails to does not keep the others from it."""
+        failure: DagflowError | None = None
+        for name, operator in self.operators.items():
+            try:
+                self.call(name, operator.teardown)
+            except DagflowError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def counts(self) -> dict[str, int]:
+        """Counts by "operator.name": what operators counted, and the records that left each port."""
+        counts = {f"{name}.{key}": value for name, counter in self.counters.items() for key, value in counter.items()}
+        for ref, outlet in self.outlets.items():
+            if outlet.emitter.port.carries_records:
+                counts[str(ref)] = counts.get(str(ref), 0) + outlet.emitted
+        return counts

@@ -1,0 +1,97 @@
+"""What travels between the driver and the tasks of a window; everything here is pickled."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagflow.api.operator import Operator
+from dagflow.errors import DagflowError
+from dagflow.plan.physical import PhysicalPlan, PortRef
+from dagflow.storage.pending import PendingFile
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All that tasks need to know of an app; sent to each worker once per run.
+
+    Attributes:
+        app: The app's name.
+        plan: The physical plan.
+        operators: Pickled operators by name; each task makes instances of its own.
+    """
+
+    app: str
+    plan: PhysicalPlan
+    operators: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, app: str, plan: PhysicalPlan, operators: Mapping[str, Operator]) -> Program:
+        """Pack the partitioned operators of a plan."""
+        names = [name for stage in plan.stages for name in stage.operators]
+        return cls(app, plan, {name: pickle.dumps(operators[name], protocol=5) for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTask:
+    """One window's work.
+
+    Attributes:
+        window_id: The window.
+        tag: Unique to this driver; part of every pending name.
+        partitions: Partition count of each stage, by the stage's head.
+        assigned: For each stage that the driver feeds, by its head: for each partition the tuples of each port.
+        states: Pickled operator states by operator and partition, as the previous window left them.
+    """
+
+    window_id: int
+    tag: str
+    partitions: Mapping[str, int]
+    assigned: Mapping[str, list[list[tuple[PortRef, list[Any]]]]]
+    states: Mapping[tuple[str, int], bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What one task of one stage did.
+
+    Attributes:
+        stage: Index of the stage.
+        partition: The partition within the stage.
+        counters: Counts by "operator.name".
+        files: Files that wait to be published.
+        reports: Tuples for control operators, by input port.
+        states: Pickled operator states by operator.
+        busy_s: Seconds from the task's first item to its last.
+        error: Why the window must not be committed, or None.
+    """
+
+    stage: int
+    partition: int
+    counters: Mapping[str, int]
+    files: tuple[PendingFile, ...]
+    reports: tuple[tuple[PortRef, list[Any]], ...]
+    states: Mapping[str, bytes]
+    busy_s: float
+    error: DagflowError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """An item on its way to a stage of a higher level.
+
+    Attributes:
+        level: Level of the receiving stage.
+        slot: Spark partition within that level.
+        order: Sorting key that makes the order of arrival the same in each run.
+        target: The input port.
+        payload: A RecordBatch, or a list of tuples.
+    """
+
+    level: int
+    slot: int
+    order: tuple[int, ...]
+    target: PortRef
+    payload: Any

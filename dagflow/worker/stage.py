@@ -1,0 +1,230 @@
+"""One task of one stage: a chain fed with what the driver or lower stages send, and the account of what it did."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from typing_extensions import Buffer
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.operator import Operator
+from dagflow.errors import DagflowError, OperatorError, TransientStorageError
+from dagflow.plan.physical import PortRef, Stage
+from dagflow.storage.pending import PendingFile, PendingWriter, open_pending
+from dagflow.worker.chain import Chain
+from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
+
+
+class TaskOutputFile:
+    """A file of a task that waits for its window's commit."""
+
+    def __init__(self, writer: PendingWriter, finished: list[PendingFile]) -> None:
+        self._writer = writer
+        self._finished = finished
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes."""
+        self._writer.write(data)
+
+    def close(self, *, records: int) -> None:
+        """End the file and report it with the task's result."""
+        self._finished.append(self._writer.close(records=records))
+
+
+class TaskOutputs:
+    """The files that a task's operators open.
+
+    Every name is unique to this attempt, because Spark may run a task twice at once, and a task whose
+    driver is gone may write on for as long as it likes.
+    """
+
+    def __init__(self, tag: str) -> None:
+        self._tag = tag
+        self._open: list[PendingWriter] = []
+        self.finished: list[PendingFile] = []
+
+    def open(self, url: str) -> TaskOutputFile:
+        """Begin the file that will be published as url."""
+        writer = open_pending(url, directory_tag=self._tag)
+        self._open.append(writer)
+        return TaskOutputFile(writer, self.finished)
+
+    def abandon(self) -> None:
+        """Remove what was written; for tasks that failed."""
+        for writer in self._open:
+            writer.abandon()
+
+
+class StageTask:
+    """One partition of one stage in one window.
+
+    Args:
+        program: The app.
+        window: The window.
+        stage: The stage.
+        partition: 0-based partition within the stage.
+    """
+
+    def __init__(self, program: Program, window: WindowTask, stage: Stage, partition: int) -> None:
+        self._program = program
+        self._window = window
+        self._stage = stage
+        self._partition = partition
+        self._outputs = TaskOutputs(window.tag)
+        self._outgoing: list[Parcel] = []
+        self._reports: list[tuple[PortRef, list[Any]]] = []
+        self._sequence = 0
+        operators: dict[str, Operator] = {name: pickle.loads(program.operators[name]) for name in stage.operators}
+        self._counters: dict[str, Counter[str]] = {name: Counter() for name in stage.operators}
+        self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
+        for edge in stage.reports:
+            self._chain.connect(edge.source, self._reporter(edge.target))
+        for index, edge in enumerate(stage.outputs):
+            self._chain.connect(edge.source, self._sender(index, edge.target))
+
+    def _reporter(self, target: PortRef) -> Any:
+        return lambda payload: self._reports.append((target, payload))
+
+    def _sender(self, edge_index: int, target: PortRef) -> Any:
+        plan = self._program.plan
+        receiver = plan.stage_of(target.operator)
+        counts = self._window.partitions
+        earlier = [stage for stage in plan.levels[receiver.level] if stage.index < receiver.index]
+        first_slot = sum(counts[stage.head] for stage in earlier)
+
+        def send(payload: Any) -> None:
+            self._sequence += 1
+            partition = (self._partition + self._sequence) % counts[receiver.head]
+            order = (edge_index, self._stage.index, self._partition, self._sequence)
+            self._outgoing.append(Parcel(receiver.level, first_slot + partition, order, target, payload))
+
+        return send
+
+    def _setup(self) -> None:
+        connected = {ref for edge in self._edges() for ref in (edge.source, edge.target)}
+        for name, operator in self._chain.operators.items():
+            context = OperatorContext(
+                app=self._program.app,
+                operator=name,
+                partition=self._partition,
+                partitions=self._window.partitions[self._stage.head],
+                counters=self._counters[name],
+                connected=frozenset(ref.port for ref in connected if ref.operator == name),
+                outputs=self._outputs,
+            )
+            self._chain.call(name, operator.setup, context)
+            state = self._window.states.get((name, self._partition))
+            if state is not None:
+                self._chain.call(name, operator.restore, pickle.loads(state))
+
+    def _edges(self) -> Iterator[Any]:
+        yield from self._stage.edges
+        yield from self._stage.outputs
+        yield from self._stage.reports
+        yield from (exchange.edge for exchange in self._stage.inputs)
+
+    def run(self, inputs: Iterable[tuple[PortRef, Any]]) -> Iterator[Parcel | StageResult]:
+        """Process everything that arrives, and yield what leaves, the result last.
+
+        Raises:
+            TransientStorageError: The store may succeed when Spark runs the task again.
+        """
+        started = time.perf_counter()
+        error: DagflowError | None = None
+        states: dict[str, bytes] = {}
+        try:
+            self._setup()
+            self._chain.begin_window(self._window.window_id)
+            for target, payload in inputs:
+                for _ in self._chain.feed(target, payload):
+                    yield from self._sent()
+                yield from self._sent()
+            self._chain.end_window()
+            states = self._snapshots()
+            self._chain.teardown()
+        except TransientStorageError:
+            self._outputs.abandon()
+            raise
+        except DagflowError as raised:
+            error = raised
+        except Exception as raised:  # a defect of dagflow's own, which must reach the person with its traceback
+            trace = "".join(traceback.format_exception(raised))
+            error = OperatorError(
+                f"internal error {type(raised).__name__}: {raised}",
+                operator=self._stage.head,
+                window_id=self._window.window_id,
+                partition=self._partition,
+                trace=trace,
+            )
+        for _ in inputs:
+            pass  # a task that leaves input unread costs Spark the worker process
+        if error is not None:
+            self._outputs.abandon()
+        yield from self._sent()
+        yield StageResult(
+            stage=self._stage.index,
+            partition=self._partition,
+            counters=self._chain.counts(),
+            files=() if error else tuple(self._outputs.finished),
+            reports=tuple(self._reports),
+            states=states,
+            busy_s=time.perf_counter() - started,
+            error=error,
+        )
+
+    def _sent(self) -> list[Parcel]:
+        sent, self._outgoing = self._outgoing, []
+        return sent
+
+    def _snapshots(self) -> dict[str, bytes]:
+        states = {}
+        for name, operator in self._chain.operators.items():
+            state = self._chain.call(name, operator.snapshot)
+            if state is not None:
+                states[name] = pickle.dumps(state, protocol=5)
+        return states
+
+
+def run_level(program: Program, window: WindowTask, level: int, slot: int, items: Iterable[Any]) -> Iterator[Parcel | StageResult]:
+    """Run whatever stage has this slot of a level.
+
+    Args:
+        program: The app.
+        window: The window.
+        level: The level.
+        slot: Spark partition within the level.
+        items: Level 0: (port, tuples) pairs. Above: Parcels and StageResults in order; what is meant for
+            a higher level, and results of lower ones, pass through.
+
+    Yields:
+        Parcels for higher levels, and one StageResult per stage task of this level and all lower ones.
+    """
+    partition = slot
+    for stage in program.plan.levels[level]:
+        count = window.partitions[stage.head]
+        if partition < count:
+            passing: list[Any] = []
+            task = StageTask(program, window, stage, partition)
+            for item in task.run(_own(items, level, passing)):
+                yield from passing
+                passing.clear()
+                yield item
+            yield from passing
+            return
+        partition -= count
+    yield from items
+
+
+def _own(items: Iterable[Any], level: int, passing: list[Any]) -> Iterator[tuple[PortRef, Any]]:
+    for item in items:
+        if isinstance(item, tuple):
+            yield item
+        elif isinstance(item, Parcel) and item.level == level:
+            yield item.target, item.payload
+        else:
+            passing.append(item)
