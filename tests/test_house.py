@@ -1,0 +1,160 @@
+"""What the house asks of every file, counted over all of them."""
+
+import ast
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import dagflow
+import operators
+
+ROOT = Path(__file__).parent.parent
+# As installed, so that the very files are checked that people get.
+FRAMEWORK = sorted(Path(dagflow.__file__).parent.rglob("*.py"))
+LIBRARY = sorted(Path(operators.__file__).parent.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+OTHERS = sorted([*ROOT.glob("*.py"), *ROOT.glob("apps/*.py"), *ROOT.glob("benchmarks/*.py")])
+SOURCES = [*FRAMEWORK, *LIBRARY, *OTHERS]
+EVERYTHING = [*SOURCES, *TESTS]
+
+MAX_MODULE_LINES = 500
+MAX_FUNCTION_LINES = 60
+FILE_SYSTEMS = {"fsspec", "s3fs", "gcsfs", "adlfs"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A file's syntax tree."""
+    return ast.parse(path.read_bytes(), str(path))
+
+
+def functions(paths: list[Path]) -> Iterator[tuple[str, Function]]:
+    """Every function and method, with the place where it stands."""
+    for path in paths:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, Function):
+                yield f"{path}:{node.lineno} {node.name}", node
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Every top-level package that a file imports anywhere, with its line."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.lineno, node.module.partition(".")[0]
+
+
+def calls(paths: list[Path]) -> Iterator[tuple[str, str, ast.Call]]:
+    """Every call, with its place and the dotted text of what is called."""
+    for path in paths:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call):
+                yield f"{path}:{node.lineno}", ast.unparse(node.func), node
+
+
+def comments(paths: list[Path]) -> Iterator[tuple[str, str]]:
+    """Every comment, with its place."""
+    for path in paths:
+        with path.open("rb") as file:
+            for token in tokenize.tokenize(file.readline):
+                if token.type == tokenize.COMMENT:
+                    yield f"{path}:{token.start[0]}", token.string
+
+
+def test_the_files_are_found() -> None:
+    """The laws below are about something."""
+    names = {path.name for path in EVERYTHING}
+    assert {"errors.py", "metadata.py", "start.py", "drop_comments.py", "throughput.py", "test_house.py"} <= names
+
+
+def test_no_module_is_longer_than_500_lines() -> None:
+    """A module that grows beyond that has more than one subject."""
+    lengths = {str(path): len(path.read_bytes().splitlines()) for path in EVERYTHING}
+    assert {path: lines for path, lines in lengths.items() if lines > MAX_MODULE_LINES} == {}
+
+
+def test_no_function_is_longer_than_60_lines() -> None:
+    """A function that grows beyond that has more than one task."""
+    lengths = {place: (node.end_lineno or 0) - node.lineno + 1 for place, node in functions(EVERYTHING)}
+    assert {place: lines for place, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
+
+
+def test_only_one_module_imports_pyspark() -> None:
+    """What a cluster needs is in one place; all else runs without a JVM."""
+    found = [path for path in [*FRAMEWORK, *LIBRARY] if {"pyspark", "py4j"} & {name for _, name in imports(path)}]
+    assert [path.relative_to(FRAMEWORK[0].parent).as_posix() for path in found] == ["runtime/spark.py"]
+
+
+def test_only_storage_imports_file_systems() -> None:
+    """Every other module reads and writes through dagflow.storage."""
+    storage = Path(dagflow.__file__).parent / "storage"
+    found = [path for path in [*FRAMEWORK, *LIBRARY] if FILE_SYSTEMS & {name for _, name in imports(path)}]
+    assert [str(path) for path in found if storage not in path.parents] == []
+
+
+def test_the_framework_does_not_import_the_library() -> None:
+    """What the built-in operators can do, a user's can."""
+    found = [f"{path}:{line}" for path in FRAMEWORK for line, name in imports(path) if name == "operators"]
+    assert found == []
+
+
+def test_every_ignored_type_error_has_a_code_and_a_reason() -> None:
+    """Somebody who meets it can tell whether it is still needed."""
+    pattern = re.compile(r"# type: ignore\[[a-z-]+(, ?[a-z-]+)*\]  # \w")
+    found = [place for place, text in comments(EVERYTHING) if "type: ignore" in text and not pattern.match(text)]
+    assert found == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    """What is not done is not hinted at in the code."""
+    words = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+    assert [place for place, text in comments(EVERYTHING) if words.search(text)] == []
+    raised = [
+        f"{path}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node)
+    ]
+    assert raised == []
+
+
+def test_only_the_command_line_prints() -> None:
+    """The library tells what it does by its results, its errors and its log."""
+    cli = Path(dagflow.__file__).parent / "cli"
+    printing = [place for place, name, _ in calls([*FRAMEWORK, *LIBRARY]) if name == "print"]
+    assert [
+        place for place in printing if not place.startswith((str(cli), str(cli.parent / "runtime" / "java.py")))
+    ] == []
+
+
+def test_every_test_states_its_law() -> None:
+    """The first line of a test's docstring is what must hold."""
+    tests = ((place, node) for place, node in functions(TESTS) if node.name.startswith("test_"))
+    assert [place for place, node in tests if not ast.get_docstring(node)] == []
+
+
+def test_every_expected_error_is_matched() -> None:
+    """A test that expects an error expects its text, and not just any error of the kind."""
+    raising = ((place, node) for place, name, node in calls(TESTS) if name == "pytest.raises")
+    assert [place for place, node in raising if "match" not in {word.arg for word in node.keywords}] == []
+
+
+def test_tests_neither_sleep_nor_mock() -> None:
+    """A test waits for what happens, and runs the real thing."""
+    assert [place for place, name, _ in calls(TESTS) if name in ("sleep", "time.sleep")] == []
+    mocking = [f"{path}:{line}" for path in TESTS for line, name in imports(path) if name in ("mock", "pytest_mock")]
+    assert mocking == []
+    assert [path for path in TESTS if "unittest." + "mock" in path.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize("package", [dagflow, operators], ids=["dagflow", "operators"])
+def test_packages_carry_their_types(package: object) -> None:
+    """People who check their own code see dagflow's types."""
+    assert Path(str(package.__file__)).with_name("py.typed").is_file()  # type: ignore[attr-defined]  # a module has one
