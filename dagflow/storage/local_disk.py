@@ -1,0 +1,113 @@
+"""The few things that Python's os module does not do for a local disk in one safe step."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+from collections.abc import Iterator
+
+from dagflow.errors import AlreadyExistsError, MissingError, StorageError, TransientStorageError
+
+_RENAME_NOREPLACE = 1
+_AT_FDCWD = -100
+# What link(2) answers on file systems without hard links, and where the file has too many or may not be linked.
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EINVAL}
+_TRANSIENT = {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.ESTALE}
+_HINTS = {
+    errno.ENOSPC: "free some space and start again; nothing that was committed is lost",
+    errno.EDQUOT: "raise the quota and start again; nothing that was committed is lost",
+    errno.EROFS: "the file system is mounted read-only",
+    errno.EACCES: "check the permissions of the file and of the directories above it",
+    errno.EMFILE: "raise the limit of open files: ulimit -n",
+}
+
+
+@contextlib.contextmanager
+def translated(url: str, action: str) -> Iterator[None]:
+    """Turn an OSError into the StorageError that says what was tried.
+
+    Raises:
+        MissingError: There is nothing at the location.
+        AlreadyExistsError: The name is taken.
+        TransientStorageError: It may succeed if tried again.
+        StorageError: Anything else.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise storage_error(error, url, action) from error
+
+
+def storage_error(error: OSError, url: str, action: str) -> StorageError:
+    """The StorageError for what the operating system answered."""
+    message = f"cannot {action}: {error.strerror or error}"
+    hint = _HINTS.get(error.errno or 0, "")
+    if isinstance(error, FileNotFoundError):
+        return MissingError(message, url=url, hint=hint)
+    if isinstance(error, FileExistsError):
+        return AlreadyExistsError(message, url=url, hint=hint)
+    if error.errno in _TRANSIENT:
+        return TransientStorageError(message, url=url, hint=hint)
+    return StorageError(message, url=url, hint=hint)
+
+
+def write_all(descriptor: int, data: memoryview) -> None:
+    """Write every byte; a short write, as on a signal or above 2 GiB, is continued."""
+    while data:
+        written = os.write(descriptor, data)
+        data = data[written:]
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directories(path: str, *, durable: bool) -> None:
+    """Create a directory and those above it; durable makes each new name survive a power loss."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    if above != path:
+        make_directories(above, durable=durable)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+        if durable:
+            sync_directory(above)
+
+
+def move_exclusive(source: str, target: str) -> None:
+    """Give a file a new name, atomically, unless the name is taken.
+
+    A crash may leave both names for one file; it never leaves neither.
+
+    Raises:
+        FileExistsError: The target exists; nothing was changed.
+        OSError: As the operating system says.
+    """
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if isinstance(error, (FileExistsError, FileNotFoundError)) or error.errno not in _NO_LINKS:
+            raise
+        _rename_exclusive(source, target)
+        return
+    os.unlink(source)
+
+
+def _rename_exclusive(source: str, target: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        raise OSError(errno.ENOTSUP, "neither hard links nor an exclusive rename are available here", target)
+    paths = os.fsencode(source), os.fsencode(target)
+    if libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_NOREPLACE) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)

@@ -1,0 +1,81 @@
+"""The store on a local disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Iterator
+
+from dagflow.storage.local_disk import make_directories, move_exclusive, sync_directory, translated, write_all
+from dagflow.storage.store import ReadBackStore
+
+_TEMPORARY = "tmp"
+_STALE_S = 3600.0  # far above the time that one create() takes, also on a loaded machine
+
+
+class LocalStore(ReadBackStore):
+    """Objects as files.
+
+    Guarantee: an object is written and synced under another name, then linked to its own, so that a crash or
+    a power loss leaves it whole or absent, and exactly one of several writers wins.
+    """
+
+    def create_once(self, name: str, data: bytes) -> None:
+        """See ReadBackStore."""
+        path = self._path(name)
+        temporary = self._path(f"{_TEMPORARY}/{os.getpid()}-{os.urandom(8).hex()}")
+        with translated(path, "create"):
+            try:
+                self._write(temporary, data)
+                make_directories(os.path.dirname(path), durable=True)
+                move_exclusive(temporary, path)
+                sync_directory(os.path.dirname(path))
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+
+    def _write(self, path: str, data: bytes) -> None:
+        make_directories(os.path.dirname(path), durable=False)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            write_all(descriptor, memoryview(data))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read(self, name: str) -> bytes:
+        """See Store."""
+        path = self._path(name)
+        with translated(path, "read"), open(path, "rb") as file:
+            return file.read()
+
+    def list(self, directory: str, after: str = "") -> Iterator[str]:
+        """See Store."""
+        path = self._path(directory)
+        with translated(path, "list"):
+            try:
+                with os.scandir(path) as entries:
+                    names = [directory + entry.name for entry in entries if not entry.is_dir()]
+            except FileNotFoundError:
+                return
+        yield from sorted(name for name in names if name > after)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See Store."""
+        for name in names:
+            path = self._path(name)
+            with translated(path, "delete"), contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def probe(self) -> None:
+        """See Store; also removes what writers that died left behind."""
+        super().probe()
+        with contextlib.suppress(OSError), os.scandir(self._path(_TEMPORARY)) as entries:
+            for entry in entries:
+                if time.time() - entry.stat().st_mtime > _STALE_S:
+                    os.unlink(entry.path)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.url, name)

@@ -1,0 +1,75 @@
+"""What a location is: a local path, or a URL that fsspec understands.
+
+A local location is named by its absolute path without a scheme. Paths are text in which any byte but NUL
+may occur: bytes that are not UTF-8 travel as surrogate escapes, see os.fsdecode.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
+_USER_INFO = re.compile(r"(://)[^/@]*@")
+_QUERY = re.compile(r"^(https?://[^?]*)\?.*$", re.DOTALL)
+_FILE_SCHEME = "file://"
+
+
+def is_local(url: str) -> bool:
+    """Whether a location is on a file system of this machine: a plain path, or file://."""
+    return url.startswith(_FILE_SCHEME) or _SCHEME.match(url) is None
+
+
+def absolute(url: str) -> str:
+    """The one spelling of a location: no file://, no relative path, no slash at the end.
+
+    A relative path is relative to the working directory; `..` is taken off by its spelling, without a look at links.
+    """
+    if is_local(url):
+        return os.path.abspath(url.removeprefix(_FILE_SCHEME))
+    stripped = url.rstrip("/")
+    return url if stripped.endswith(":") else stripped
+
+
+def real(url: str) -> str:
+    """The location with all symbolic links followed; remote locations have none."""
+    return os.path.realpath(absolute(url)) if is_local(url) else absolute(url)
+
+
+def join(url: str, *names: str) -> str:
+    """The location of something below url; each name may itself have several parts."""
+    for name in names:
+        url = f"{url}{name}" if url.endswith("/") else f"{url}/{name}"
+    return url
+
+
+def parent(url: str) -> str:
+    """The location of the directory that holds url."""
+    head, _, _ = url.rpartition("/")
+    return head or "/"
+
+
+def name_of(url: str) -> str:
+    """The last part of a location."""
+    return url.rpartition("/")[2]
+
+
+def relative_to(url: str, root: str) -> str:
+    """The part of url below root; "" for root itself.
+
+    Raises:
+        ValueError: url is not below root.
+    """
+    if url == root:
+        return ""
+    prefix = root if root.endswith("/") else f"{root}/"
+    if not url.startswith(prefix):
+        raise ValueError(f"{redacted(url)} is not below {redacted(root)}")
+    return url[len(prefix) :]
+
+
+def redacted(url: str) -> str:
+    """The location as it may be shown: no user, no password, no signed query."""
+    if is_local(url):
+        return url
+    return _QUERY.sub(r"\1?***", _USER_INFO.sub(r"\1***@", url))

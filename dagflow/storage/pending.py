@@ -1,0 +1,179 @@
+"""Output that nobody sees before its window is committed.
+
+A task opens pending files and hands what their close() returns to the driver; the driver publishes them after
+the journal holds their names. Who is told no name publishes nothing, so tasks of dead drivers do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+from typing_extensions import Buffer
+
+from dagflow.storage.location import absolute, is_local
+
+PENDING_DIRECTORY = ".dagflow-pending"
+Durability = Literal["process", "power"]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFile:
+    """A complete file that waits for its window's commit.
+
+    Attributes:
+        final_url: The name under which it will be published.
+        pending_url: Where its bytes are until then; for an unfinished upload a name that no store shows.
+        size_bytes: Its length.
+        records: How many records its writer counted.
+        crc32: Checksum of its bytes, or None where none was asked for.
+        token: What an object store needs to complete the upload, as text; "" elsewhere.
+    """
+
+    final_url: str
+    pending_url: str
+    size_bytes: int
+    records: int
+    crc32: int | None = None
+    token: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The file as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> PendingFile:
+        """The file that to_json() described."""
+        return cls(**value)
+
+
+class PendingWriter(Protocol):
+    """A pending file that is being written; lives and ends in one task."""
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes; the buffer may be reused as soon as this returns.
+
+        Raises:
+            StorageError: The store refused them.
+        """
+
+    def close(self, *, records: int) -> PendingFile:
+        """Complete the file, still unseen.
+
+        Args:
+            records: How many records it holds.
+
+        Raises:
+            StorageError: The store refused.
+        """
+
+    def abandon(self) -> None:
+        """Throw the file away; does nothing after close() or a second time, and raises nothing."""
+
+
+def pending_tag(owner: str, epoch: int) -> str:
+    """The directory name that keeps the pending files of one driver's life apart from all others.
+
+    Args:
+        owner: A name that no other checkpoint has: the journal's app_uuid.
+        epoch: The driver's epoch.
+    """
+    return f"{owner}-{epoch:08d}"
+
+
+def open_pending(
+    final_url: str, *, directory_tag: str, durability: Durability = "process", checksum: bool = False
+) -> PendingWriter:
+    """Begin a file that nobody sees.
+
+    Args:
+        final_url: The name under which it will be published.
+        directory_tag: What pending_tag() gave the driver.
+        durability: "process" survives the death of every process; "power" also a power loss, at the price of
+            waiting for the disk. Object stores always do the latter.
+        checksum: Whether to compute crc32, which costs a few per cent of a fast local writer's time.
+
+    Raises:
+        StorageError: The store refused.
+    """
+    final_url = absolute(final_url)
+    if is_local(final_url):
+        from dagflow.storage.pending_local import LocalPendingWriter
+
+        return LocalPendingWriter(final_url, directory_tag, durability, checksum)
+    from dagflow.storage import pending_remote
+
+    return pending_remote.open_pending(final_url, directory_tag, checksum)
+
+
+def publish(pending: PendingFile, *, durability: Durability = "process") -> None:
+    """Make a pending file visible under its final name, at once and as a whole; doing it again does nothing.
+
+    Raises:
+        StorageError: The final name holds something else, which is left as it is; or the pending file is lost.
+    """
+    if is_local(pending.final_url):
+        from dagflow.storage import pending_local
+
+        return pending_local.publish(pending, durability)
+    from dagflow.storage import pending_remote
+
+    return pending_remote.publish(pending)
+
+
+def discard(pending: PendingFile) -> None:
+    """Throw a pending file away that will not be published; one that is gone is no error.
+
+    Raises:
+        StorageError: The store refused.
+    """
+    if is_local(pending.final_url):
+        from dagflow.storage import pending_local
+
+        return pending_local.discard(pending)
+    from dagflow.storage import pending_remote
+
+    return pending_remote.discard(pending)
+
+
+def discard_rivals(pending: PendingFile) -> None:
+    """End the unfinished uploads that dead attempts left for the final name of a published file.
+
+    To be called after publishing a window that was replayed or whose tasks were retried. Only S3 needs it,
+    because an upload does not show whose it is; elsewhere sweep() finds such leftovers.
+
+    Raises:
+        StorageError: The store refused.
+    """
+    if not is_local(pending.final_url):
+        from dagflow.storage import pending_remote
+
+        pending_remote.discard_rivals(pending)
+
+
+def sweep(root_url: str, *, owner: str, before_epoch: int, keep: Collection[str] = ()) -> int:
+    """Remove the pending files that earlier drivers of a checkpoint left below an output directory.
+
+    Other checkpoints' pending files are not touched. Unfinished S3 uploads are removed when a week old.
+
+    Args:
+        root_url: The output directory; nothing happens where there is none.
+        owner: What pending_tag() was given.
+        before_epoch: The current driver's epoch: only what earlier ones left is removed.
+        keep: pending_url of the files that a committed window still has to publish.
+
+    Returns:
+        How many files were removed.
+
+    Raises:
+        StorageError: The store refused.
+    """
+    root_url = absolute(root_url)
+    if is_local(root_url):
+        from dagflow.storage import pending_local
+
+        return pending_local.sweep(root_url, owner, before_epoch, keep)
+    from dagflow.storage import pending_remote
+
+    return pending_remote.sweep(root_url, owner, before_epoch, keep)

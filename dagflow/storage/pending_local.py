@@ -1,0 +1,243 @@
+"""Pending output on a local disk: a hidden directory beside the final name, and an exclusive link."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from collections.abc import Collection, Iterator
+
+from typing_extensions import Buffer
+
+from dagflow.errors import StorageError
+from dagflow.storage.local_disk import make_directories, move_exclusive, sync_directory, translated, write_all
+from dagflow.storage.pending import PENDING_DIRECTORY, Durability, PendingFile
+
+_BUFFER_BYTES = 1 << 20
+# Above this a copy into the buffer costs more than the system call that it saves.
+_DIRECT_BYTES = 1 << 18
+_COMPARE_BYTES = 1 << 20
+_OPEN_ATTEMPTS = 100
+
+
+class LocalPendingWriter:
+    """Writes to `.dagflow-pending/<tag>/<unique name>` beside the final name, on the same file system.
+
+    Guarantee: what close() returned can be published by any process; with durability "power" also after a
+    power loss.
+    """
+
+    def __init__(self, final_url: str, directory_tag: str, durability: Durability, checksum: bool) -> None:
+        self._final = final_url
+        self._durability = durability
+        self._crc32 = 0 if checksum else None
+        self._size_bytes = 0
+        self._buffer = bytearray()
+        directory = os.path.join(os.path.dirname(final_url), PENDING_DIRECTORY, directory_tag)
+        self._path = os.path.join(directory, os.urandom(16).hex())
+        with translated(final_url, "open a pending file for it"):
+            self._descriptor = _create(self._path, durable=durability == "power")
+
+    def write(self, data: Buffer) -> None:
+        """See PendingWriter."""
+        view = memoryview(data).cast("B")
+        if len(view) < _DIRECT_BYTES:
+            self._buffer += view
+            if len(self._buffer) >= _BUFFER_BYTES:
+                self._flush()
+            return
+        self._flush()
+        self._put(view)
+
+    def _flush(self) -> None:
+        if self._buffer:
+            self._put(memoryview(self._buffer))
+            self._buffer = bytearray()
+
+    def _put(self, view: memoryview) -> None:
+        with translated(self._final, "write"):
+            write_all(self._descriptor, view)
+        self._size_bytes += len(view)
+        if self._crc32 is not None:
+            self._crc32 = zlib.crc32(view, self._crc32)
+
+    def close(self, *, records: int) -> PendingFile:
+        """See PendingWriter."""
+        self._flush()
+        with translated(self._final, "complete"):
+            if self._durability == "power":
+                os.fsync(self._descriptor)
+                sync_directory(os.path.dirname(self._path))
+            # Network file systems report a failed write no earlier than here.
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+        return PendingFile(self._final, self._path, self._size_bytes, records, self._crc32)
+
+    def abandon(self) -> None:
+        """See PendingWriter."""
+        if self._descriptor < 0:
+            return
+        descriptor, self._descriptor = self._descriptor, -1
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+        _remove_empty(self._path)
+
+
+def publish(pending: PendingFile, durability: Durability) -> None:
+    """See pending.publish."""
+    source, target = pending.pending_url, pending.final_url
+    with translated(target, f"publish {source}"):
+        try:
+            staged_bytes = os.stat(source).st_size
+        except FileNotFoundError:
+            _require_published(pending)
+        else:
+            if staged_bytes != pending.size_bytes:
+                raise StorageError(
+                    f"its pending file {source} has {staged_bytes} bytes, not the {pending.size_bytes} that were "
+                    "written: output was lost, perhaps by a power loss",
+                    url=target,
+                    hint="set durability: power where that may happen again, and start over with --fresh",
+                )
+            _move(pending)
+        # Also when another process moved the file: it may have died before its names were on disk.
+        if durability == "power":
+            sync_directory(os.path.dirname(target))
+    _remove_empty(source)
+
+
+def _move(pending: PendingFile) -> None:
+    source, target = pending.pending_url, pending.final_url
+    try:
+        try:
+            move_exclusive(source, target)
+        except FileExistsError:
+            if not os.path.samefile(source, target) and not _same_bytes(source, target):
+                raise _conflict(pending) from None
+            os.unlink(source)
+    except FileNotFoundError:
+        # A driver that was thought dead publishes the same committed file at this moment.
+        _require_published(pending)
+
+
+def _require_published(pending: PendingFile) -> None:
+    try:
+        found_bytes = os.stat(pending.final_url).st_size
+    except FileNotFoundError:
+        raise _lost_output(pending) from None
+    if found_bytes != pending.size_bytes:
+        raise _conflict(pending)
+    if pending.crc32 is not None and _crc32_of(pending.final_url) != pending.crc32:
+        raise _conflict(pending)
+
+
+def _lost_output(pending: PendingFile) -> StorageError:
+    """The error for a committed file that is neither pending nor published."""
+    return StorageError(
+        f"output was lost: neither this file nor its pending file {pending.pending_url} exists",
+        url=pending.final_url,
+        hint="somebody removed it after its window was committed; put it back, or start over with --fresh",
+    )
+
+
+def _conflict(pending: PendingFile) -> StorageError:
+    return StorageError(
+        f"the name is taken by another file than {pending.pending_url} ({pending.size_bytes} bytes)",
+        url=pending.final_url,
+        hint="move the file that is in the way, and run again",
+    )
+
+
+def discard(pending: PendingFile) -> None:
+    """See pending.discard."""
+    with translated(pending.pending_url, "discard"), contextlib.suppress(FileNotFoundError):
+        os.unlink(pending.pending_url)
+    _remove_empty(pending.pending_url)
+
+
+def sweep(root: str, owner: str, before_epoch: int, keep: Collection[str]) -> int:
+    """See pending.sweep."""
+    removed = 0
+    with translated(root, "sweep"):
+        for directory in _pending_directories(root):
+            for tag in _names(directory):
+                tag_owner, _, epoch = tag.rpartition("-")
+                if tag_owner == owner and epoch.isdigit() and int(epoch) < before_epoch:
+                    removed += _sweep_tag(os.path.join(directory, tag), keep)
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)
+    return removed
+
+
+def _sweep_tag(directory: str, keep: Collection[str]) -> int:
+    removed = 0
+    for name in _names(directory):
+        path = os.path.join(directory, name)
+        if path not in keep:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+                removed += 1
+    with contextlib.suppress(OSError):
+        os.rmdir(directory)
+    return removed
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _pending_directories(root: str) -> Iterator[str]:
+    waiting = [root]
+    while waiting:
+        above = waiting.pop()
+        try:
+            with os.scandir(above) as entries:
+                below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for path in below:
+            if os.path.basename(path) == PENDING_DIRECTORY:
+                yield path
+            else:
+                waiting.append(path)
+
+
+def _create(path: str, *, durable: bool) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    for _ in range(_OPEN_ATTEMPTS):
+        # Another task or the driver may remove the directory as empty between the two calls.
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, flags, 0o666)
+        with contextlib.suppress(FileNotFoundError):
+            make_directories(os.path.dirname(path), durable=durable)
+    return os.open(path, flags, 0o666)
+
+
+def _remove_empty(path: str) -> None:
+    directory = os.path.dirname(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(directory)
+        os.rmdir(os.path.dirname(directory))
+
+
+def _same_bytes(first: str, second: str) -> bool:
+    if os.stat(first).st_size != os.stat(second).st_size:
+        return False
+    with open(first, "rb") as one, open(second, "rb") as other:
+        while chunk := one.read(_COMPARE_BYTES):
+            if chunk != other.read(_COMPARE_BYTES):
+                return False
+    return True
+
+
+def _crc32_of(path: str) -> int:
+    crc32 = 0
+    with open(path, "rb") as file:
+        while chunk := file.read(_COMPARE_BYTES):
+            crc32 = zlib.crc32(chunk, crc32)
+    return crc32

@@ -1,0 +1,163 @@
+"""The door to fsspec: a URL becomes a file system, its errors become ours."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import fsspec
+from fsspec.asyn import sync
+
+from dagflow.errors import AlreadyExistsError, MissingError, StorageError, TransientStorageError
+from dagflow.storage.local_disk import storage_error
+from dagflow.storage.location import redacted
+
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}
+_TRANSIENT_CODES = {
+    "409",
+    "500",
+    "502",
+    "503",
+    "504",
+    "ConditionalRequestConflict",
+    "InternalError",
+    "OperationAborted",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "SlowDown",
+}
+_PRECONDITION_CODES = {"412", "PreconditionFailed"}
+_MISSING_CODES = {"404", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
+
+
+class PreconditionError(StorageError):
+    """The object is not in the state that the request demanded."""
+
+
+def filesystem_of(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it.
+
+    Listings are never cached: a listing that does not show what another driver wrote would break the fence.
+
+    Raises:
+        StorageError: The scheme is unknown, or its package is not installed.
+    """
+    scheme = url.partition("://")[0]
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        extra = _EXTRAS.get(scheme, "")
+        hint = f"install it with: pip install 'dagflow[{extra}]'" if extra else str(error)
+        raise StorageError(f"no package for {scheme}:// is installed", url=redacted(url), hint=hint) from error
+    except ValueError as error:
+        raise StorageError(f"unknown scheme '{scheme}'", url=redacted(url), hint=str(error)) from error
+    return filesystem, path
+
+
+def is_s3(filesystem: Any) -> bool:
+    """Whether the file system speaks S3, and so has conditional writes and multipart uploads."""
+    protocol = filesystem.protocol
+    return "s3" in ((protocol,) if isinstance(protocol, str) else protocol)
+
+
+@contextlib.contextmanager
+def translated_remote(url: str, action: str) -> Iterator[None]:
+    """Turn whatever a remote store's client raises into a StorageError.
+
+    Raises:
+        PreconditionError: A conditional request was refused.
+        StorageError: As translated() says.
+    """
+    try:
+        yield
+    except (StorageError, NotImplementedError):
+        raise
+    except Exception as error:  # clients raise their own classes, which have no common base
+        raise _remote_error(error, redacted(url), action) from error
+
+
+def _remote_error(error: Exception, url: str, action: str) -> StorageError:
+    message = f"cannot {action}: {error}"
+    code = _code_of(error)
+    if isinstance(error, FileExistsError):
+        return AlreadyExistsError(message, url=url)
+    if code in _PRECONDITION_CODES:
+        return PreconditionError(message, url=url)
+    if isinstance(error, FileNotFoundError) or code in _MISSING_CODES:
+        return MissingError(message, url=url)
+    if code in _TRANSIENT_CODES or isinstance(error, (ConnectionError, TimeoutError)):
+        return TransientStorageError(message, url=url)
+    if type(error).__module__.startswith(("aiohttp", "aiobotocore", "urllib3")) or "Connect" in type(error).__name__:
+        return TransientStorageError(message, url=url)
+    return storage_error(error, url, action) if isinstance(error, OSError) else StorageError(message, url=url)
+
+
+def _code_of(error: BaseException | None) -> str:
+    while error is not None:
+        response = getattr(error, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code", ""))
+        error = error.__cause__
+    return ""
+
+
+class S3Location:
+    """A place in a bucket, and the requests that fsspec has no verb for.
+
+    Args:
+        filesystem: An s3fs file system.
+        path: bucket/key.
+        url: The same as a URL, for messages.
+    """
+
+    def __init__(self, filesystem: Any, path: str, url: str) -> None:
+        self.filesystem = filesystem
+        self.bucket, _, self.key = path.partition("/")
+        self.url = url
+
+    def call(self, method: str, action: str, **arguments: Any) -> dict[str, Any]:
+        """Send one request about the bucket; Key must be among the arguments where it takes one.
+
+        Raises:
+            StorageError: As translated_remote says.
+        """
+        with translated_remote(self.url, action):
+            answer: dict[str, Any] = self.filesystem.call_s3(method, Bucket=self.bucket, **arguments)
+            return answer
+
+    def get(self, action: str, **arguments: Any) -> bytes:
+        """One object's bytes, or a range of them.
+
+        Raises:
+            StorageError: As translated_remote says.
+        """
+        with translated_remote(self.url, action):
+            data: bytes = sync(self.filesystem.loop, self._get, arguments)
+            return data
+
+    async def _get(self, arguments: dict[str, Any]) -> bytes:
+        answer = await self.filesystem._call_s3("get_object", Bucket=self.bucket, **arguments)
+        async with answer["Body"] as body:
+            data: bytes = await body.read()
+        return data
+
+    def list(self, action: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        """The pages of a listing, each fetched when it is asked for.
+
+        Raises:
+            StorageError: As translated_remote says.
+        """
+        while True:
+            page = self.call("list_objects_v2", action, **arguments)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            arguments["ContinuationToken"] = page["NextContinuationToken"]
+            arguments.pop("StartAfter", None)
+
+
+def s3_location(url: str) -> S3Location | None:
+    """The S3 place of a URL, or None where the URL's store is no S3."""
+    filesystem, path = filesystem_of(url)
+    return S3Location(filesystem, path, url) if is_s3(filesystem) else None
