@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +84,50 @@ class BlockMetadata:
     def size_bytes(self) -> int:
         """Length of the range."""
         return self.end - self.start
+
+    @staticmethod
+    def pack(blocks: list[BlockMetadata]) -> list[list[Any]]:
+        """Fold consecutive blocks of a file into one row of JSON values.
+
+        A plan of a big file is then a few rows, however many blocks it has.
+        """
+        rows: list[list[Any]] = []
+        last: BlockMetadata | None = None
+        for block in blocks:
+            if last is not None and _continues(last, block, rows[-1][6]):
+                rows[-1][7] += 1
+                rows[-1][8:10] = [block.end, block.is_last]
+            else:
+                version = block.version
+                rows.append(
+                    [block.url, version.size_bytes, version.mtime_ns, version.etag, block.block_id]
+                    + [block.start, block.size_bytes, 1, block.end, block.is_last, block.previous_block_id]
+                )
+            last = block
+        return rows
+
+    @staticmethod
+    def unpack(rows: list[list[Any]]) -> Iterator[BlockMetadata]:
+        """The blocks that pack folded."""
+        for url, size_bytes, mtime_ns, etag, first_id, start, length, count, end, is_last, previous in rows:
+            version = FileVersion(size_bytes, mtime_ns, etag)
+            for index in range(count):
+                is_final = index == count - 1
+                block_end = end if is_final else start + (index + 1) * length
+                previous_id = first_id + index - 1 if index else previous
+                yield BlockMetadata(
+                    first_id + index, url, version, start + index * length, block_end, is_final and is_last, previous_id
+                )
+
+
+def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
+    """Whether block is the one after last, in a row whose blocks have the given length."""
+    return (
+        block.url == last.url
+        and block.version == last.version
+        and block.start == last.end
+        and last.size_bytes == length
+        and block.block_id == last.block_id + 1
+        and block.previous_block_id == last.block_id
+        and not last.is_last
+    )

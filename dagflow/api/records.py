@@ -166,17 +166,14 @@ class RecordBatch:
         Raises:
             TypeError: The records are neither all bytes nor all mappings.
         """
-        try:
-            array = pa.array(records, pa.binary())
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            kinds = {type(record) for record in records}
-            if kinds == {dict}:
-                return cls(pa.RecordBatch.from_pylist(list(records)), origin=origin)
-            names = ", ".join(sorted(kind.__name__ for kind in kinds))
-            raise TypeError(f"records must all be bytes, or all dicts of column to value; got {names}") from None
-        if array.null_count or any(isinstance(record, str) for record in records[:1]):
-            raise TypeError("records must all be bytes, or all dicts of column to value; got None or str")
-        return cls(pa.RecordBatch.from_arrays([array], [RECORD]), delimiters=delimiters, origin=origin)
+        kinds = set(map(type, records))
+        if kinds <= {bytes}:
+            column = pa.array(records, pa.binary())
+            return cls(pa.RecordBatch.from_arrays([column], [RECORD]), delimiters=delimiters, origin=origin)
+        if kinds == {dict}:
+            return cls(pa.RecordBatch.from_pylist(list(records)), origin=origin)
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"records must all be bytes, or all dicts of column to value; got {names}")
 
     def __len__(self) -> int:
         return len(self._framed) if self._framed is not None else self._arrow.num_rows

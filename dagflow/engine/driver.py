@@ -27,7 +27,7 @@ from dagflow.errors import DagflowError
 from dagflow.journal import Journal, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.inline import Runtime
-from dagflow.storage.pending import PendingFile, discard, publish
+from dagflow.storage.pending import PendingFile, discard, pending_tag, publish
 from dagflow.worker.results import StageResult
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Driver:
         self._observer = observer
         self._stop = stop
         self._follow_millis = follow_millis
-        self._codec = WindowCodec(plan, operators, f"e{journal.epoch:08d}")
+        self._codec = WindowCodec(plan, operators, pending_tag(journal.state.app_uuid, journal.epoch))
         self._scaling = Scaling(plan, operators, parallelism)
         self._throughput = Throughput(parallelism)
         self._emitted: deque[tuple[Emission, Load]] = deque()

@@ -127,16 +127,16 @@ def _prepare(operators: Mapping[str, Operator], journal: Journal) -> list[str]:
 def _swept(roots: list[str], journal: Journal) -> Iterator[None]:
     """Remove, before and after, what tasks wrote and no window will publish."""
 
-    def tidy() -> None:
+    def tidy(before_epoch: int) -> None:
         keep = {file["pending_url"] for intent in journal.state.intents.values() for file in intent.files}
         for root in roots:
-            sweep(root, keep=keep)
+            sweep(root, owner=journal.state.app_uuid, before_epoch=before_epoch, keep=keep)
 
-    tidy()
+    tidy(journal.epoch)
     try:
         yield
     finally:
-        tidy()
+        tidy(journal.epoch + 1)
 
 
 def run(

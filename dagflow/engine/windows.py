@@ -109,7 +109,7 @@ class WindowCodec:
                 hint="finish it with the app as it was, or start over with --fresh",
             )
         assigned: dict[str, list[list[tuple[PortRef, list[Any]]]]] = {
-            stage.head: [[] for _ in range(planned.partitions[stage.head])] for stage in self._plan.stages if stage.level == 0
+            stage.head: [[] for _ in range(planned.partitions[stage.head])] for stage in self._plan.stages if stage.takes_from_driver
         }
         for name, packed in planned.tuples.items():
             target = PortRef(*name.split("."))

@@ -82,6 +82,11 @@ class Stage:
         """The operator that decides how many partitions the stage has."""
         return self.operators[0]
 
+    @property
+    def takes_from_driver(self) -> bool:
+        """Whether the driver assigns tuples to its partitions."""
+        return any(exchange.routing == "assigned" for exchange in self.inputs)
+
 
 @dataclass(frozen=True, slots=True)
 class PhysicalPlan:

@@ -33,8 +33,19 @@ class Runtime(Protocol):
 
 
 def level_zero(program: Program, window: WindowTask) -> list[list[Any]]:
-    """What the driver sends to each slot of the lowest level."""
-    return [share for stage in program.plan.levels[0] for share in window.assigned[stage.head]]
+    """What the driver sends to each slot of the lowest level; what is meant for a higher one travels with slot 0."""
+    levels = program.plan.levels
+    slots: list[list[Any]] = [list(share) for stage in levels[0] for share in window.assigned[stage.head]]
+    for level in levels[1:]:
+        first_slot = 0
+        for stage in level:
+            for partition, share in enumerate(window.assigned.get(stage.head, [])):
+                slots[0] += [
+                    Parcel(stage.level, first_slot + partition, (-1, order), target, tuples)
+                    for order, (target, tuples) in enumerate(share)
+                ]
+            first_slot += window.partitions[stage.head]
+    return slots
 
 
 def slot_of(item: Parcel | StageResult, next_level: int, slots: int) -> tuple[int, tuple[int, ...]]:

@@ -1,0 +1,62 @@
+"""RecordFilter against what Python says of each record."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from dagflow.api.records import Delimiters, RecordBatch
+from dagflow.testing.operators import run_operator
+from operators.transform.record_filter import RecordFilter
+
+TEXTS = st.lists(st.text("ab.\né", max_size=5).map(str.encode), max_size=12)
+PREDICATES = {
+    "prefix": bytes.startswith,
+    "suffix": bytes.endswith,
+    "contains": bytes.__contains__,
+}
+
+
+@given(TEXTS, st.text("ab.\né", max_size=3), st.sampled_from(sorted(PREDICATES)), st.sampled_from([b"\n", b"\r\n", b"ab", b""]))
+def test_keep_and_drop_divide_the_records_as_python_would(
+    records: list[bytes], pattern: str, kind: str, delimiter: bytes
+) -> None:
+    """What keep passes and what drop passes are exactly the matching and the other records, in order."""
+    framed = RecordBatch.from_records(records, Delimiters((delimiter,)))
+    batch = RecordBatch(framed=framed.framed(), delimiters=Delimiters((delimiter,)))
+    matching = [record for record in records if PREDICATES[kind](record, pattern.encode())]
+    others = [record for record in records if not PREDICATES[kind](record, pattern.encode())]
+    assert run_operator(RecordFilter(keep={kind: pattern}), batch)["output"] == matching
+    assert run_operator(RecordFilter(drop={kind: pattern}), batch)["output"] == others
+
+
+def test_regex_matches_anywhere_and_anchors_at_the_record() -> None:
+    """Anchors stand for the ends of the record, not of the file."""
+    records = [b"GET /a 200", b"GET /b 404", b"404 first"]
+    assert run_operator(RecordFilter(keep={"regex": r"404$"}), records)["output"] == [b"GET /b 404"]
+    assert run_operator(RecordFilter(keep={"regex": r"^404"}), records)["output"] == [b"404 first"]
+
+
+def test_exactly_one_of_keep_and_drop_is_asked_for() -> None:
+    """A filter that does nothing, or two things, is a mistake in the app."""
+    with pytest.raises(ValueError, match="exactly one of keep and drop"):
+        RecordFilter()
+    with pytest.raises(ValueError, match="exactly one of keep and drop"):
+        RecordFilter(keep={"prefix": "a"}, drop={"prefix": "b"})
+
+
+@pytest.mark.parametrize(
+    ("match", "message"),
+    [
+        ({}, "exactly one of prefix, suffix, contains, regex; got none"),
+        ({"prefix": "a", "suffix": "b"}, "got prefix, suffix"),
+        ({"regex": "("}, "not a valid RE2 expression"),
+        ({"begins": "a"}, "begins"),
+    ],
+)
+def test_a_match_that_makes_no_sense_is_refused_at_construction(match: dict[str, str], message: str) -> None:
+    """Nothing waits until the first record."""
+    with pytest.raises(ValidationError, match=message):
+        RecordFilter(drop=match)

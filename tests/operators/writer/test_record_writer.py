@@ -1,0 +1,104 @@
+"""RecordWriter: names, delimiters, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dagflow.api.records import Delimiters, Origin, RecordBatch
+from dagflow.errors import OperatorError, StorageError
+from dagflow.testing.operators import MemoryOutputs, OperatorHarness
+from operators.metadata import BlockMetadata, FileVersion
+from operators.writer.record_writer import RecordWriter
+
+
+class Preparation:
+    """A run that has published the given files."""
+
+    def __init__(self, published: Iterable[str] = ()) -> None:
+        self.published = list(published)
+        self.claims: list[str] = []
+
+    def claim(self, url: str) -> None:
+        """Remember."""
+        self.claims.append(url)
+
+
+def block(block_id: int) -> BlockMetadata:
+    """A block of ten bytes."""
+    return BlockMetadata(block_id, "in", FileVersion(100), block_id * 10, block_id * 10 + 10, False)
+
+
+def batch(*records: bytes, blocks: tuple[BlockMetadata, ...], codes: list[int] | None = None) -> RecordBatch:
+    """A batch of records ended by line feeds."""
+    starts = np.arange(len(records))
+    origin = Origin(blocks, starts, 0, None if codes is None else np.array(codes, np.int32))
+    return RecordBatch.from_records(list(records), Delimiters((b"\n",)), origin)
+
+
+def written(harness: OperatorHarness) -> dict[str, bytes]:
+    """File contents by name."""
+    assert isinstance(harness.outputs, MemoryOutputs)
+    return {url.rpartition("/")[2]: data for url, data in harness.outputs.files.items()}
+
+
+def test_each_block_gets_a_file_named_by_its_id_also_when_nothing_is_left_of_it(tmp_path: Path) -> None:
+    """One output file per block, in hex, of equal width so that names sort as blocks do."""
+    harness = OperatorHarness(RecordWriter(path=str(tmp_path), file_name="block"))
+    harness.window({"input": batch(b"a", b"b", blocks=(block(10),))})
+    harness.window({"input": batch(blocks=(block(11),))})
+    assert written(harness) == {f"{10:016x}": b"a\nb\n", f"{11:016x}": b""}
+
+
+def test_a_batch_of_several_blocks_is_dealt_out_to_their_files(tmp_path: Path) -> None:
+    """Where a reader packs small files, every record still lands in the file of its own block."""
+    harness = OperatorHarness(RecordWriter(path=str(tmp_path), file_name="block"))
+    harness.window({"input": batch(b"a", b"b", b"c", blocks=(block(1), block(2), block(3)), codes=[0, 2, 2])})
+    assert written(harness) == {f"{1:016x}": b"a\n", f"{2:016x}": b"", f"{3:016x}": b"b\nc\n"}
+
+
+def test_part_files_are_numbered_by_window_partition_and_part(tmp_path: Path) -> None:
+    """A window that is run again writes the same names."""
+    harness = OperatorHarness(RecordWriter(path=str(tmp_path), max_bytes=4))
+    harness.window({"input": batch(b"ab", b"cd", blocks=(block(1),))})
+    harness.window({"input": batch(b"x", blocks=(block(2),))})
+    assert written(harness) == {"part-00000001-00000-0000": b"ab\ncd\n", "part-00000002-00000-0000": b"x\n"}
+
+
+def test_an_empty_window_publishes_no_part_file(tmp_path: Path) -> None:
+    """Nothing arrived, nothing is written."""
+    harness = OperatorHarness(RecordWriter(path=str(tmp_path)))
+    harness.window({})
+    assert written(harness) == {}
+
+
+def test_records_without_a_block_cannot_be_named_by_block(tmp_path: Path) -> None:
+    """The error says what is missing instead of inventing a name."""
+    harness = OperatorHarness(RecordWriter(path=str(tmp_path), file_name="block"))
+    with pytest.raises(OperatorError, match="needs records that know their block"):
+        harness.window({"input": [b"a"]})
+
+
+def test_foreign_files_are_left_alone_and_do_not_matter(tmp_path: Path) -> None:
+    """Other names in the directory are nobody's business."""
+    (tmp_path / "README").write_text("mine")
+    (tmp_path / "part-of-me").write_text("mine")
+    RecordWriter(path=str(tmp_path)).prepare(Preparation())
+
+
+def test_a_name_that_somebody_else_has_taken_stops_the_run_before_it_starts(tmp_path: Path) -> None:
+    """A clash is found before anything is read."""
+    taken = tmp_path / f"{1:016x}"
+    taken.write_text("somebody's")
+    writer = RecordWriter(path=str(tmp_path), file_name="block")
+    with pytest.raises(StorageError, match="holds 1 files that this checkpoint did not publish.*0000000000000001"):
+        writer.prepare(Preparation())
+    writer.prepare(Preparation([str(taken)]))
+
+
+def test_a_directory_that_is_not_there_yet_is_fine() -> None:
+    """The first run creates it."""
+    RecordWriter(path="/nonexistent/out").prepare(Preparation())

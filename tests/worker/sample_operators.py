@@ -1,0 +1,136 @@
+"""Small operators for tests of chains, stages and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from dagflow import InputPort, Operator, OutputPort, RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A stand-in for a block: names a text, and has a size."""
+
+    url: str
+    text: bytes
+    start: int = 0
+
+    @property
+    def end(self) -> int:
+        """One past the last byte."""
+        return self.start + len(self.text)
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the text."""
+        return len(self.text)
+
+
+class Lines(Operator):
+    """Emits the words of each sample as records, one batch per sample."""
+
+    samples = InputPort(Sample)
+    done = OutputPort(Sample)
+    records = OutputPort()
+
+    @samples.each
+    def read(self, sample: Sample) -> Iterator[None]:
+        """Emit a batch and pause."""
+        self.records.emit(RecordBatch.from_records(sample.text.split()))
+        yield
+        self.done.emit(sample)
+
+
+class DropComments(Operator):
+    """Drops the records that begin with a prefix, one record at a time."""
+
+    prefix: str = "."
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def drop(self, record: bytes) -> None:
+        """Emit what stays."""
+        if not record.startswith(self.prefix.encode()):
+            self.output.emit(record)
+
+
+class Repeat(Operator):
+    """Emits each record as often as its length says, and counts them on a second port."""
+
+    input = InputPort()
+    output = OutputPort()
+    sizes = OutputPort(int)
+
+    @input.each
+    def repeat(self, record: bytes) -> None:
+        """Emit none, one or many."""
+        for _ in record:
+            self.output.emit(record)
+        self.sizes.emit(len(record))
+
+
+class Upper(Operator):
+    """A vectorised one-to-one map that returns Arrow's own type."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.batch
+    def upper(self, batch: RecordBatch) -> None:
+        """Emit an Arrow batch."""
+        text = pc.cast(batch.record, "string")
+        self.output.emit(_as_arrow(pc.cast(pc.utf8_upper(text), "binary")))
+
+
+def _as_arrow(column: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([column], ["record"])
+
+
+class Broken(Operator):
+    """Raises at a record that is called bad."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def check(self, record: bytes) -> None:
+        """Raise or pass on."""
+        if record == b"bad":
+            raise KeyError("host")
+        self.output.emit(record)
+
+
+class Total(Operator):
+    """Counts records over all windows, and says so at the end of each."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    def __init__(self, **properties: Any) -> None:
+        super().__init__(**properties)
+        self.count = 0
+
+    @input.batch
+    def add(self, batch: RecordBatch) -> None:
+        """Count."""
+        self.count += len(batch)
+
+    def end_window(self) -> None:
+        """Say the total."""
+        self.output.emit(b"%d" % self.count)
+
+    def snapshot(self) -> int:
+        """The total."""
+        return self.count
+
+    def restore(self, state: int) -> None:
+        """Go on from a total."""
+        self.count = state

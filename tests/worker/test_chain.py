@@ -1,0 +1,121 @@
+"""Chains: how operators pass records to each other in one process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dagflow import InputPort, Operator, OutputPort
+from dagflow.api.records import Delimiters, Origin, RecordBatch
+from dagflow.errors import OperatorError
+from dagflow.testing.operators import OperatorHarness, run_operator
+from tests.worker.sample_operators import Broken, DropComments, Lines, Repeat, Sample, Total, Upper
+
+
+def batch_of(*records: bytes, delimiter: bytes = b"\n") -> RecordBatch:
+    """A batch as a reader makes it, of one block that begins at offset 100."""
+    lengths = [len(record) + len(delimiter) for record in records]
+    starts = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
+    block = Sample("logs/a.txt", b"x" * 50, 100)
+    return RecordBatch.from_records(list(records), Delimiters((delimiter,)), Origin((block,), starts, 100))
+
+
+def test_a_per_record_operator_keeps_origin_and_delimiter_of_what_it_passes_on() -> None:
+    """A record that passes through is written with its own delimiter, and still knows its offset."""
+    harness = OperatorHarness(DropComments(prefix="#"))
+    harness.window({"input": batch_of(b"a", b"#b", b"", b"c", delimiter=b"\r\n")})
+    (out,) = harness.batches["output"]
+    assert out.to_pylist() == [b"a", b"", b"c"]
+    assert out.offsets().tolist() == [100, 107, 109]
+    assert out.framed().to_pylist() == [b"a\r\n", b"\r\n", b"c\r\n"]
+
+
+def test_a_record_that_multiplies_gives_its_origin_to_each_copy() -> None:
+    """Every record that an operator emits belongs to the record it was called with."""
+    harness = OperatorHarness(Repeat())
+    harness.window({"input": batch_of(b"ab", b"", b"c")})
+    (out,) = harness.batches["output"]
+    assert out.to_pylist() == [b"ab", b"ab", b"c"]
+    assert out.offsets().tolist() == [100, 100, 104]
+    assert harness.emitted["sizes"] == [2, 0, 1]
+
+
+def test_a_one_to_one_arrow_batch_keeps_the_origin() -> None:
+    """As many rows out as records in are the same records."""
+    harness = OperatorHarness(Upper())
+    harness.window({"input": batch_of(b"ab", b"c")})
+    (out,) = harness.batches["output"]
+    assert out.to_pylist() == [b"AB", b"C"]
+    assert out.offsets().tolist() == [100, 103]
+
+
+def test_an_operator_that_drops_everything_still_passes_on_the_blocks() -> None:
+    """A writer of one file per block must learn of blocks that have no records left."""
+    harness = OperatorHarness(DropComments(prefix=""))
+    harness.window({"input": batch_of(b"a")})
+    (out,) = harness.batches["output"]
+    assert len(out) == 0
+    assert [block.url for block in out.blocks] == ["logs/a.txt"]
+
+
+def test_a_failure_names_operator_record_and_place() -> None:
+    """Who reads the error can find the record in the file."""
+    with pytest.raises(OperatorError, match=r"operator 'operator' partition 0: check\(\) raised KeyError\('host'\)") as caught:
+        run_operator(Broken(), batch_of(b"good", b"bad"))
+    assert caught.value.offset == 105
+    assert "logs/a.txt [100, 150)" in str(caught.value)
+    assert "KeyError" in caught.value.trace
+
+
+def test_an_item_of_the_wrong_type_is_refused_at_the_port() -> None:
+    """What the port does not carry never reaches the next operator."""
+
+    class Wrong(Operator):
+        input = InputPort()
+        output = OutputPort()
+
+        @input.each
+        def wrong(self, record: bytes) -> None:
+            self.output.emit(record.decode())
+
+    with pytest.raises(OperatorError, match="records must all be bytes, or all dicts.*got str"):
+        run_operator(Wrong(), [b"a"])
+
+
+def test_emitting_dicts_makes_columns() -> None:
+    """A mapping of column to value is a record with columns."""
+
+    class Parse(Operator):
+        input = InputPort()
+        output = OutputPort()
+
+        @input.each
+        def parse(self, record: bytes) -> None:
+            self.output.emit({"size": len(record)})
+
+    assert run_operator(Parse(), [b"a", b"bcd"])["output"] == [{"size": 1}, {"size": 3}]
+
+
+def test_a_generator_handler_runs_to_its_end_for_every_tuple() -> None:
+    """A reader may pause between batches; nothing after the pause is lost."""
+    emitted = run_operator(Lines(), [Sample("a", b"x y"), Sample("b", b"z")], port="samples")
+    assert emitted["records"] == [b"x", b"y", b"z"]
+    assert [sample.url for sample in emitted["done"]] == ["a", "b"]
+
+
+def test_a_restarted_operator_goes_on_from_its_snapshot() -> None:
+    """State crosses windows through snapshot and restore, and through nothing else."""
+    harness = OperatorHarness(Total())
+    harness.window({"input": [b"a", b"b"]})
+    other = harness.restart()
+    other.window({"input": [b"c"]})
+    assert other.emitted["output"] == [b"3"]
+
+
+def test_an_operator_is_a_plain_object() -> None:
+    """Without an app, emit goes to whatever a test connects."""
+    operator, seen = DropComments(prefix="#"), []
+    operator.output.connect(seen.append)
+    operator.drop(b"#x")
+    operator.drop(b"y")
+    assert seen == [b"y"]
