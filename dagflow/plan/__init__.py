@@ -1,0 +1,1 @@
+"""From an app to what runs: the logical plan, checked whole, and the physical plan."""

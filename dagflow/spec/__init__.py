@@ -1,0 +1,1 @@
+"""From YAML to an app whose parts know where they were written."""

@@ -1,0 +1,94 @@
+"""Decides where each operator of a logical plan runs, and what is exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dagflow.plan.fusing import fuse, in_topological_order
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Routing, Stage
+
+
+def place(logical: LogicalPlan) -> PhysicalPlan:
+    """The physical plan of an app.
+
+    Control operators run in the driver. A partitioned operator with `partition: parallel` runs in the
+    stage that all its inputs come from; every other one heads a stage of its own. What a control operator
+    emits to a stage is assigned by the driver; what one stage emits to another goes round robin.
+
+    Args:
+        logical: A plan that was checked: acyclic, its parallel operators fusible.
+
+    Returns:
+        The plan; each edge of the logical plan is in exactly one place of it: between control operators,
+        inside a stage, an input of a stage, or a report of a stage.
+    """
+    placement = _Placement(logical)
+    levels = placement.levels()
+    heads = sorted(levels, key=lambda head: (levels[head], placement.ordered.index(head)))
+    return PhysicalPlan(
+        control=tuple(name for name in placement.ordered if name not in placement.heads),
+        control_edges=placement.between(None, None),
+        stages=tuple(placement.stage(index, head, levels[head]) for index, head in enumerate(heads)),
+    )
+
+
+class _Placement:
+    """The decisions about one plan.
+
+    Attributes:
+        ordered: All operators, upstream first.
+        heads: The head of each partitioned operator's stage.
+    """
+
+    def __init__(self, logical: LogicalPlan) -> None:
+        self._edges = logical.edges
+        self._operators = logical.operators
+        arcs = [(edge.source.operator, edge.target.operator) for edge in self._edges]
+        self.ordered = in_topological_order(list(self._operators), arcs)
+        upstream: dict[str, set[str]] = {name: set() for name in self.ordered}
+        for source, target in arcs:
+            upstream[target].add(source)
+        control = {name for name, node in self._operators.items() if node.is_control}
+        parallel = {name for name, node in self._operators.items() if node.partition == "parallel"}
+        self.heads: Mapping[str, str] = fuse(self.ordered, upstream, control, parallel)[0]
+
+    def between(self, source: str | None, target: str | None) -> tuple[Edge, ...]:
+        """The edges from one place to another: a stage's head, or None for the driver."""
+        return tuple(edge for edge in self._edges if self._ends(edge) == (source, target))
+
+    def _ends(self, edge: Edge) -> tuple[str | None, str | None]:
+        return self.heads.get(edge.source.operator), self.heads.get(edge.target.operator)
+
+    def levels(self) -> dict[str, int]:
+        """The level of each stage, by its head."""
+        levels: dict[str, int] = {}
+        for name in self.ordered:
+            if self.heads.get(name) != name:
+                continue
+            # Only a head takes in from outside of its stage, so its inputs alone decide.
+            sources = [source for source, target in map(self._ends, self._edges) if target == name and source != name]
+            levels[name] = max((levels[source] + 1 for source in sources if source is not None), default=0)
+        return levels
+
+    def stage(self, index: int, head: str, level: int) -> Stage:
+        ends = [(edge, *self._ends(edge)) for edge in self._edges]
+        partition = self._operators[head].partition
+        return Stage(
+            index=index,
+            level=level,
+            operators=tuple(name for name in self.ordered if self.heads.get(name) == head),
+            edges=self.between(head, head),
+            inputs=tuple(
+                Exchange(edge, _routing(source)) for edge, source, target in ends if target == head and source != head
+            ),
+            outputs=tuple(
+                edge for edge, source, target in ends if source == head and target is not None and target != head
+            ),
+            reports=self.between(head, None),
+            fixed_partitions=partition if isinstance(partition, int) else None,
+        )
+
+
+def _routing(source: str | None) -> Routing:
+    return "assigned" if source is None else "round_robin"

@@ -1,0 +1,231 @@
+"""Checks how an app's streams connect its operators, and makes edges of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dagflow.api.operator import ControlOperator, InputOperator, Operator
+from dagflow.api.ports import InputPort, OutputPort, Port
+from dagflow.plan.fusing import fuse, in_topological_order
+from dagflow.plan.physical import Edge, PortRef
+from dagflow.spec.app import AppSpec, Endpoint, OperatorSpec, StreamSpec
+from dagflow.spec.problems import Problems, did_you_mean, listed, nearest, quoted
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+def wire(spec: AppSpec, problems: Problems) -> tuple[Edge, ...]:
+    """The edges of an app.
+
+    Args:
+        spec: The app as far as it was understood; what was not is passed over without further complaint.
+        problems: Takes every mistake of the wiring.
+
+    Returns:
+        One edge for each input port that a stream reaches, in the order of the file.
+    """
+    wiring = _Wiring(spec, problems)
+    for stream in spec.streams.values():
+        wiring.connect(stream)
+    wiring.check_operators()
+    wiring.check_cycles()
+    wiring.check_partitions()
+    return tuple(wiring.edges)
+
+
+class _Wiring:
+    """The edges found so far, and the ports that they take."""
+
+    def __init__(self, spec: AppSpec, problems: Problems) -> None:
+        self.edges: list[Edge] = []
+        self._spec = spec
+        self._problems = problems
+        self._stream_by_port: dict[PortRef, str] = {}
+        # Ports that a broken stream seems to mean: they are not loose as well.
+        self._meant: set[PortRef] = set()
+        # Operators that a broken stream reaches: what they take in is not known.
+        self._doubtful: set[str] = set()
+
+    def connect(self, stream: StreamSpec) -> None:
+        """Make the edges of one stream."""
+        source = self._port(stream.source, "output") if stream.source else None
+        if stream.source and source:
+            self._leave(stream.name, stream.source)
+        for end in stream.targets:
+            target = self._port(end, "input")
+            if target is None or not self._reach(stream.name, end):
+                continue
+            if stream.source and source and self._check_types(stream.source, source, end, target):
+                ends = PortRef(stream.source.operator, stream.source.port), PortRef(end.operator, end.port)
+                self.edges.append(Edge(stream.name, *ends))
+            else:
+                self._doubtful.add(end.operator)
+
+    def _port(self, end: Endpoint, direction: str) -> Port | None:
+        """The port that a stream names; None after a problem, also one that was reported before."""
+        operator = self._spec.operators.get(end.operator)
+        if operator is None:
+            if end.shown == f"{end.operator}.{end.port}":
+                hint = did_you_mean(end.operator, self._spec.operators)
+                self._problems.add(end.place, f"there is no operator {quoted(end.operator)}{hint}")
+            else:
+                self._problems.add(end.place, f"there is no operator of the name in {quoted(end.shown)}")
+            close = nearest(end.operator, self._spec.operators)
+            self._meant.add(PortRef(close or "", end.port))
+            return None
+        cls = operator.operator_class
+        if cls is None:
+            return None
+        ports: Mapping[str, Port] = cls.input_ports if direction == "input" else cls.output_ports
+        others: Mapping[str, Port] = cls.output_ports if direction == "input" else cls.input_ports
+        if end.port not in ports:
+            self._add_no_port(end, operator, cls, direction, ports, is_other=end.port in others)
+            return None
+        return ports[end.port]
+
+    def _add_no_port(
+        self,
+        end: Endpoint,
+        operator: OperatorSpec,
+        cls: type[Operator],
+        direction: str,
+        ports: Mapping[str, Port],
+        *,
+        is_other: bool,
+    ) -> None:
+        who = f"operator '{operator.name}' ({cls.__name__})"
+        has = f"it has {listed(list(ports))}" if ports else f"it has no {direction} port at all"
+        if end.shown != f"{end.operator}.{end.port}":
+            message = f"{quoted(end.shown)} names no {direction} port of {who}; {has}"
+        elif is_other:
+            wrong, key = ("output", "to") if direction == "input" else ("input", "from")
+            message = f"'{end.shown}' is an {wrong} port, and '{key}' takes an {direction} port; {has}"
+        else:
+            hint = did_you_mean(end.port, ports)
+            message = f"{who} has no {direction} port {quoted(end.port)}{hint}\n    {has}"
+        self._problems.add(end.place, message)
+        only = next(iter(ports)) if len(ports) == 1 else ""
+        self._meant.add(PortRef(operator.name, nearest(end.port, ports) or only))
+
+    def _leave(self, stream: str, end: Endpoint) -> None:
+        other = self._stream_by_port.setdefault(PortRef(end.operator, end.port), stream)
+        if other != stream:
+            message = f"stream '{other}' leaves by '{end.shown}' already; give that stream's 'to' a list of ports"
+            self._problems.add(end.place, f"doubly connected port: {message}")
+
+    def _reach(self, stream: str, end: Endpoint) -> bool:
+        """Note that a stream reaches a port; false where one does already."""
+        ref = PortRef(end.operator, end.port)
+        if ref in self._stream_by_port:
+            other = self._stream_by_port[ref]
+            self._problems.add(end.place, f"doubly connected port: stream '{other}' reaches '{end.shown}' already")
+            return False
+        self._stream_by_port[ref] = stream
+        return True
+
+    def _check_types(self, start: Endpoint, source: Port, end: Endpoint, target: Port) -> bool:
+        if source.carries_records != target.carries_records or not _fits(source.type, target.type):
+            message = f"'{start.shown}' gives {source.type_name}, and '{end.shown}' takes {target.type_name}"
+            self._problems.add(end.place, f"port types do not fit: {message}")
+            return False
+        for ref, verb in ((start, "emit"), (end, "take in")):
+            cls = self._spec.operators[ref.operator].operator_class
+            if source.carries_records and cls is not None and issubclass(cls, ControlOperator):
+                who = f"operator '{ref.operator}' ({cls.__name__})"
+                self._problems.add(ref.place, f"{who} runs in the driver, and cannot {verb} records, only metadata")
+                return False
+        return True
+
+    def check_operators(self) -> None:
+        """Loose ports, and operators that nothing would ever reach."""
+        classes = [operator.operator_class for operator in self._spec.operators.values()]
+        for operator in self._spec.operators.values():
+            if operator.operator_class is not None:
+                self._check_operator(operator, operator.operator_class)
+        if classes and None not in classes and not any(cls and issubclass(cls, InputOperator) for cls in classes):
+            message = "no operator brings anything in: an app needs an input operator, such as FileSplitterInput"
+            self._problems.add(self._spec.place, message)
+
+    def _check_operator(self, operator: OperatorSpec, cls: type[Operator]) -> None:
+        who = f"operator '{operator.name}' ({cls.__name__})"
+        is_input = issubclass(cls, InputOperator)
+        if is_input and cls.input_ports:
+            message = f"{who} is an input operator, and must not have the input port {listed(list(cls.input_ports))}"
+            self._problems.add(operator.class_place, message)
+        used = {ref.port for ref in {*self._stream_by_port, *self._meant} if ref.operator == operator.name}
+        ports: list[InputPort | OutputPort] = [*cls.input_ports.values(), *cls.output_ports.values()]
+        loose = [port for port in ports if port.is_required and port.name not in used]
+        for port in loose:
+            kind = "input" if isinstance(port, InputPort) else "output"
+            message = f"loose port: {kind} port '{port.name}' of {who} is not connected"
+            self._problems.add(operator.place, message)
+        if not is_input and not loose and not used.intersection(cls.input_ports):
+            why = "no stream reaches it" if cls.input_ports else "it has no input port; derive it from InputOperator"
+            self._problems.add(operator.place, f"{who} would never do anything: {why}")
+        elif is_input and not used and len(self._spec.operators) > 1:
+            self._problems.add(operator.place, f"{who} is connected to nothing")
+        for name in sorted(used.intersection(cls.input_ports) - cls.handlers.keys()):
+            message = f"{who} has no method for its input port '{name}'; mark one with @{name}.each or @{name}.batch"
+            self._problems.add(operator.class_place, message)
+
+    def check_cycles(self) -> None:
+        """Each cycle once, with its operators in order."""
+        import networkx as nx
+
+        arcs = dict.fromkeys((edge.source.operator, edge.target.operator) for edge in self.edges)
+        names = list(self._spec.operators)
+        if len(in_topological_order(names, arcs)) == len(names):
+            return
+        graph: nx.DiGraph[str] = nx.DiGraph(list(arcs))
+        for component in nx.strongly_connected_components(graph):
+            first = min(component, key=names.index)
+            if len(component) == 1 and not graph.has_edge(first, first):
+                continue
+            cycle = _cycle_through(first, graph, component)
+            closing = next(edge for edge in self.edges if (edge.source.operator, edge.target.operator) == cycle[-2:])
+            place = self._spec.streams[closing.stream].place
+            words = " -> ".join(f"'{name}'" for name in cycle)
+            self._problems.add(place, f"stream '{closing.stream}' closes a cycle: {words}")
+
+    def check_partitions(self) -> None:
+        """Control operators have no partitions, and parallel ones must be fusible."""
+        control: set[str] = set()
+        parallel: set[str] = set()
+        for operator in self._spec.operators.values():
+            cls = operator.operator_class
+            if cls is not None and issubclass(cls, ControlOperator):
+                control.add(operator.name)
+                if operator.partition is not None:
+                    who = f"operator '{operator.name}' ({cls.__name__})"
+                    self._problems.add(
+                        operator.partition_place, f"{who} runs in the driver, once; it takes no partition"
+                    )
+            elif operator.partition == "parallel":
+                parallel.add(operator.name)
+        arcs = [(edge.source.operator, edge.target.operator) for edge in self.edges]
+        upstream: dict[str, set[str]] = {}
+        for source, target in arcs:
+            upstream.setdefault(target, set()).add(source)
+        ordered = in_topological_order(list(self._spec.operators), arcs)
+        for name, reason in fuse(ordered, upstream, control, parallel)[1].items():
+            # An operator without any upstream was reported as one that nothing reaches.
+            if upstream.get(name) and name not in self._doubtful:
+                operator = self._spec.operators[name]
+                self._problems.add(operator.partition_place, f"partition: parallel of operator '{name}' {reason}")
+
+
+def _fits(given: object, taken: object) -> bool:
+    if given is taken:
+        return True
+    return isinstance(given, type) and isinstance(taken, type) and issubclass(given, taken)
+
+
+def _cycle_through(first: str, graph: nx.DiGraph[str], component: set[str]) -> tuple[str, ...]:
+    """A shortest way from an operator back to itself."""
+    import networkx as nx
+
+    inside = graph.subgraph(component)
+    ways = [nx.shortest_path(inside, successor, first) for successor in inside.successors(first)]
+    return (first, *min(ways, key=len))

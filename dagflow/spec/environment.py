@@ -1,0 +1,112 @@
+"""Variables of the environment in an app: `${NAME}` and `${NAME:-default}`.
+
+Their values may be secrets: what people see is always the reference, never the value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dagflow.spec.problems import Place, Problems, did_you_mean
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\$\{")
+_WHOLE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^{}\n]*)?)\}")
+# Private characters, one for one, so that every place stays what it is.
+_BRACES = str.maketrans("\ue0f1\ue0f2", "{}")
+_TELLTALE = 4
+"""A text that still holds this many characters of a value in a row is taken to quote it."""
+
+
+def hide_braces(text: str) -> str:
+    """Put other characters for the braces of references, which would end a value inside of `{...}` in YAML."""
+    if "${" not in text or "\ue0f1" in text or "\ue0f2" in text:
+        return text
+    return _WHOLE_REFERENCE.sub("$\ue0f1\\1\ue0f2", text)
+
+
+def show_braces(text: str) -> str:
+    """Undo hide_braces in a part of the text."""
+    return text.translate(_BRACES)
+
+
+@dataclass(slots=True)
+class Environment:
+    """Replaces variables, and remembers which values must not be shown.
+
+    Attributes:
+        variables: The variables by name.
+        secrets: The values that were put in, each with the reference that is shown instead.
+    """
+
+    variables: Mapping[str, str]
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def expand(self, text: str, place: Place, problems: Problems) -> str | None:
+        """Replace the variables in one value.
+
+        Args:
+            text: The value as typed; `$${` stands for the characters `${`.
+            place: Where it was written.
+            problems: Takes variables that are not set, and references that are none.
+
+        Returns:
+            The value, or None after a problem.
+        """
+        if "${" not in text:
+            return text
+        parts: list[str | None] = []
+        position = 0
+        for match in _REFERENCE.finditer(text):
+            parts += [text[position : match.start()], self._value_of(match, place, problems)]
+            position = match.end()
+        parts.append(text[position:])
+        known = [part for part in parts if part is not None]
+        return "".join(known) if len(known) == len(parts) else None
+
+    def _value_of(self, match: re.Match[str], place: Place, problems: Problems) -> str | None:
+        name, default = match[1], match[2]
+        if match[0] == "$${":
+            return "${"
+        if name is None:
+            problems.add(place, "'${' begins a variable; write ${NAME} or ${NAME:-default}, or $${ for the characters")
+            return None
+        value = self.variables.get(name, "")
+        if not value and default is not None:
+            return default
+        if name not in self.variables:
+            hint = did_you_mean(name, self.variables.keys()) or "; set it, or write ${NAME:-default}"
+            problems.add(place, f"the environment has no variable {name}{hint}")
+            return None
+        if not value.isprintable() and not _is_text(value):
+            problems.add(place, f"the value of ${{{name}}} is not UTF-8 text")
+            return None
+        if value:
+            self.secrets[value] = f"${{{name}}}"
+        return value
+
+
+def _is_text(value: str) -> bool:
+    # The operating system's bytes that are no UTF-8 come as lone surrogates, which nothing can encode again.
+    return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
+    """Make a text fit to be printed that code which saw the values has written.
+
+    Args:
+        text: For example the message of an exception.
+        secrets: Values, each with the reference that is shown instead.
+
+    Returns:
+        The text with each value replaced, or a note that it is withheld where it quotes a part of one.
+    """
+    by_length = sorted(secrets, key=lambda secret: -len(secret[0]))
+    for value, reference in by_length:
+        text = text.replace(repr(value), f"'{reference}'").replace(value, reference)
+    for value, reference in by_length:
+        parts = (value[start : start + _TELLTALE] for start in range(len(value) - _TELLTALE + 1))
+        if any(part in text for part in parts if part not in reference):
+            return f"the value is refused; the reason is withheld because it quotes {reference}"
+    return text

@@ -1,0 +1,135 @@
+"""What an app says: its attributes, operators and streams, each with the place where it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from dagflow.api.operator import Operator
+from dagflow.spec.environment import redact
+from dagflow.spec.problems import Place
+from dagflow.spec.user_modules import user_modules
+
+Partition = Literal["parallel"] | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What holds for the whole app.
+
+    Attributes:
+        checkpoint: Where the journal is: a path or an fsspec URL.
+        window_millis: How long a window lasts while following.
+        master: The Spark master.
+        spark: Spark's own settings by name.
+    """
+
+    checkpoint: str = field(repr=False)
+    window_millis: int = 500
+    master: str = field(default="local[*]", repr=False)
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """One operator of an app.
+
+    Attributes:
+        name: Its name in the app.
+        class_name: Its class as messages show it.
+        operator_class: Its class; None only where it was not found, which was reported.
+        properties: The values of its properties as YAML gave them, by name.
+        partition: "parallel", a fixed number of partitions, or None.
+        place: Where its name is.
+        class_place: Where its class is named.
+        partition_place: Where its partition is set; its name's place where it is not.
+    """
+
+    name: str
+    class_name: str
+    operator_class: type[Operator] | None
+    properties: Mapping[str, Any] = field(repr=False)
+    partition: Partition
+    place: Place
+    class_place: Place
+    partition_place: Place
+
+    def construct(self) -> Operator:
+        """A new instance with the app's properties.
+
+        Raises:
+            ValueError: The class was not found, or the properties are refused; load has reported both.
+        """
+        if self.operator_class is None:
+            raise ValueError(f"operator '{self.name}' has no class")
+        return self.operator_class(**self.properties)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One end of a stream as it was written.
+
+    Attributes:
+        operator: The operator's name.
+        port: The port's name.
+        place: Where it is.
+        shown: Both as they were typed: what messages may print.
+    """
+
+    operator: str
+    port: str
+    place: Place
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """One stream of an app.
+
+    Attributes:
+        name: Its name in the app.
+        source: The output port it comes from; None only where that could not be read, which was reported.
+        targets: The input ports it goes to.
+        place: Where its name is.
+    """
+
+    name: str
+    source: Endpoint | None
+    targets: tuple[Endpoint, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class AppSpec:
+    """An app as its file, the environment and the command line say it.
+
+    Attributes:
+        file: The app file as the user named it.
+        name: The app's name.
+        attributes: What holds for the whole app.
+        operators: The operators by name, in the order of the file.
+        streams: The streams by name, in the order of the file.
+        search_path: Directories where modules of the app's author are looked up.
+        secrets: Values that came from the environment, each with the reference that is shown instead.
+        place: Where the app begins.
+    """
+
+    file: str
+    name: str
+    attributes: Attributes
+    operators: Mapping[str, OperatorSpec]
+    streams: Mapping[str, StreamSpec]
+    search_path: tuple[str, ...]
+    secrets: Mapping[str, str] = field(repr=False)
+    place: Place
+
+    def redact(self, text: str) -> str:
+        """The text with every value that came from the environment replaced by its `${NAME}`."""
+        return redact(text, self.secrets.items())
+
+    def user_modules(self) -> list[Path]:
+        """Files and packages of the app's author that executors need."""
+        classes = [spec.operator_class for spec in self.operators.values() if spec.operator_class is not None]
+        return user_modules(classes, self.search_path)

@@ -1,0 +1,150 @@
+"""A YAML document as a tree that remembers where each key and value was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagflow.spec.problems import Place, quoted
+
+ScalarValue = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A single value.
+
+    Attributes:
+        place: Where it begins.
+        value: What it means.
+        text: Its characters, with variables replaced.
+        shown: Its characters as they were typed: what messages may print.
+        is_broken: Whether it could not be read, which was reported already; value is None then.
+    """
+
+    place: Place
+    value: ScalarValue
+    text: str = field(repr=False)
+    shown: str
+    is_broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list.
+
+    Attributes:
+        place: Where it begins.
+        items: Its elements.
+        weight: How many nodes it holds, itself included, aliases counted as often as they occur.
+        height: How many levels it has.
+    """
+
+    place: Place
+    items: tuple[Node, ...]
+    weight: int = 1
+    height: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of a mapping with its value.
+
+    Attributes:
+        key_place: Where the key was written.
+        value: The value.
+    """
+
+    key_place: Place
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Keys and values.
+
+    Attributes:
+        place: Where it begins.
+        entries: The entries by key, in the order of the file.
+        weight: How many nodes it holds, itself included, aliases counted as often as they occur.
+        height: How many levels it has.
+    """
+
+    place: Place
+    entries: dict[str, Entry]
+    weight: int = 1
+    height: int = 1
+
+    def get(self, key: str) -> Node | None:
+        """The value of a key, or None where there is no such key."""
+        entry = self.entries.get(key)
+        return None if entry is None else entry.value
+
+
+Node = Scalar | Items | Mapping
+
+
+def plain(node: Node) -> Any:
+    """The node as ordinary Python values: dict, list, str, int, float, bool and None."""
+    if isinstance(node, Mapping):
+        return {key: plain(entry.value) for key, entry in node.entries.items()}
+    if isinstance(node, Items):
+        return [plain(item) for item in node.items]
+    return node.value
+
+
+def scalars(node: Node) -> Iterator[Scalar]:
+    """Every single value below a node, in the order of the file."""
+    if isinstance(node, Mapping):
+        for entry in node.entries.values():
+            yield from scalars(entry.value)
+    elif isinstance(node, Items):
+        for item in node.items:
+            yield from scalars(item)
+    else:
+        yield node
+
+
+def has_broken(node: Node) -> bool:
+    """Whether something below the node could not be read, which was reported already."""
+    return any(scalar.is_broken for scalar in scalars(node))
+
+
+def follow(node: Node, path: Sequence[int | str]) -> tuple[Node, Place, tuple[int | str, ...]]:
+    """Walk down as far as the path leads; steps that lead nowhere are skipped.
+
+    Args:
+        node: Where to start.
+        path: Keys and positions, possibly with foreign words between them, as pydantic puts them.
+
+    Returns:
+        The node at the end, the place of its key (of itself in a list), and the steps that were taken.
+    """
+    place = node.place
+    taken: list[int | str] = []
+    for step in path:
+        if isinstance(node, Mapping) and isinstance(step, str) and step in node.entries:
+            place, node = node.entries[step].key_place, node.entries[step].value
+        elif isinstance(node, Items) and isinstance(step, int) and 0 <= step < len(node.items):
+            node = node.items[step]
+            place = node.place
+        else:
+            continue
+        taken.append(step)
+    return node, place, tuple(taken)
+
+
+def kind_of(node: Node) -> str:
+    """What a node is, as messages say it: 'a mapping', 'a list', "the text 'x'", 'the number 3'."""
+    if isinstance(node, Mapping):
+        return "a mapping"
+    if isinstance(node, Items):
+        return "a list"
+    if node.shown != node.text:
+        return f"the value of {quoted(node.shown)}"
+    if node.value is None:
+        return "nothing"
+    if isinstance(node.value, bool):
+        return str(node.value).lower()
+    return f"the number {quoted(node.shown)[1:-1]}" if isinstance(node.value, int | float) else quoted(node.shown)

@@ -1,0 +1,74 @@
+"""Properties set on the command line: `--set op.property=VALUE`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingType
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dagflow.spec.environment import Environment
+from dagflow.spec.nodes import Entry, Mapping, Node, Scalar, kind_of
+from dagflow.spec.problems import Place, Problems, did_you_mean, quoted
+from dagflow.spec.yaml_nodes import parse_text
+
+
+def apply(
+    operators: Mapping,
+    overrides: MappingType[str, str] | Sequence[str],
+    environment: Environment,
+    problems: Problems,
+) -> Mapping:
+    """Put properties into the operators of an app.
+
+    Args:
+        operators: The section `operators`.
+        overrides: "op.property=VALUE" each, or VALUE by "op.property"; a property of a property is
+            reached by a further dot.
+        environment: Where `${NAME}` is looked up.
+        problems: Takes what is wrong with them.
+
+    Returns:
+        The section with the properties set.
+    """
+    if isinstance(overrides, MappingType):
+        overrides = [f"{name}={value}" for name, value in overrides.items()]
+    for pair in overrides:
+        operators = _apply_one(operators, pair, environment, problems)
+    return operators
+
+
+def _apply_one(operators: Mapping, pair: str, environment: Environment, problems: Problems) -> Mapping:
+    target, equals, text = pair.partition("=")
+    place = Place(f"--set {quoted(target)[1:-1]}")
+    operator, *path = target.strip().split(".")
+    if not equals or not path or not all([operator, *path]):
+        problems.add(place, "expected op.property=VALUE")
+        return operators
+    if operator not in operators.entries:
+        hint = did_you_mean(operator, operators.entries)
+        problems.add(place, f"the app has no operator {quoted(operator)}{hint}")
+        return operators
+    value = parse_text(text or "''", place.file, environment, problems, has_lines=False)
+    found = operators.entries[operator]
+    if value is None or not isinstance(found.value, Mapping):
+        return operators
+    changed = _put(found.value, ["properties", *path], value, place, problems)
+    return replace(operators, entries={**operators.entries, operator: Entry(found.key_place, changed)})
+
+
+def _put(mapping: Mapping, path: list[str], value: Node, place: Place, problems: Problems) -> Mapping:
+    """A copy of the mapping with the value at the end of the path."""
+    name, *rest = path
+    entry = mapping.entries.get(name)
+    if rest:
+        inner = entry.value if entry else None
+        if inner is None or (isinstance(inner, Scalar) and inner.value is None):
+            inner = Mapping(place, {})
+        if not isinstance(inner, Mapping):
+            problems.add(place, f"'{name}' is {kind_of(inner)}, and has no '{rest[0]}' to set")
+            return mapping
+        value = _put(inner, rest, value, place, problems)
+        key_place = entry.key_place if entry else place
+    else:
+        key_place = place
+    return replace(mapping, entries={**mapping.entries, name: Entry(key_place, value)})

@@ -1,0 +1,76 @@
+"""Mistakes in an app: where they are, how they are gathered, and what the person may have meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from dagflow.errors import Problem
+
+_SHOWN_CHARACTERS = 60
+"""How much of a value a message quotes: a scalar may be megabytes long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was written.
+
+    Attributes:
+        file: The app file as the user named it, or the option of the command line.
+        line: 1-based line, 0 where there is none.
+        column: 1-based column, 0 where there is none.
+    """
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+
+class Problems:
+    """Gathers every mistake, so that all of them are reported at once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Problem, None] = {}
+
+    def add(self, place: Place, message: str) -> None:
+        """Note one mistake; the same one at the same place counts once."""
+        self._found[Problem(place.file, place.line, place.column, message)] = None
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    @property
+    def found(self) -> list[Problem]:
+        """The mistakes in the order in which they stand in the file; those of the command line first."""
+        return in_file_order(self._found)
+
+
+def in_file_order(problems: Collection[Problem]) -> list[Problem]:
+    """The problems by line and column; those of the command line first."""
+    return sorted(problems, key=lambda problem: (problem.line, problem.column))
+
+
+def nearest(name: str, choices: Collection[str]) -> str | None:
+    """The choice that a misspelt name most likely means, or None where none is close."""
+    by_lower = {choice.lower(): choice for choice in choices}
+    close = difflib.get_close_matches(name[:_SHOWN_CHARACTERS].lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def did_you_mean(name: str, choices: Collection[str]) -> str:
+    """The clause that suggests the nearest choice, or "" where none is close."""
+    close = nearest(name, choices)
+    return f"; did you mean '{close}'?" if close else ""
+
+
+def quoted(text: str) -> str:
+    """A value as messages show it: in quotes, on one line, and not longer than a line."""
+    shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+    return "'" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown) + "'"
+
+
+def listed(names: Collection[str], *, last: str = "and") -> str:
+    """Names in quotes as a person would list them."""
+    words = [f"'{name}'" for name in names]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else "nothing"

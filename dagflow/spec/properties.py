@@ -1,0 +1,227 @@
+"""Checks the properties of an app's operators, and says of each mistake where it stands."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from dagflow.api.operator import Operator
+from dagflow.api.properties import property_model
+from dagflow.spec.environment import redact
+from dagflow.spec.nodes import Mapping as MappingNode
+from dagflow.spec.nodes import Node, Scalar, follow, has_broken, kind_of, plain, scalars
+from dagflow.spec.problems import Place, Problems, did_you_mean, quoted
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dataclass_type": "a mapping",
+    "none_required": "null",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+    "too_short": "at least {min_length} of them",
+    "too_long": "at most {max_length} of them",
+    "string_too_short": "text of {min_length} characters or more",
+    "string_too_long": "text of at most {max_length} characters",
+    "string_pattern_mismatch": "text that matches {pattern}",
+}
+"""What was expected, by pydantic's type of error."""
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyCheck:
+    """The properties of one operator, to be checked against its class.
+
+    Attributes:
+        operator: The operator's name in the app.
+        cls: Its class.
+        node: The properties as they were written.
+        place: Where the properties are, or the operator where it has none.
+        class_place: Where the class is named.
+        secrets: Values that must not be shown, with what is shown instead.
+        problems: Takes the mistakes.
+    """
+
+    operator: str
+    cls: type[Operator]
+    node: MappingNode
+    place: Place
+    class_place: Place
+    secrets: Mapping[str, str]
+    problems: Problems
+
+    @property
+    def _who(self) -> str:
+        return f"operator '{self.operator}' ({self.cls.__name__})"
+
+    def run(self) -> bool:
+        """Construct the operator once; what it refuses becomes problems.
+
+        Returns:
+            Whether the properties are good.
+        """
+        owner: type = self.cls
+        try:
+            model = property_model(owner)
+        except Exception as error:  # an author's annotations may name anything
+            self.problems.add(
+                self.class_place, f"{self._who} declares properties wrongly: {type(error).__name__}: {error}"
+            )
+            return False
+        values = plain(self.node)
+        try:
+            model.model_validate(values)
+            self.cls(**values)
+        except ValidationError as error:
+            self._add_all(error, ())
+            return False
+        except Exception as error:  # an author's check may raise anything
+            if not has_broken(self.node):
+                text = str(error) if isinstance(error, ValueError) else f"refused with {type(error).__name__}: {error}"
+                self.problems.add(self.place, f"{self._who}: {self._redacted(text)}")
+            return False
+        return True
+
+    def _add_all(self, error: ValidationError, base: tuple[int | str, ...]) -> None:
+        for group in _by_property(list(_flattened(error, base)), self.node):
+            node, _, steps = follow(self.node, group[0]["loc"])
+            if isinstance(node, Scalar) and node.is_broken:
+                continue
+            kinds = {detail["type"] for detail in group}
+            if kinds == {"extra_forbidden"}:
+                self._add_unknown(steps)
+            elif kinds == {"missing"}:
+                self._add_missing(group[0]["loc"])
+            elif not has_broken(node):
+                self._add_wrong(node, steps, group)
+
+    def _add_unknown(self, steps: tuple[int | str, ...]) -> None:
+        _, place, _ = follow(self.node, steps)
+        name = str(steps[-1])
+        names = _names_at(self.cls, steps[:-1])
+        if len(steps) == 1:
+            what, taker = f"{self._who} has no property", self.cls.__name__
+        else:
+            what, taker = f"{self._who}, property '{_dotted(steps[:-1])}' does not take", _dotted(steps[:-1])
+        takes = f"\n    {taker} takes: {', '.join(names) or 'no properties'}" if names or len(steps) == 1 else ""
+        self.problems.add(place, f"{what} {quoted(name)}{did_you_mean(name, names)}{takes}")
+
+    def _add_missing(self, loc: Sequence[int | str]) -> None:
+        node, place, steps = follow(self.node, loc[:-1])
+        name = _dotted((*steps, loc[-1]))
+        where = self.place if node is self.node else place
+        self.problems.add(where, f"{self._who} needs the property '{name}', which is missing")
+
+    def _add_wrong(self, node: Node, steps: tuple[int | str, ...], group: list[dict[str, Any]]) -> None:
+        expected = list(dict.fromkeys(text for detail in group if (text := _expectation(detail))))
+        reasons = list(dict.fromkeys(self._redacted(_reason(detail)) for detail in group if not _expectation(detail)))
+        given = {str(steps[0])} if steps else set()
+        place = node.place if given else self.place
+        what = f"property '{_dotted(steps)}'" if given else "properties"
+        if not steps and group[0]["loc"]:
+            what, expected, reasons = f"property '{group[0]['loc'][0]}'", [], [*reasons, "its default is refused"]
+        clauses = [f"expected {' or '.join(expected)}, got {kind_of(node)}{_hint(node, expected)}"] if expected else []
+        self.problems.add(place, f"{self._who}, {what}: {'; '.join(clauses + reasons)}")
+
+    def _redacted(self, text: str) -> str:
+        shown = [scalar.shown for scalar in scalars(self.node)]
+        used = [item for item in self.secrets.items() if any(item[1][:-1] in text for text in shown)]
+        return redact(text, used)
+
+
+def _flattened(error: ValidationError, base: tuple[int | str, ...]) -> Iterator[dict[str, Any]]:
+    """Pydantic's errors, those included that a validator of ours let through as the cause of its own."""
+    for detail in error.errors(include_url=False):
+        loc = (*base, *detail["loc"])
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, ValidationError):
+            yield from _flattened(cause, loc)
+        else:
+            yield {**detail, "loc": loc}
+
+
+def _by_property(details: list[dict[str, Any]], node: MappingNode) -> list[list[dict[str, Any]]]:
+    """Errors of one value together, as the branches of a union give them.
+
+    Where one branch looked deeper into a value than another, it is the one that was meant.
+    """
+    groups: dict[tuple[int | str, ...], list[dict[str, Any]]] = {}
+    for detail in details:
+        steps = follow(node, detail["loc"])[2]
+        key = (*steps, detail["loc"][-1], "missing") if detail["type"] == "missing" else steps
+        groups.setdefault(key or detail["loc"], []).append(detail)
+    return [
+        group
+        for key, group in groups.items()
+        if not any(other != key and other[: len(key)] == key for other in groups) or len(key) == 0
+    ]
+
+
+def _expectation(detail: dict[str, Any]) -> str:
+    """What was expected, or "" where the error says it in words of its own."""
+    template = _EXPECTED.get(detail["type"])
+    return template.format(**detail.get("ctx", {})) if template else ""
+
+
+def _reason(detail: dict[str, Any]) -> str:
+    cause = detail.get("ctx", {}).get("error")
+    return str(cause) if cause is not None else str(detail["msg"]).replace("Input should be", "expected")
+
+
+def _hint(node: Node, expected: list[str]) -> str:
+    if not isinstance(node, Scalar) or node.text != node.shown:
+        return ""
+    if "text" in expected and isinstance(node.value, bool | int | float):
+        return f"; in quotes it is text: '{node.text[:40]}'"
+    return did_you_mean(node.text, re.findall(r"'([^']*)'", " ".join(expected)))
+
+
+def _dotted(steps: Sequence[int | str]) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return text.removeprefix(".")
+
+
+def _names_at(cls: type, steps: Sequence[int | str]) -> list[str]:
+    """The names that the mapping at the end of a path takes; empty where that is not declared."""
+    found: list[dict[str, Any]] = [
+        {name: field.annotation for name, field in property_model(cls).model_fields.items()},
+    ]
+    for step in steps:
+        annotations = [fields[str(step)] for fields in found if isinstance(step, str) and step in fields]
+        found = [fields for annotation in annotations for fields in _fields_of(annotation)]
+    return sorted({name for fields in found for name in fields})
+
+
+def _fields_of(annotation: Any) -> Iterator[dict[str, Any]]:
+    """The fields of every class with fields that an annotation mentions."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield {name: field.annotation for name, field in annotation.model_fields.items()}
+    elif isinstance(annotation, type) and (dataclasses.is_dataclass(annotation) or typing.is_typeddict(annotation)):
+        yield typing.get_type_hints(annotation)
+    for argument in typing.get_args(annotation):
+        yield from _fields_of(argument)

@@ -1,0 +1,184 @@
+"""Finds the classes of operators: built-ins by short name, users' own by dotted path."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from dagflow.api.operator import Operator
+from dagflow.spec.problems import did_you_mean, nearest, quoted
+
+LIBRARY = "operators"
+"""The package of the built-in operators; its public names are the short names of an app."""
+
+_added_paths: set[str] = set()
+"""What this module put on sys.path, and may therefore take away again."""
+
+
+class UnknownClassError(Exception):
+    """A class cannot be had; the message says why, in words for the app's author."""
+
+
+@cache
+def built_in_operators(library: str = LIBRARY) -> dict[str, type[Operator]]:
+    """The built-in operators by short name.
+
+    Args:
+        library: The package that has them in its `__all__`.
+    """
+    module = importlib.import_module(library)
+    found = {name: getattr(module, name) for name in sorted(module.__all__)}
+    return {name: value for name, value in found.items() if inspect.isclass(value) and issubclass(value, Operator)}
+
+
+def search_path_of(file: str) -> tuple[str, ...]:
+    """Where the modules of an app's author are looked up: the working directory, and beside the app file."""
+    return tuple(dict.fromkeys(str(folder) for folder in (Path.cwd(), Path(file).resolve().parent)))
+
+
+def find_operator(name: str, search_path: Sequence[str]) -> type[Operator]:
+    """Find the class that an app names.
+
+    A user's module stays importable afterwards, because Spark and the module's own late imports need
+    that; after a failure sys.path and sys.modules are as they were.
+
+    Args:
+        name: A built-in's short name, or a dotted path such as my_ops.DropComments.
+        search_path: Directories with modules of the app's author.
+
+    Raises:
+        UnknownClassError: There is no such class, its module fails to import, or it is no operator.
+    """
+    module_name, _, class_name = name.rpartition(".")
+    if not module_name:
+        return _find_built_in(name)
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UnknownClassError(f"{quoted(name)} is not the name of a class; write for example my_ops.DropComments")
+    module = _import(module_name, search_path)
+    value = getattr(module, class_name, None)
+    if value is None:
+        names = [key for key, other in vars(module).items() if _is_operator(other)]
+        hint = did_you_mean(class_name, names) or (f"; it has {', '.join(names)}" if names else "")
+        raise UnknownClassError(f"module '{module_name}' has no class '{class_name}'{hint}")
+    if not _is_operator(value):
+        raise UnknownClassError(f"'{name}' is not an operator; derive it from dagflow.Operator")
+    found: type[Operator] = value
+    return found
+
+
+def _is_operator(value: object) -> bool:
+    return inspect.isclass(value) and issubclass(value, Operator)
+
+
+def _find_built_in(name: str) -> type[Operator]:
+    library = importlib.import_module(LIBRARY)
+    # One by one, so that checking an app loads only what the app uses.
+    found = getattr(library, name) if name in library.__all__ else None
+    if inspect.isclass(found) and issubclass(found, Operator):
+        return found
+    hint = (
+        did_you_mean(name, built_in_operators()) or "; a class of your own has its module before it, as in my_ops.Drop"
+    )
+    raise UnknownClassError(f"there is no built-in operator {quoted(name)}{hint}")
+
+
+def origin_of(top: str, search_path: Sequence[str]) -> Path | None:
+    """The file or package directory of a top-level module in the search path, or None."""
+    for folder in map(Path, search_path):
+        package = folder / top
+        if (package / "__init__.py").is_file():
+            return package
+        if (folder / f"{top}.py").is_file():
+            return folder / f"{top}.py"
+        if package.is_dir() and any(package.glob("*.py")):
+            return package
+    return None
+
+
+def _import(name: str, search_path: Sequence[str]) -> ModuleType:
+    top = name.partition(".")[0]
+    _forget_other_users(top, origin_of(top, search_path))
+    paths_before, modules_before = list(sys.path), set(sys.modules)
+    # At the end, so that a user's yaml.py or types.py hides nothing from the rest of the process.
+    fresh = [folder for folder in search_path if folder not in sys.path]
+    sys.path += fresh
+    importlib.invalidate_caches()
+    try:
+        module = _import_checked(name, search_path)
+    except UnknownClassError:
+        sys.path[:] = paths_before
+        for other in set(sys.modules) - modules_before:
+            if _lies_in(sys.modules[other], search_path):
+                del sys.modules[other]
+        raise
+    _added_paths.update(fresh)
+    return module
+
+
+def _import_checked(name: str, search_path: Sequence[str]) -> ModuleType:
+    top = name.partition(".")[0]
+    origin = origin_of(top, search_path)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+            raise UnknownClassError(_import_failure(name, error, search_path)) from error
+        if origin is not None and not _is_from(sys.modules.get(top), origin):
+            raise UnknownClassError(_hidden(top, origin)) from error
+        places = " or ".join(search_path)
+        raise UnknownClassError(f"there is no module '{name}' in {places}{_near_module(name, search_path)}") from error
+    # An author's module may do anything while it is imported, sys.exit included.
+    except (Exception, SystemExit) as error:
+        raise UnknownClassError(_import_failure(name, error, search_path)) from error
+    if origin is not None and not _is_from(sys.modules[top], origin):
+        raise UnknownClassError(_hidden(top, origin))
+    return module
+
+
+def _hidden(top: str, origin: Path) -> str:
+    return f"{origin} is hidden by another module of the name '{top}'; rename it"
+
+
+def _near_module(name: str, search_path: Sequence[str]) -> str:
+    names = {path.stem for folder in search_path for path in Path(folder).glob("*.py")}
+    close = nearest(name, names)
+    return f"; did you mean '{close}'?" if close else ""
+
+
+def _import_failure(name: str, error: BaseException, search_path: Sequence[str]) -> str:
+    """What an author's module raised, and where in his own files."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"module '{name}' is not Python: {error.filename}:{error.lineno}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if any(Path(folder) in Path(frame.filename).parents for folder in search_path)]
+    place = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    return f"module '{name}' cannot be imported: {place}{type(error).__name__}: {error}"
+
+
+def _is_from(module: ModuleType | None, origin: Path) -> bool:
+    files = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return any(file and Path(file).resolve() in (origin.resolve(), origin.resolve() / "__init__.py") for file in files)
+
+
+def _lies_in(module: ModuleType, folders: Sequence[str]) -> bool:
+    files = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return any(file and Path(folder) in Path(file).parents for file in files for folder in folders)
+
+
+def _forget_other_users(top: str, origin: Path | None) -> None:
+    """Drop a module of the same name that another app of this process brought from another directory."""
+    module = sys.modules.get(top)
+    if module is None or origin is None or _is_from(module, origin) or not _lies_in(module, tuple(_added_paths)):
+        return
+    for name in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
+        del sys.modules[name]
+    stale = {folder for folder in _added_paths if _lies_in(module, (folder,))}
+    sys.path[:] = [folder for folder in sys.path if folder not in stale]
+    _added_paths.difference_update(stale)

@@ -1,0 +1,53 @@
+"""Which modules are an app's author's own, and go to the executors with the app."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from dagflow.spec.registry import origin_of
+
+
+def user_modules(classes: Iterable[type], search_path: Sequence[str]) -> list[Path]:
+    """The files and packages that the author's classes need.
+
+    What a module imports is followed, also where a function imports it late. Installed packages are
+    not the author's own.
+
+    Args:
+        classes: Operators of an app; built-in ones add nothing.
+        search_path: Directories with modules of the app's author.
+
+    Returns:
+        Absolute paths of `.py` files and of package directories, sorted.
+    """
+    waiting = [cls.__module__.partition(".")[0] for cls in classes]
+    own: dict[str, Path] = {}
+    while waiting:
+        top = waiting.pop()
+        origin = None if top in own or _is_installed(top) else origin_of(top, search_path)
+        if origin is not None:
+            own[top] = origin
+            waiting += _imports(origin)
+    return sorted(own.values())
+
+
+def _is_installed(top: str) -> bool:
+    return top in ("dagflow", "operators", "pyspark") or top in sys.stdlib_module_names
+
+
+def _imports(origin: Path) -> Iterator[str]:
+    """The top-level names that a module or the modules of a package import."""
+    for file in sorted(origin.rglob("*.py")) if origin.is_dir() else [origin]:
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (SyntaxError, ValueError, OSError):
+            # A broken file that nobody has imported is no obstacle; one that somebody has was reported.
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module.partition(".")[0]

@@ -1,0 +1,255 @@
+"""Reads YAML into nodes with their places; whatever the bytes are, the result is nodes or problems.
+
+Scalars mean what YAML 1.2's core schema says: only true and false are truth values, and dates are text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from dagflow.spec.environment import Environment, hide_braces, show_braces
+from dagflow.spec.nodes import Entry, Items, Mapping, Node, Scalar, ScalarValue
+from dagflow.spec.problems import Place, Problems, quoted
+
+MAX_BYTES: Final = 16 << 20
+MAX_NODES: Final = 200_000
+"""Values in one app, aliases counted as often as they occur: a few lines of aliases can stand for billions."""
+MAX_DEPTH: Final = 64
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAGS = "tag:yaml.org,2002:"
+_NULLS = frozenset(["", "~", "null", "Null", "NULL"])
+_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+# Longer digits stay text: Python refuses to convert thousands of them, and no property means such a number.
+_INT = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]{1,300}|[0-9]{1,300}(?:\.[0-9]{0,300})?)(?:[eE][-+]?[0-9]{1,9})?")
+_SPECIAL_FLOAT = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+
+
+class _UnusableError(Exception):
+    """The document cannot be read further."""
+
+    def __init__(self, place: Place, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def parse_file(path: str, environment: Environment, problems: Problems) -> Node | None:
+    """Read a file that holds one YAML document.
+
+    Args:
+        path: The file, as problems shall name it.
+        environment: Where `${NAME}` is looked up.
+        problems: Takes what is wrong.
+
+    Returns:
+        The document, or None where it could not be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        problems.add(Place(path), f"the app cannot be read: {getattr(error, 'strerror', None) or error}")
+        return None
+    if len(data) > MAX_BYTES:
+        problems.add(Place(path), f"the file is longer than {MAX_BYTES >> 20} MiB, which no app is")
+        return None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
+        problems.add(Place(path, line, column), f"byte {error.object[error.start]:#04x} is not UTF-8 text")
+        return None
+    return parse_text(text, path, environment, problems)
+
+
+def parse_text(
+    text: str, file: str, environment: Environment, problems: Problems, *, has_lines: bool = True
+) -> Node | None:
+    """Read a text that holds one YAML document.
+
+    Args:
+        text: The document.
+        file: What problems shall call it.
+        environment: Where `${NAME}` is looked up.
+        problems: Takes what is wrong.
+        has_lines: Whether problems shall name line and column.
+
+    Returns:
+        The document, or None where it could not be read.
+    """
+    builder = _Builder(file, environment, problems, has_lines)
+    try:
+        if match := yaml.reader.Reader.NON_PRINTABLE.search(text):
+            line = text.count("\n", 0, match.start()) + 1
+            column = match.start() - text.rfind("\n", 0, match.start())
+            raise _UnusableError(builder.at(line, column), f"character {match[0]!r} is not allowed in YAML")
+        for event in yaml.parse(hide_braces(text), _LOADER):
+            builder.take(event)
+        if builder.root is None:
+            raise _UnusableError(builder.at(1, 1), "the file is empty; an app has 'name', 'operators' and 'streams'")
+    except _UnusableError as error:
+        problems.add(error.place, str(error))
+        return None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = builder.at(mark.line + 1, mark.column + 1) if mark else Place(file)
+        problems.add(place, f"not YAML: {', '.join(filter(None, [error.context, error.problem]))}")
+        return None
+    except yaml.YAMLError as error:
+        problems.add(Place(file), f"not YAML: {' '.join(str(error).split())}")
+        return None
+    return builder.root
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping whose end has not been reached."""
+
+    place: Place
+    anchor: str | None
+    is_mapping: bool
+    children: list[Node] = field(default_factory=list)
+    weight: int = 1
+    height: int = 1
+
+    @property
+    def awaits_key(self) -> bool:
+        return self.is_mapping and len(self.children) % 2 == 0
+
+
+class _Builder:
+    """Builds nodes from the parser's events without recursion, so that no depth of nesting can harm it."""
+
+    def __init__(self, file: str, environment: Environment, problems: Problems, has_lines: bool) -> None:
+        self.root: Node | None = None
+        self._file = file
+        self._has_lines = has_lines
+        self._environment = environment
+        self._problems = problems
+        self._open: list[_Open] = []
+        self._anchors: dict[str, Node | None] = {}
+        self._weight = 0
+
+    def at(self, line: int, column: int) -> Place:
+        return Place(self._file, line, column) if self._has_lines else Place(self._file)
+
+    def take(self, event: Any) -> None:
+        place = self.at(event.start_mark.line + 1, event.start_mark.column + 1)
+        if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
+            raise _UnusableError(place, "a second document begins here; an app is one document")
+        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            self._begin(event, place)
+        elif isinstance(event, yaml.ScalarEvent):
+            self._add(self._scalar(event, place), event.anchor, 1, 0)
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event.anchor or "", place)
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            done = self._open.pop()
+            self._add(self._close(done), done.anchor, 0, done.height)
+
+    def _begin(self, event: Any, place: Place) -> None:
+        is_mapping = isinstance(event, yaml.MappingStartEvent)
+        if event.tag not in (None, "!", _TAGS + ("map" if is_mapping else "seq")):
+            raise _UnusableError(place, f"the tag {quoted(event.tag)} has no meaning in an app")
+        if len(self._open) >= MAX_DEPTH:
+            raise _UnusableError(place, f"nested more than {MAX_DEPTH} levels deep")
+        self._count(1, place)
+        if event.anchor:
+            self._anchors[event.anchor] = None
+        self._open.append(_Open(place, event.anchor, is_mapping))
+
+    def _count(self, weight: int, place: Place) -> None:
+        self._weight += weight
+        if self._weight > MAX_NODES:
+            raise _UnusableError(place, f"more than {MAX_NODES} values, counting aliases as often as they occur")
+
+    def _add(self, node: Node, anchor: str | None, weight: int, height: int) -> None:
+        self._count(weight, node.place)
+        if anchor:
+            self._anchors[anchor] = node
+        if not self._open:
+            self.root = node
+            return
+        parent = self._open[-1]
+        if parent.awaits_key and not isinstance(node, Scalar):
+            raise _UnusableError(node.place, "a key must be text, not a list or a mapping")
+        parent.children.append(node)
+        parent.weight += 1 if isinstance(node, Scalar) else node.weight
+        parent.height = max(parent.height, height + 1)
+
+    def _alias(self, anchor: str, place: Place) -> None:
+        node = self._anchors.get(anchor)
+        if node is None:
+            why = "stands inside of what it names" if anchor in self._anchors else "names nothing above it"
+            raise _UnusableError(place, f"the alias '*{anchor}' {why}")
+        if self._open[-1].awaits_key:
+            raise _UnusableError(place, "a key must be text, not an alias")
+        weight, height = (1, 0) if isinstance(node, Scalar) else (node.weight, node.height)
+        if len(self._open) + height > MAX_DEPTH:
+            raise _UnusableError(place, f"nested more than {MAX_DEPTH} levels deep")
+        self._add(node, None, weight, height)
+
+    def _close(self, done: _Open) -> Node:
+        if not done.is_mapping:
+            return Items(done.place, tuple(done.children), done.weight, done.height)
+        entries: dict[str, Entry] = {}
+        merged: list[Node] = []
+        for key, value in zip(done.children[::2], done.children[1::2], strict=True):
+            assert isinstance(key, Scalar)  # _add has refused every other kind
+            if key.value == "<<":
+                merged += value.items if isinstance(value, Items) else [value]
+            elif key.text in entries:
+                first = entries[key.text].key_place.line
+                self._problems.add(key.place, f"duplicate key {quoted(key.text)}; it is at line {first} already")
+            else:
+                entries[key.text] = Entry(key.place, value)
+        for source in merged:
+            if not isinstance(source, Mapping):
+                raise _UnusableError(source.place, "'<<' takes a mapping or a list of mappings")
+            entries = {**source.entries, **entries}
+        return Mapping(done.place, entries, done.weight, done.height)
+
+    def _scalar(self, event: Any, place: Place) -> Scalar:
+        typed: str = show_braces(event.value)
+        if self._open and self._open[-1].awaits_key:
+            # A key is the text that was typed: `on:` is no truth value. The value marks a merge key.
+            return Scalar(place, "<<" if typed == "<<" and not event.style else None, typed, typed)
+        text = self._environment.expand(typed, place, self._problems)
+        if text is None:
+            return Scalar(place, None, "", typed, is_broken=True)
+        value: ScalarValue = text
+        if event.tag is None and not event.style:
+            value = resolve(text)
+        elif event.tag not in (None, "!"):
+            value = self._tagged(event.tag, text, typed, place)
+        return Scalar(place, value, text, typed)
+
+    def _tagged(self, tag: str, text: str, typed: str, place: Place) -> ScalarValue:
+        kind = tag.removeprefix(_TAGS)
+        if kind == "str":
+            return text
+        value = resolve(text)
+        if kind == "float" and type(value) is int:
+            return float(text) if abs(value) < 1 << 1000 else text
+        if {"int": int, "float": float, "bool": bool, "null": type(None)}.get(kind) is not type(value):
+            raise _UnusableError(place, f"the tag {quoted(tag)} does not fit {quoted(typed)} in an app")
+        return value
+
+
+def resolve(text: str) -> ScalarValue:
+    """What an unquoted scalar means by YAML 1.2's core schema."""
+    if text in _NULLS:
+        return None
+    if text in _BOOLS:
+        return _BOOLS[text]
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if _FLOAT.fullmatch(text) or _SPECIAL_FLOAT.fullmatch(text):
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text
