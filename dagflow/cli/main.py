@@ -47,7 +47,9 @@ class CommandLine(click.Group):
             raise click.UsageError(unknown("command", name, COMMANDS), ctx)
         return super().resolve_command(ctx, args)
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:
+    def main(  # type: ignore[override]  # click also has a mode in which this returns; here it never does
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
         """Run a command and exit: 0 done, 1 the run failed, 2 app or command line wrong, 130 interrupted."""
         settings = Settings(is_verbose=bool(os.environ.get("DAGFLOW_DEBUG")))
         extra.update(standalone_mode=False, obj=settings)
@@ -57,15 +59,20 @@ class CommandLine(click.Group):
             output.note("dagflow: interrupted")
             code = RunStoppedError.exit_code
         except (click.ClickException, DagflowError) as error:
-            output.explain(error, with_trace=settings.is_verbose)
+            output.explain(error, with_trace=settings.is_verbose, redact=settings.redact)
             code = error.exit_code
         except Exception as error:
-            output.explain(error, with_trace=True)
+            output.explain(error, with_trace=True, redact=settings.redact)
             code = 1
         sys.exit(code or 0)
 
 
-@click.command(cls=CommandLine, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    "dagflow",
+    cls=CommandLine,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(dagflow.__version__, "-V", "--version", message="dagflow %(version)s")
 @verbose_option
 @click.pass_context

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
+from dagflow.spec.problems import did_you_mean, quoted
+
 F = TypeVar("F", bound=Callable[..., Any])
+Redact = Callable[[str], str]
+
+_SHORTEST_SECRET = 4
 
 
 @dataclass(slots=True)
@@ -18,9 +22,28 @@ class Settings:
 
     Attributes:
         is_verbose: Whether tracebacks and the log are shown.
+        redact: Makes a message fit to be printed; set once an app is loaded.
     """
 
     is_verbose: bool = False
+    redact: Redact = str
+
+
+def redaction(secrets: Mapping[str, str]) -> Redact:
+    """What replaces values that came from the environment by the references to them.
+
+    Args:
+        secrets: Values, each with the reference that is shown instead. Very short ones stay: a digit is
+            everywhere, and tells nothing.
+    """
+    longest_first = sorted((value for value in secrets if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+
+    def redact(text: str) -> str:
+        for value in longest_first:
+            text = text.replace(value, secrets[value])
+        return text
+
+    return redact
 
 
 def verbose_option(function: F) -> F:
@@ -52,30 +75,26 @@ def set_option(function: F) -> F:
     )(function)
 
 
-class Setting(click.ParamType):
-    """`KEY=VALUE`, as a pair."""
+def conf_option(function: F) -> F:
+    """Add `--conf KEY=VALUE`, given to the command as a mapping."""
 
-    name = "key=value"
+    def split(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+        pairs = [value.partition("=") for value in values]
+        for value, (key, equals, _) in zip(values, pairs, strict=True):
+            if not equals or not key.strip():
+                raise click.BadParameter(f"{quoted(value)} is not KEY=VALUE, for example spark.executor.memory=4g")
+        return {key.strip(): text for key, _, text in pairs}
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Split at the first equals sign.
-
-        Raises:
-            click.BadParameter: There is none, or nothing before it.
-        """
-        if isinstance(value, tuple):
-            return value
-        key, equals, text = str(value).partition("=")
-        if not equals or not key.strip():
-            self.fail(f"{value!r} is not KEY=VALUE, for example spark.executor.memory=4g", param, ctx)
-        return key.strip(), text
+    return click.option(
+        "--conf",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=split,
+        help="Set one of Spark's own settings. May be repeated.",
+    )(function)
 
 
-def unknown(what: str, name: str, valid: Iterable[str]) -> str:
+def unknown(what: str, name: str, valid: Collection[str]) -> str:
     """A complaint about a name that does not exist, with the nearest one if one is close, else with all."""
-    names = list(valid)
-    near = difflib.get_close_matches(name, names, n=1) or [
-        valid_name for valid_name in names if valid_name.lower() == name.lower()
-    ]
-    advice = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names)}"
-    return f"no {what} '{name}'; {advice}"
+    advice = did_you_mean(name, valid) or f"; there are: {', '.join(valid)}"
+    return f"there is no {what} {quoted(name)}{advice}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import TextIO
 
 import click
 
 from dagflow.errors import DagflowError
+from dagflow.spec.problems import did_you_mean, quoted
 
 
 def result(text: str) -> None:
@@ -41,13 +43,14 @@ def note(text: str) -> None:
         _detach(sys.stderr)
 
 
-def explain(error: BaseException, *, with_trace: bool) -> None:
+def explain(error: BaseException, *, with_trace: bool, redact: Callable[[str], str] = str) -> None:
     """Print why the command failed, once.
 
     Args:
         error: What ended it. Anything but a DagflowError or a mistake on the command line is a bug, and is
             shown with its traceback.
         with_trace: Whether to show the traceback of an expected error as well.
+        redact: Makes the text fit to be printed.
     """
     if isinstance(error, click.ClickException):
         text, with_trace = _usage(error), False
@@ -62,41 +65,41 @@ def explain(error: BaseException, *, with_trace: bool) -> None:
     if with_trace:
         text = "".join(traceback.format_exception(error)) + text
     notes = [] if with_trace else getattr(error, "__notes__", [])
-    note("\n".join([text, *notes]))
+    note(redact("\n".join([text, *notes])))
+
+
+def printable(text: str, encoding: str = "utf-8") -> str:
+    """The text with everything visible that a terminal would obey or could not show.
+
+    File names hold any byte: neither undecodable ones nor terminal escapes may reach the screen.
+
+    Args:
+        text: Any text; new lines and tabs are kept.
+        encoding: What the terminal or file takes; characters that it lacks are escaped.
+    """
+    visible = "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
+    return visible.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "dagflow"
-    near: list[str] = getattr(error, "possibilities", None) or []
     message = error.format_message()
     if isinstance(error, click.NoSuchOption):
-        message = f"no option {error.option_name!r}"
-        near = sorted(error.possibilities or [])
-    elif near:
-        message = message.partition(".")[0]
-    message = message[:1].lower() + message[1:].rstrip(".")
-    if near:
-        message += f"; did you mean {' or '.join(map(repr, near))}?"
-    return f"{command}: {message}\n    see: {command} --help"
+        near = did_you_mean(error.option_name, error.possibilities or [])
+        message = f"there is no option {quoted(error.option_name)}{near}"
+    return f"{command}: {message[:1].lower()}{message[1:].rstrip('.')}\n    see: {command} --help"
 
 
 def _write(stream: TextIO, text: str) -> None:
     # One write and one flush: lines of two threads do not mix, and a closed pipe shows itself here and
     # not while the interpreter exits.
-    stream.write(_printable(text, stream.encoding or "utf-8") + "\n")
+    stream.write(printable(text, stream.encoding or "utf-8") + "\n")
     stream.flush()
 
 
-def _printable(text: str, encoding: str) -> str:
-    # File names hold any byte: neither undecodable ones nor terminal escapes may reach the screen.
-    visible = "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("ascii", "backslashreplace").decode()
-        if ord(char) > 127
-        else f"\\x{ord(char):02x}"
-        for char in text
-    )
-    return visible.encode(encoding, "backslashreplace").decode(encoding)
+def _escaped(char: str) -> str:
+    return f"\\x{ord(char):02x}" if ord(char) < 128 else char.encode("ascii", "backslashreplace").decode()
 
 
 def _detach(stream: TextIO) -> None:

@@ -1,0 +1,208 @@
+"""Displays: they watch a run and show how far it is, each in the way that suits where it shows it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+from dagflow.cli import output
+from dagflow.cli.render import Rates, account, progress_line, table
+from dagflow.cli.view import AppView
+from dagflow.engine.result import RunSummary
+
+LINE_INTERVAL_S = 5.0  # a log of an hour's run stays readable
+STOPPING = "stopping: the window in flight is finished or set aside; a second signal (Ctrl-C) stops at once"
+
+
+class Display:
+    """Watches a run and shows nothing: what -q asks for, and what the others build on.
+
+    Attributes:
+        view: The app.
+        last: The newest figures, or None before the first.
+    """
+
+    def __init__(self, view: AppView) -> None:
+        self.view = view
+        self.last: RunSummary | None = None
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the screen as it is to be left."""
+
+    def progress(self, summary: RunSummary) -> None:
+        """Take in the run's figures; called from the driver's thread a few times a second."""
+        self.last = summary
+
+    def notice(self, text: str) -> None:
+        """Say something that the person who watches should know."""
+
+    def stopping(self) -> None:
+        """Say that a stop was asked for; called from a signal handler, hence it takes no lock."""
+
+    def abandon(self) -> None:
+        """Leave the screen usable before the process dies; called from a signal handler."""
+
+    def finish(self, summary: RunSummary) -> None:
+        """Say what the run has done."""
+        self.last = summary
+
+
+class LineDisplay(Display):
+    """Plain lines on stderr, at most one every few seconds."""
+
+    def __init__(self, view: AppView) -> None:
+        super().__init__(view)
+        self._rates = Rates(view)
+        self._next_s = LINE_INTERVAL_S
+
+    def progress(self, summary: RunSummary) -> None:
+        """Write a line if the last one is old enough, by the run's own clock."""
+        super().progress(summary)
+        self._rates.update(summary)
+        if summary.seconds >= self._next_s:
+            self._next_s = summary.seconds + LINE_INTERVAL_S
+            output.note(progress_line(self.view, summary, self._rates))
+
+    def notice(self, text: str) -> None:
+        """Write it on a line of its own."""
+        output.note(f"{self.view.name}: {self.view.redact(text)}")
+
+    def stopping(self) -> None:
+        """Write past Python's buffers: the thread that was interrupted may hold their lock."""
+        _write_raw(f"{self.view.name}: {STOPPING}\n")
+
+    def finish(self, summary: RunSummary) -> None:
+        """Write the account."""
+        super().finish(summary)
+        output.note(account(self.view, summary))
+
+
+class LiveDisplay(Display):
+    """A table that redraws itself on a terminal, and is replaced by the account at the end.
+
+    Args:
+        view: The app.
+        console: Where to draw.
+    """
+
+    def __init__(self, view: AppView, console: Console) -> None:
+        super().__init__(view)
+        self._rates = Rates(view)
+        self._console = console
+        self._spinner = Spinner("dots")
+        self._status = "starting"
+        self._live = Live(
+            console=console,
+            get_renderable=self._render,
+            refresh_per_second=8,
+            transient=True,
+            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
+        )
+
+    def __enter__(self) -> Display:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Clear the table, or leave its last state where the run ended with an error."""
+        self._live.transient = kind is None or self.last is None
+        self._live.stop()
+
+    def progress(self, summary: RunSummary) -> None:
+        """Have the next redrawing show the figures."""
+        super().progress(summary)
+        self._rates.update(summary)
+        if self._status == "starting":
+            self._status = "running"
+
+    def notice(self, text: str) -> None:
+        """Print it above the table."""
+        self._console.print(Text(output.printable(self.view.redact(text))), soft_wrap=True)
+
+    def stopping(self) -> None:
+        """Have the next redrawing show it."""
+        self._status = "stopping (Ctrl-C again stops at once)"
+
+    def abandon(self) -> None:
+        """Show the cursor again; the table stays as it is."""
+        _write_raw("\x1b[?25h\n")
+
+    def finish(self, summary: RunSummary) -> None:
+        """Replace the table by the account."""
+        super().finish(summary)
+        self._live.stop()
+        output.note(account(self.view, summary))
+
+    def _render(self) -> RenderableType:
+        return table(self.view, self.last, self._rates, self._spinner, self._status)
+
+
+def display_for(view: AppView, *, is_quiet: bool) -> Display:
+    """The display that suits stderr: a live one on a terminal that can redraw, otherwise lines.
+
+    Args:
+        view: The app.
+        is_quiet: Whether only errors are wanted.
+    """
+    if is_quiet:
+        return Display(view)
+    if sys.stderr is not None and sys.stderr.isatty():
+        console = Console(stderr=True, highlight=False)
+        if console.is_terminal and not console.is_dumb_terminal:
+            return LiveDisplay(view, console)
+    return LineDisplay(view)
+
+
+@contextmanager
+def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
+    """Show what is logged as notices of the display: warnings, and with is_verbose dagflow's whole log."""
+    handler = _NoticeHandler(display)
+    if not is_verbose:
+        # What py4j logs about a dying JVM is raised to the driver as well, which says it better.
+        handler.addFilter(lambda record: not record.name.startswith("py4j"))
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    root, own = logging.getLogger(), (logging.getLogger("dagflow"), logging.getLogger("operators"))
+    levels = [logger.level for logger in own]
+    root.addHandler(handler)
+    if is_verbose:
+        for logger in own:
+            logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        for logger, level in zip(own, levels, strict=True):
+            logger.setLevel(level)
+
+
+class _NoticeHandler(logging.Handler):
+    def __init__(self, display: Display) -> None:
+        super().__init__()
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass one record on."""
+        self._display.notice(self.format(record))
+
+
+def _write_raw(text: str) -> None:
+    if sys.stderr is None:
+        return
+    with suppress(OSError, ValueError):  # nobody watches any more, or stderr is no real file
+        os.write(sys.stderr.fileno(), text.encode())

@@ -1,0 +1,166 @@
+"""How commands are found, and how they end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import dagflow
+from dagflow.cli.main import COMMANDS, CommandLine, command_line
+from dagflow.errors import DagflowError, PlanError, Problem, RunStoppedError
+from tests.cli.processes import dagflow_command, environment
+
+
+def command_line_with(error: BaseException) -> CommandLine:
+    """A command line whose only command fails."""
+
+    class Failing(CommandLine):
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            @click.command(cmd_name)
+            def command() -> None:
+                raise error
+
+            return command
+
+    return Failing(invoke_without_command=True)
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    """A person who types nothing learns what there is, and that is no failure."""
+    shown = CliRunner().invoke(command_line, [])
+    assert shown.exit_code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in shown.stdout
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version_is_that_of_the_package(flag: str) -> None:
+    """`--version` names the program and its version."""
+    shown = CliRunner().invoke(command_line, [flag])
+    assert (shown.exit_code, shown.stdout) == (0, f"dagflow {dagflow.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["plann"], "dagflow: there is no command 'plann'; did you mean 'plan'?\n    see: dagflow --help\n"),
+        (
+            ["frobnicate"],
+            "dagflow: there is no command 'frobnicate'; there are: run, validate, plan, operators, status, schema\n"
+            "    see: dagflow --help\n",
+        ),
+        (
+            ["--verison"],
+            "dagflow: there is no option '--verison'; did you mean '--version'?\n    see: dagflow --help\n",
+        ),
+        (
+            ["run", "--folow"],
+            "dagflow run: there is no option '--folow'; did you mean '--follow'?\n    see: dagflow run --help\n",
+        ),
+        (["validate"], "dagflow validate: missing argument 'APP'\n    see: dagflow validate --help\n"),
+        (
+            ["run", "a.yaml", "--conf", "spark.executor.memory"],
+            "dagflow run: invalid value for '--conf': 'spark.executor.memory' is not KEY=VALUE,"
+            " for example spark.executor.memory=4g\n    see: dagflow run --help\n",
+        ),
+        (
+            ["run", "a.yaml", "--conf", "=4g"],
+            "dagflow run: invalid value for '--conf': '=4g' is not KEY=VALUE,"
+            " for example spark.executor.memory=4g\n    see: dagflow run --help\n",
+        ),
+        (
+            ["plan", "a.yaml", "--format", "pdf"],
+            "dagflow plan: invalid value for '--format': 'pdf' is not one of 'text', 'mermaid', 'dot', 'svg'\n"
+            "    see: dagflow plan --help\n",
+        ),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told_in_one_shape(args: list[str], complaint: str) -> None:
+    """Exit code 2, nothing on stdout, and on stderr what is wrong, what comes near, and where to look."""
+    done = CliRunner().invoke(command_line, args)
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", complaint)
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "text"),
+    [
+        (DagflowError("the disk is full"), 1, "the disk is full\n"),
+        (PlanError([Problem("a.yaml", 1, 2, "a cycle")]), 2, "a.yaml:1:2: a cycle\n"),
+        (RunStoppedError("stopped"), 130, "stopped\n"),
+        (KeyboardInterrupt(), 130, "dagflow: interrupted\n"),
+    ],
+)
+def test_the_kind_of_an_error_decides_the_exit_code(error: BaseException, exit_code: int, text: str) -> None:
+    """1 the run failed, 2 the app or the command line is wrong, 130 interrupted; each told once."""
+    done = CliRunner().invoke(command_line_with(error), ["run"])
+    assert (done.exit_code, done.stdout, done.stderr.lstrip("\n")) == (exit_code, "", text)
+
+
+def test_a_bug_ends_with_a_report_and_exit_code_one() -> None:
+    """An exception that nobody foresaw is shown whole."""
+    done = CliRunner().invoke(command_line_with(ZeroDivisionError("division by zero")), ["run"])
+    assert done.exit_code == 1
+    assert "Traceback" in done.stderr
+    assert "this is a bug in dagflow: ZeroDivisionError: division by zero\n" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["1", ""])
+def test_the_environment_can_ask_for_tracebacks(value: str) -> None:
+    """DAGFLOW_DEBUG=1 shows where an expected error came from; unset or empty, it is one line."""
+    done = CliRunner(env={"DAGFLOW_DEBUG": value}).invoke(command_line_with(DagflowError("it broke")), ["run"])
+    assert ("Traceback" in done.stderr) is bool(value)
+    assert done.stderr.endswith("it broke\n")
+
+
+@pytest.mark.parametrize("args", [["--verbose", "validate", "none.yaml"], ["validate", "none.yaml", "-v"]])
+def test_verbose_counts_wherever_it_stands(args: list[str]) -> None:
+    """Before or after the command's name."""
+    done = CliRunner().invoke(command_line, args)
+    assert done.exit_code == 2
+    assert "Traceback" in done.stderr
+
+
+def test_the_help_is_quick_to_come() -> None:
+    """The help imports every command, and none of them imports Spark for it."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys\nfrom dagflow.cli.main import command_line\n"
+            "try:\n    command_line.main(['--help'])\n"
+            "finally:\n    print('pyspark' in sys.modules, file=sys.stderr)",
+        ],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stderr == "False\n"
+
+
+def test_sigterm_outside_of_a_run_is_an_interruption() -> None:
+    """A command that was asked to end says so with 130, not with a traceback."""
+    code = (
+        "import os, signal, sys\n"
+        "from dagflow.cli import main\n"
+        "main.CommandLine.list_commands = lambda *_: os.kill(os.getpid(), signal.SIGTERM) or []\n"
+        "sys.argv = ['dagflow', '--help']\n"
+        "main.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stderr.strip()) == (130, "dagflow: interrupted")
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_the_module_runs_like_the_command() -> None:
+    """`python -m dagflow.cli` is `dagflow`."""
+    done = dagflow_command(["--version"])
+    assert (done.returncode, done.stdout) == (0, f"dagflow {dagflow.__version__}\n")

@@ -1,0 +1,174 @@
+"""Displays, as they are seen."""
+
+from __future__ import annotations
+
+import io
+import logging
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from dagflow.cli.progress import Display, LineDisplay, LiveDisplay, display_for, logging_to
+from tests.cli.samples import VIEW, summary
+
+
+def terminal(width: int = 80) -> Console:
+    """A terminal that remembers."""
+    return Console(file=io.StringIO(), force_terminal=True, width=width, height=24, color_system="standard")
+
+
+def screen_of(console: Console) -> str:
+    """What a terminal was sent, escapes included."""
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_lines_are_seconds_apart_by_the_run_s_own_clock(capsys: pytest.CaptureFixture[str]) -> None:
+    """However often the driver reports, a log stays readable."""
+    display = LineDisplay(VIEW)
+    for tenth in range(120):
+        display.progress(summary(tenth / 10))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[0] == (
+        "block-reader: 5.0 s, 14 windows, 3 files, 1,200 blocks (120 waiting), 500 MiB at 100 MiB/s,"
+        " 5,000,000 records at 1.0 M/s, partitions reader=8"
+    )
+
+
+def test_the_end_is_told_with_what_was_published(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last lines account for the run."""
+    LineDisplay(VIEW).finish(summary(8.0, state="completed", rejected=2))
+    assert capsys.readouterr().err == (
+        "block-reader: completed in 8.0 s\n"
+        "    published 14 windows: 3 files, 1,200 blocks, 800 MiB (100 MiB/s)\n"
+        "    records: reader.messages 8,000,000, filter.output 7,200,000\n"
+        "    rejected: 2\n"
+    )
+
+
+def test_a_run_without_new_input_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody wonders whether a quick run did anything."""
+    LineDisplay(VIEW).finish(summary(0.5, state="completed", windows=0))
+    assert capsys.readouterr().err == ("block-reader: nothing new: all input was processed in earlier runs (0.5 s)\n")
+
+
+def test_a_run_stopped_before_its_first_window_claims_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Stopped is not the same as nothing new."""
+    LineDisplay(VIEW).finish(summary(0.5, state="stopped", windows=0))
+    assert capsys.readouterr().err == "block-reader: stopped in 0.5 s: nothing was published\n"
+
+
+def test_quiet_shows_nothing_and_remembers_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    """Under -q only errors are printed; a failed run's account still needs the last figures."""
+    display = display_for(VIEW, is_quiet=True)
+    with display:
+        display.progress(summary(6.0))
+        display.notice("news")
+        display.stopping()
+        display.finish(summary(7.0))
+    assert capsys.readouterr() == ("", "")
+    assert display.last == summary(7.0)
+
+
+def test_where_stderr_is_no_terminal_lines_are_written() -> None:
+    """A log file gets no escapes."""
+    assert type(display_for(VIEW, is_quiet=False)) is LineDisplay
+
+
+def test_the_live_table_shows_every_figure_within_eighty_columns() -> None:
+    """Files, blocks, bytes, records a second, backlog and partitions of each operator, on an ordinary terminal."""
+    console = Console(file=io.StringIO(), width=80, height=24)
+    display = LiveDisplay(VIEW, console)
+    for second in range(1, 4):
+        display.progress(replace(summary(second), files=123_456, blocks=12_345_678))
+    console.print(display._render())
+    lines = screen_of(console).splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = "\n".join(lines)
+    for figure in ("block-reader", "running", "123,456", "12,345,678", "300 MiB", "100 MiB/s", "3,000,000", "1.0 M/s"):
+        assert figure in shown
+    rows = {words[0]: words[1:] for line in lines if (words := line.split())}
+    assert rows["splitter"] == ["driver"]
+    assert rows["reader"] == ["8", "120", "messages", "3,000,000"]
+    assert rows["filter"] == ["8", "output", "2,700,000"]
+    assert rows["writer"] == ["8"]
+
+
+def test_huge_figures_and_long_names_do_not_break_the_table_apart() -> None:
+    """No line is wider than the terminal, whatever the run's size."""
+    console = Console(file=io.StringIO(), width=80, height=24)
+    long = "an-operator-with-a-very-long-name-that-goes-on-and-on"
+    display = LiveDisplay(replace(VIEW, operators=(*VIEW.operators, long)), console)
+    huge = replace(
+        summary(9_000_000), files=40_000_000, blocks=123_456_789_012, windows=9_999_999, rejected=999_999_999
+    )
+    display.progress(huge)
+    console.print(display._render())
+    assert max(map(len, screen_of(console).splitlines())) <= 80
+
+
+def test_the_table_gives_way_to_the_account(capsys: pytest.CaptureFixture[str]) -> None:
+    """After a run the screen holds what was done, and the cursor is back."""
+    console = terminal()
+    with LiveDisplay(VIEW, console) as display:
+        display.progress(summary(1.0))
+        display.finish(summary(2.0, state="completed"))
+    assert screen_of(console).endswith("\x1b[2K")
+    assert "\x1b[?25h" in screen_of(console)
+    assert capsys.readouterr().err.startswith("block-reader: completed in 2.0 s\n")
+
+
+def test_the_table_stays_where_a_run_failed() -> None:
+    """The figures at the moment of the failure remain above the error."""
+    console = terminal()
+    with pytest.raises(OSError, match="lost"), LiveDisplay(VIEW, console) as display:
+        display.progress(summary(1.0))
+        raise OSError("lost")
+    screen = screen_of(console)
+    assert "block-reader" in screen.rpartition("\x1b[?25h")[0]
+    assert not screen.endswith("\x1b[2K")
+
+
+def test_a_notice_stands_above_the_live_table() -> None:
+    """News is not overwritten by the next redrawing, and markup in it means nothing."""
+    console = terminal()
+    with LiveDisplay(VIEW, console) as display:
+        display.notice("[bold]quarantined[/bold] a.txt")
+    assert "[bold]quarantined[/bold] a.txt\n" in screen_of(console)
+
+
+def test_the_live_table_tells_that_it_is_stopping() -> None:
+    """The first Ctrl-C is answered on the screen, with what a second one would do."""
+    console = Console(file=io.StringIO(), width=80)
+    display = LiveDisplay(VIEW, console)
+    display.progress(summary(1.0))
+    display.stopping()
+    display.progress(summary(2.0))
+    console.print(display._render())
+    assert "stopping (Ctrl-C again stops at once)" in screen_of(console)
+
+
+class Remembering(Display):
+    """Keeps its notices."""
+
+    def __init__(self) -> None:
+        super().__init__(VIEW)
+        self.notices: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+@pytest.mark.parametrize(("is_verbose", "levels"), [(False, ["WARNING"]), (True, ["DEBUG", "WARNING"])])
+def test_the_log_is_shown_as_far_as_it_is_asked_for(is_verbose: bool, levels: list[str]) -> None:
+    """Warnings always, the rest under --verbose, and nothing after the run."""
+    display = Remembering()
+    logger = logging.getLogger("dagflow.engine")
+    with logging_to(display, is_verbose=is_verbose):
+        logger.debug("planned window=%d", 7)
+        logger.warning("slow window=%d", 7)
+    logger.warning("after the run")
+    assert [notice.split()[0] for notice in display.notices] == levels
+    assert display.notices[-1] == "WARNING dagflow.engine: slow window=7"
