@@ -1,0 +1,21 @@
+"""What tests share: one Spark context per session, because starting one takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark_context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A context of two cores, with dagflow's own settings."""
+    from dagflow.runtime.spark import start_context
+
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    # The first compiler tier only: the JVM of a test is never old enough for the second one to pay.
+    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    context = start_context("tests", "local[2]", conf, log)
+    yield context
+    context.stop()
