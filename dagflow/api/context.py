@@ -65,6 +65,13 @@ class ControlServices(Protocol):
     def budget(self) -> WindowBudget:
         """The budget of the current window."""
 
+    @property
+    def state_url(self) -> str:
+        """A directory in the checkpoint for this operator alone, for state that is too large for a snapshot.
+
+        It exists when something is created in it. What no snapshot names does not count, and may be removed.
+        """
+
 
 @dataclass(slots=True)
 class OperatorContext:

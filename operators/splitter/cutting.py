@@ -8,6 +8,7 @@ from typing import Any
 
 from dagflow.api.context import WindowBudget
 from dagflow.api.ports import Emitter
+from dagflow.metrics import names
 from operators.metadata import BlockMetadata, FileMetadata, FileVersion
 
 # A window without a driver's budget, as in a unit test: enough for any small input in one go.
@@ -131,7 +132,7 @@ class BlockCutter:
             return False
         count = count_blocks(start, version.size_bytes, block_size)
         self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, count))
-        self._counters["files"] += 1
+        self._counters[names.FILES] += 1
         if count:
             self._open = OpenFile(url, version, block_size, start)
         return True
@@ -166,8 +167,8 @@ class BlockCutter:
             block_id = self._next_block_id
             last = end == size_bytes
             emit(BlockMetadata(block_id, file.url, file.version, file.next_start, end, last, file.previous_block_id))
-            self._counters["blocks"] += 1
-            self._counters["bytes"] += length
+            self._counters[names.BLOCKS] += 1
+            self._counters[names.BYTES] += length
             file.next_start, file.previous_block_id = end, block_id
             self._next_block_id += 1
         self._open = None

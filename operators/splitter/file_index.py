@@ -1,9 +1,36 @@
-"""Which versions of which files were taken: what keeps a file from being read twice."""
+"""Which versions of which files were taken: what keeps a file from being read twice.
+
+What was taken lately is held in memory and in every snapshot; the rest lies in sorted runs, so that
+neither memory nor a snapshot grows with the number of files, and a scan is checked by a merge join.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagflow.errors import JournalError, StorageError
+from dagflow.storage.store import Store, open_store
+from operators.splitter.runs import SCHEMA, Run, RunCursor, RunFile, RunWriter, merge
+
+logger = logging.getLogger(__name__)
+
+FAN_IN = 10
+# What a snapshot holds inline: enough that small windows write no file each, at 100 bytes an entry.
+INLINE_ENTRIES = 500
+# A single window that takes more than this, or files that are only noted, are written out before its snapshot.
+MEMORY_ENTRIES = 100_000
+# The engine makes a window's snapshot durable before it asks for the one this much later: its pipeline is far shorter.
+KEPT_SNAPSHOTS = 64
 
 
 class Seen(NamedTuple):
@@ -12,28 +39,237 @@ class Seen(NamedTuple):
     Attributes:
         size_bytes: Its length; -1 for a directory.
         mtime_ns: Its modification time in nanoseconds since 1970.
-        etag: The store's own tag of the content; "" where it has none.
-        file_id: Its identity on its file system; 0 where unknown.
+        identity: Its identity on its file system, or a hash of its etag.
         taken_millis: When it was taken, in milliseconds since 1970.
     """
 
     size_bytes: int
     mtime_ns: int
-    etag: str
-    file_id: int
+    identity: int
     taken_millis: int = 0
 
 
-@dataclass(slots=True)
 class FileIndex:
-    """The versions that were taken, by path."""
+    """The newest version that was taken of each path.
 
-    recent: dict[bytes, Seen]
+    Guarantee: after restore() it says exactly what it said when that snapshot was taken, whatever was
+    recorded, flushed and merged since.
+
+    Args:
+        url: The directory for its runs, which nobody else writes to; "" to hold everything in memory.
+        retain_millis: How long an entry is held after its file was taken; None for ever.
+    """
+
+    def __init__(self, url: str = "", retain_millis: int | None = None) -> None:
+        self._store: Store | None = open_store(url) if url else None
+        self._retain_millis = retain_millis
+        # Views are made in the thread that scans.
+        self._lock = threading.Lock()
+        self._recent: dict[bytes, Seen] = {}
+        # Newest first; levels ascend, so that the runs of a level stand together.
+        self._runs: list[Run] = []
+        self._views: weakref.WeakSet[IndexView] = weakref.WeakSet()
+        self._merger: ThreadPoolExecutor | None = None
+        self._merging: tuple[list[Run], Future[Run]] | None = None
+        self._snapshots = 0
+        self._dropped: list[tuple[int, RunFile]] = []
+        self._orphans: list[str] = []
+        self._newest_millis = 0
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs, newest first."""
+        return tuple(self._runs)
+
+    def record(self, path: bytes, seen: Seen) -> None:
+        """Note that a version was taken."""
+        self._recent[path] = seen
+        self._newest_millis = max(self._newest_millis, seen.taken_millis)
+        if len(self._recent) >= MEMORY_ENTRIES:
+            self._flush()
+
+    def view(self, now_millis: int = 0) -> IndexView:
+        """What the index says now, for one pass in order of path; what is recorded later does not show."""
+        horizon = 0 if self._retain_millis is None else now_millis - self._retain_millis
+        with self._lock:
+            view = IndexView(self._store, dict(self._recent), tuple(self._runs), horizon)
+            self._views.add(view)
+        return view
 
     def snapshot(self) -> dict[str, Any]:
-        """State."""
-        return {"recent": [(key, *seen) for key, seen in self.recent.items()]}
+        """The names of the runs, and what is in none of them.
+
+        Raises:
+            StorageError: A run cannot be written.
+        """
+        self._snapshots += 1
+        if len(self._recent) > INLINE_ENTRIES:
+            self._flush()
+        self._merge_in_background()
+        self._delete_dropped()
+        runs = [
+            (run.level, [(file.name, file.first, file.last, file.rows) for file in run.files]) for run in self._runs
+        ]
+        return {"recent": [(path, *seen) for path, seen in self._recent.items()], "runs": runs}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back."""
-        self.recent = {entry[0]: Seen(*entry[1:]) for entry in state["recent"]}
+        """Take back what snapshot gave; the next snapshot removes the runs that this one does not name.
+
+        Raises:
+            JournalError: A run is not there.
+        """
+        self.close()
+        self._recent = {entry[0]: Seen(*entry[1:]) for entry in state["recent"]}
+        self._runs = [Run(level, tuple(RunFile(*file) for file in files)) for level, files in state["runs"]]
+        self._dropped = []
+        if self._store is None:
+            return
+        named = {file.name for run in self._runs for file in run.files}
+        present = set(self._store.list(""))
+        if missing := sorted(named - present):
+            raise JournalError(
+                f"the index of processed files lacks {missing[0]}"
+                + (f" and {len(missing) - 1} more" * (len(missing) > 1)),
+                url=self._store.url,
+                hint="put the checkpoint back as it was, with its index, or start over with --fresh",
+            )
+        # Left by an attempt that died before its snapshot was durable. Not removed at once, because looking
+        # at a checkpoint must not change it.
+        self._orphans = sorted(present - named)
+
+    def close(self) -> None:
+        """Wait for a merge that is under way; its result is not used."""
+        if self._merger is not None:
+            self._merger.shutdown(wait=True, cancel_futures=True)
+        self._merger = self._merging = None
+
+    def _flush(self) -> None:
+        if self._store is None:
+            return
+        writer = RunWriter(self._store, 0)
+        paths = sorted(self._recent)
+        columns = zip(*(self._recent[path] for path in paths), strict=True)
+        writer.write(
+            pa.table([pa.array(paths, pa.binary()), *(pa.array(column, pa.int64()) for column in columns)], SCHEMA)
+        )
+        run = writer.close()
+        with self._lock:
+            self._runs.insert(0, run)
+            self._recent = {}
+
+    def _merge_in_background(self) -> None:
+        if self._store is None:
+            return
+        if self._merging is not None:
+            merged, future = self._merging
+            if not future.done():
+                return
+            self._merging = None
+            self._install(merged, future)
+        for level in range(1 + max((run.level for run in self._runs), default=0)):
+            due = [run for run in self._runs if run.level == level][-FAN_IN:]
+            if len(due) == FAN_IN:
+                if self._merger is None:
+                    self._merger = ThreadPoolExecutor(1, thread_name_prefix="file-index-merge")
+                # No snapshot waits for a merge: ten million entries take seconds.
+                self._merging = due, self._merger.submit(merge, self._store, due, level + 1, self._horizon())
+                return
+
+    def _horizon(self) -> int:
+        return 0 if self._retain_millis is None else max(0, self._newest_millis - self._retain_millis)
+
+    def _install(self, merged: list[Run], future: Future[Run]) -> None:
+        try:
+            result = future.result()
+        except StorageError as error:
+            # The parts are as good as the whole; the merge is tried again at a later snapshot.
+            logger.warning("index merge failed, will try again error=%s", error)
+            return
+        with self._lock:
+            position = self._runs.index(merged[0])
+            self._runs[position : position + len(merged)] = [result] if result.files else []
+        self._dropped += [(self._snapshots, file) for run in merged for file in run.files]
+
+    def _delete_dropped(self) -> None:
+        if self._orphans and self._store is not None:
+            self._store.delete(self._orphans)
+            self._orphans = []
+        with self._lock:
+            used = {file.name for view in self._views for run in view.runs for file in run.files}
+        due = [
+            file.name
+            for snapshot, file in self._dropped
+            if snapshot + KEPT_SNAPSHOTS <= self._snapshots and file.name not in used
+        ]
+        if due and self._store is not None:
+            self._store.delete(due)
+            self._dropped = [(snapshot, file) for snapshot, file in self._dropped if file.name not in set(due)]
+
+
+class IndexView:
+    """What an index said at one moment; answers once, for paths in ascending order.
+
+    Args:
+        store: The directory of the runs; None where there are none.
+        recent: Entries that are newer than all runs.
+        runs: The runs, newest first.
+        horizon_millis: Entries that were taken before this have been forgotten.
+    """
+
+    def __init__(
+        self, store: Store | None, recent: dict[bytes, Seen], runs: tuple[Run, ...], horizon_millis: int
+    ) -> None:
+        self._recent = recent
+        self.runs = runs
+        self._horizon_millis = horizon_millis
+        self._cursors = [RunCursor(store, run) for run in runs] if store is not None else []
+
+    def look_up(self, paths: Sequence[bytes]) -> Answers:
+        """What was taken of each path.
+
+        Args:
+            paths: Ascending, each once, and after all that were asked for before.
+        """
+        count = len(paths)
+        columns = np.zeros((4, count), np.int64)
+        known = np.zeros(count, bool)
+        tables = []
+        if paths and self._cursors:
+            tables = [table for cursor in self._cursors for table in cursor.read_range(paths[0], paths[-1])]
+        if tables:
+            entries = pa.concat_tables(tables)
+            # The first of several equal paths is found, and newer runs stand first.
+            rows = pc.index_in(pa.array(paths, pa.binary()), value_set=entries.column("path"))
+            known = rows.is_valid().to_numpy(zero_copy_only=False)
+            chosen = rows.drop_null().to_numpy()
+            for column, name in zip(columns, SCHEMA.names[1:], strict=True):
+                column[known] = entries.column(name).to_numpy()[chosen]
+        if self._recent:
+            for position, path in enumerate(paths):
+                if (seen := self._recent.get(path)) is not None:
+                    columns[:, position] = seen
+                    known[position] = True
+        if self._horizon_millis > 0:
+            known &= columns[3] >= self._horizon_millis
+        return Answers(known, columns)
+
+
+class Answers:
+    """What an index says of several paths, column by column.
+
+    Args:
+        known: For each path, whether a version was taken.
+        columns: Size, modification time, identity and time of taking, for those.
+    """
+
+    def __init__(self, known: npt.NDArray[np.bool_], columns: npt.NDArray[np.int64]) -> None:
+        self.known = known
+        self.size_bytes, self.mtime_ns, self.identity = columns[0], columns[1], columns[2]
+        self._columns = columns
+
+    def __iter__(self) -> Iterator[Seen | None]:
+        return (self[position] for position in range(len(self.known)))
+
+    def __getitem__(self, position: int) -> Seen | None:
+        """The version that was taken of one path, or None."""
+        return Seen(*map(int, self._columns[:, position])) if self.known[position] else None

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import itertools
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dagflow.errors import MissingError
-from operators.splitter.listing import Lister, LocalLister
+from dagflow.errors import MissingError, StorageError
+from dagflow.storage.location import absolute, is_local, join, redacted
+from operators.splitter.listing import Lister, LocalLister, RemoteLister
 
 _MAGIC = re.compile(rb"[*?[]")
+_LOOKED_AT = 10_000  # names among which the nearest is looked for
 
 Segment = re.Pattern[bytes] | None
 """One part of a glob between slashes; None stands for `**`."""
@@ -64,21 +66,20 @@ def find_root(named: str, *, is_literal: bool = False) -> Root:
     Raises:
         MissingError: There is no such file or directory, and the name is not a glob.
     """
-    path = os.fsencode(os.path.abspath(named.removeprefix("file://")))
-    lister = LocalLister()
-    if os.path.isdir(path):
-        return Root(named, "directory", path, lister)
-    if os.path.lexists(path):
-        return Root(named, "file", path, lister)
-    match = _MAGIC.search(path)
-    if match is None or is_literal:
-        raise MissingError("no such file or directory", url=named, hint=_nearest(path))
+    path = os.fsencode(absolute(named))
+    lister: Lister = LocalLister() if is_local(named) else RemoteLister()
+    kind = lister.kind(path)
+    if kind is not None:
+        return Root(named, kind, path, lister)
+    match = None if is_literal else _MAGIC.search(path)
+    if match is None:
+        raise MissingError("no such file or directory", url=redacted(named), hint=_nearest(path, lister))
     cut = path.rindex(b"/", 0, match.start())
     base = path[:cut] or b"/"
+    if lister.kind(base) != "directory":
+        message = f"the glob begins in {redacted(lister.url(base))}, which is no directory"
+        raise MissingError(message, url=redacted(named), hint=_nearest(base, lister))
     parts = path[cut + 1 :].split(b"/")
-    if not os.path.isdir(base):
-        raise MissingError(f"the glob begins in {os.fsdecode(base)}, which is no directory", url=named,
-                           hint=_nearest(base))
     segments = tuple(None if part == b"**" else re.compile(_translated(part)) for part in parts)
     return Root(named, "glob", base, lister, segments, tuple(part[:1] in (b".", b"_") for part in parts))
 
@@ -88,15 +89,15 @@ def _translated(part: bytes) -> bytes:
     return fnmatch.translate(part.decode("latin-1")).encode("latin-1")
 
 
-def _nearest(path: bytes) -> str:
+def _nearest(path: bytes, lister: Lister) -> str:
     """A hint that names what is there instead of a path that is not."""
-    text = os.fsdecode(path)
-    parent, name = os.path.split(text)
-    while parent not in ("/", "") and not os.path.isdir(parent):
-        parent, name = os.path.split(parent)
+    parent, _, name = path.rpartition(b"/")
+    while parent.count(b"/") > 1 and lister.kind(parent) != "directory":
+        parent, _, name = parent.rpartition(b"/")
     try:
-        names: Sequence[str] = os.listdir(parent)
-    except OSError:
+        entries = [entry.rstrip(b"/") for entry, _ in itertools.islice(lister.children(below(parent)), _LOOKED_AT)]
+    except StorageError:
         return ""
-    close = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {os.path.join(parent, close[0])}?" if close else f"{parent} holds no {name}"
+    place, missing = redacted(lister.url(parent)) or "/", lister.url(name)
+    close = difflib.get_close_matches(missing, [lister.url(entry) for entry in entries], 1)
+    return f"did you mean {join(place, close[0])}?" if close else f"there is no {missing} in {place}"

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dagflow.errors import MissingError
-from operators.splitter.listing import Stat
+from dagflow.metrics import names
+from dagflow.storage.location import redacted
+from operators.splitter.listing import DIRECTORY, Stat
 from operators.splitter.roots import Root, below, find_root
 
 logger = logging.getLogger(__name__)
@@ -28,18 +30,23 @@ class Found:
 
     Attributes:
         key: Its path in bytes; a directory's ends in "/". A scan gives keys in ascending order, each once.
-        stat: The version of a file; None for a directory.
+        stat: The version of a file; DIRECTORY for a directory.
         root: The root that it was found under.
     """
 
     key: bytes
-    stat: Stat | None
+    stat: Stat
     root: Root
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory."""
+        return self.key.endswith(b"/")
 
     @property
     def url(self) -> str:
         """Where it is."""
-        return self.root.lister.url(self.key if self.stat is not None else self.key.rstrip(b"/"))
+        return self.root.lister.url(self.key.rstrip(b"/"))
 
     @property
     def relative_path(self) -> str:
@@ -150,7 +157,7 @@ class Scanner:
         if root.kind == "file":
             stat = root.lister.stat(root.base)
             if stat is None and not self._tolerates_missing:
-                raise MissingError("neither a file nor a directory", url=root.named)
+                raise MissingError("neither a file nor a directory", url=redacted(root.named))
             if stat is not None:
                 yield Found(root.base, stat, root)
             return
@@ -159,7 +166,7 @@ class Scanner:
             matched = True
             yield found
         if not matched and root.kind == "glob" and not self._tolerates_missing:
-            raise MissingError("the glob matches nothing", url=root.named)
+            raise MissingError("the glob matches nothing", url=redacted(root.named))
 
 
 class _Walk:
@@ -192,12 +199,12 @@ class _Walk:
                 continue
             key = directory + name
             if not name.endswith(b"/"):
-                if (_is_taken(after, self._root)) and (stat := stat or self._lister.stat(key)) is not None:
+                if _is_taken(after, self._root) and (stat := stat or self._lister.stat(key)) is not None:
                     yield Found(key, stat, self._root)
                 continue
             if (descent := self._enter(key, ancestors)) is not None:
                 if _is_taken(after, self._root):
-                    yield Found(key, None, self._root)
+                    yield Found(key, DIRECTORY, self._root)
                 levels.append((key, after, descent))
 
     def _enter(self, directory: bytes, ancestors: list[object]) -> Iterator[tuple[bytes, Stat | None]] | None:
@@ -232,7 +239,7 @@ class _Walk:
         if not after:
             return after
         if passed or not (self._selection.enters(text) if is_directory else self._selection.takes_file(text)):
-            self._counters["ignored"] += 1
+            self._counters[names.IGNORED] += 1
             return frozenset()
         return after
 

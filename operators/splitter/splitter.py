@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import ControlOperator, InputOperator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Paths, Size
 from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
+from operators.splitter.changes import OnChange
+from operators.splitter.clock import Clock, SystemClock
 from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter
+from operators.splitter.discovery import Candidate, Discovery, Rules
 from operators.splitter.file_index import FileIndex, Seen
+from operators.splitter.following import TimeBasedDirectoryScanner
 from operators.splitter.roots import find_root
-from operators.splitter.scanner import Found, Scanner, Selection
+from operators.splitter.scanner import Scanner, Selection
 
 BlockSize = Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")]
 Threshold = Annotated[Count | None, Field(ge=1, description="blocks per window at most; null: the engine's choice")]
@@ -88,93 +92,202 @@ class FileSplitterBase(ControlOperator):
         self._waiting = deque(FileInfo(*waiting) for waiting in state["waiting"])
 
 
+class Retention(BaseModel):
+    """For how long it is remembered that a file was taken.
+
+    A file that still lies there after that is read again.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    millis: Annotated[Millis, Field(description="time since the file was taken")]
+
+
 class FileSplitterInput(InputOperator):
     """Finds files and cuts them into blocks.
 
     Guarantee: each version of each file is announced once, and each of its blocks emitted once, whatever
-    restarts come between; a run to completion ends with its scan.
+    restarts come between. A run to completion ends with one scan; a run that follows scans for ever.
     """
 
     files: Annotated[Paths, Field(description="files, directories and globs to read, or one of them")]
     recursive: Annotated[bool, Field(description="whether directories below a directory are scanned")] = True
     file_pattern: Annotated[
-        re.Pattern[str] | None, Field(description="matches the whole name of each file to read; null: every file")
+        re.Pattern[str] | None, Field(description="regular expression for the whole name of files to read; null: any")
     ] = None
     ignore_pattern: Annotated[
-        re.Pattern[str] | None, Field(description="matches the whole name of files and directories to pass over")
+        re.Pattern[str] | None, Field(description="regular expression for the whole name of what is passed over")
     ] = None
     scan_interval_millis: Annotated[Millis, Field(description="while following: time from one scan to the next")] = 5000
     block_size: BlockSize = 64 << 20
     blocks_threshold: Threshold = None
     follow: Annotated[bool, Field(description="whether to go on watching for new files")] = False
+    existing: Annotated[
+        Literal["process", "ignore"],
+        Field(description="while following: what to do with files that are there at first"),
+    ] = "process"
+    settle_millis: Annotated[Millis, Field(description="how long a file must not have been modified")] = 0
+    done_marker: Annotated[
+        str, Field(description="name of the file that says that a file is complete; {name} is the file's own name")
+    ] = ""
+    max_files_per_window: Annotated[Count | None, Field(ge=1, description="files per window; null: no limit")] = None
+    latest_first: Annotated[bool, Field(description="newest files first; otherwise in order of path")] = False
+    on_change: Annotated[OnChange, Field(description="what to do with files that change after they were taken")] = (
+        OnChange()
+    )
+    retain_seen: Annotated[
+        Literal["all"] | Retention, Field(description="how long a taken file is remembered: all, or {millis: n}")
+    ] = "all"
 
     files_metadata_output = OutputPort(FileMetadata)
     blocks_metadata_output = OutputPort(BlockMetadata)
 
+    _clock: Clock = SystemClock()
     _context: OperatorContext
     _cutter: BlockCutter
     _index: FileIndex
-    _scan: Iterator[Found] | None
-    _held: Found | None
+    _discovery: Discovery
+    _source: _OneScan | TimeBasedDirectoryScanner | None
+    _scanned: Counter[str]
+    _has_begun: bool
+
+    def check_properties(self) -> None:
+        """Refuse a marker that is no name."""
+        if "/" in self.done_marker or self.done_marker == "{name}":
+            raise ValueError(f"done_marker must name another file in the same directory, got {self.done_marker!r}")
+
+    def use_clock(self, clock: Clock) -> None:
+        """Tell the time by another clock; called before setup."""
+        self._clock = clock
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         self._context = context
+        control = context.control
+        self._is_following = self.follow or (control is not None and control.follow)
         self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context.counters)
-        self._index = FileIndex({})
-        self._scan = self._held = None
+        retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
+        self._index = FileIndex("" if control is None else control.state_url, retain_millis)
+        # Counted apart, because the scanner's thread must not touch what the driver is reading.
+        self._scanned = Counter()
+        selection = Selection(self.recursive, self.file_pattern, self.ignore_pattern)
+        scanner = Scanner(self.files, selection, self._scanned, tolerates_missing=self._is_following)
+        rules = Rules(self.on_change, self.settle_millis, self.done_marker, self.latest_first)
+        self._discovery = Discovery(scanner, self._index, rules, self._scanned, self._clock)
+        self._source = None
+        self._has_begun = False
 
     def begin_window(self, window_id: int) -> None:
         """Called before anything of the window arrives."""
-        self._cutter.allowance = _allowance(self._context, self.blocks_threshold)
+        self._cutter.allowance = _allowance(self._context, self.blocks_threshold, self.max_files_per_window)
 
     def emit_tuples(self) -> None:
-        """Emit files and blocks as far as the window allows.
+        """Emit files and blocks as far as the window allows; while following only what a scan has found by now.
 
         Raises:
-            StorageError: Something cannot be listed or examined; MissingError where a location does not exist.
+            StorageError: Something cannot be listed or examined; MissingError where a location does not exist;
+                SourceChangedError where a file changed and on_change says so.
         """
+        source = self._started()
         while self._cutter.cut():
-            found, self._held = self._held or self._next(), None
-            if found is None:
-                return
-            if not self._begin(found):
-                self._held = found
-                return
+            candidate = source.peek()
+            if candidate is None or not self._begin(candidate):
+                break
+            source.pop()
+        self._context.counters.update(self._scanned_since())
 
-    def _next(self) -> Found | None:
-        if self._scan is None:
-            selection = Selection(self.recursive, self.file_pattern, self.ignore_pattern)
-            self._scan = Scanner(self.files, selection, self._context.counters).scan()
-        for found in self._scan:
-            seen = self._index.recent.get(found.key)
-            if seen is None or (found.stat is not None and seen[:2] != found.stat[:2]):
-                return found
-        return None
+    def _started(self) -> _OneScan | TimeBasedDirectoryScanner:
+        # Not in setup: what was taken before is known only when restore has been called.
+        if self._source is not None:
+            return self._source
+        if not self._is_following:
+            self._source = _OneScan(self._discovery.candidates())
+            return self._source
+        scanner = TimeBasedDirectoryScanner(self._scan, self.scan_interval_millis, self._clock, self._scanned)
+        scanner.start()
+        self._source = scanner
+        return scanner
 
-    def _begin(self, found: Found) -> bool:
+    def _scan(self) -> Iterator[Candidate]:
+        if self.existing == "ignore" and not self._has_begun:
+            yield from self._discovery.everything()
+        else:
+            yield from self._discovery.candidates()
+        self._has_begun = True
+
+    def _begin(self, candidate: Candidate) -> bool:
+        found = candidate.found
         stat = found.stat
-        if stat is None:
-            if not self._cutter.announce_directory(found.url, found.relative_path, self.block_size):
-                return False
-            self._index.recent[found.key] = Seen(-1, 0, "", 0)
-            return True
-        version = FileVersion(stat.size_bytes, stat.mtime_ns, stat.etag)
-        if not self._cutter.begin(found.url, found.relative_path, version, self.block_size):
+        if not candidate.is_noted and not self._announce(candidate):
             return False
-        self._index.recent[found.key] = Seen(*stat)
+        self._index.record(found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis()))
         return True
 
+    def _announce(self, candidate: Candidate) -> bool:
+        found = candidate.found
+        if found.is_directory:
+            return self._cutter.announce_directory(found.url, found.relative_path, self.block_size)
+        version = FileVersion(found.stat.size_bytes, found.stat.mtime_ns, found.stat.etag)
+        return self._cutter.begin(found.url, found.relative_path, version, self.block_size, candidate.start)
+
+    def _scanned_since(self) -> Counter[str]:
+        """What the scans counted since this was last asked for."""
+        counters = self._context.counters
+        return Counter({name: count - counters[name] for name, count in list(self._scanned.items())})
+
+    def scan_now(self) -> None:
+        """While following, scan without waiting for the interval to pass."""
+        if isinstance(self._source, TimeBasedDirectoryScanner):
+            self._source.scan_now()
+
+    def wait_for_scans(self, count: int, timeout_s: float) -> bool:
+        """While following, wait until that many scans are complete; for tests."""
+        source = self._started()
+        return isinstance(source, TimeBasedDirectoryScanner) and source.wait_for_scans(count, timeout_s)
+
+    def teardown(self) -> None:
+        """Called once at the end."""
+        if isinstance(self._source, TimeBasedDirectoryScanner):
+            self._source.stop()
+        self._index.close()
+
     def snapshot(self) -> dict[str, Any]:
-        """What is cut, and which files were taken."""
-        return {"cut": self._cutter.snapshot(), "index": self._index.snapshot()}
+        """How far the open file is cut, and which files were taken.
+
+        Raises:
+            StorageError: The index cannot be written.
+        """
+        return {"cut": self._cutter.snapshot(), "index": self._index.snapshot(), "has_begun": self._has_begun}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what snapshot gave."""
+        """Take back what snapshot gave.
+
+        Raises:
+            JournalError: A part of the index is gone.
+        """
         self._cutter.restore(state["cut"])
         self._index.restore(state["index"])
+        self._has_begun = state["has_begun"]
 
 
-def _allowance(context: OperatorContext, blocks: int | None) -> Allowance:
+class _OneScan:
+    """The candidates of one scan, made as they are asked for."""
+
+    def __init__(self, candidates: Iterator[Candidate]) -> None:
+        self._candidates = candidates
+        self._head: Candidate | None = None
+
+    def peek(self) -> Candidate | None:
+        """The next candidate, or None at the end."""
+        if self._head is None:
+            self._head = next(self._candidates, None)
+        return self._head
+
+    def pop(self) -> None:
+        """Take the candidate that peek gave."""
+        self._head = None
+
+
+def _allowance(context: OperatorContext, blocks: int | None, files: int | None = None) -> Allowance:
     budget = DEFAULT_BUDGET if context.control is None else context.control.budget
-    return Allowance(budget, blocks)
+    return Allowance(budget, blocks, files)

@@ -1,0 +1,36 @@
+"""The time, as something that a test may hold in its hands."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What tells the time and waits."""
+
+    def now_millis(self) -> int:
+        """Milliseconds since 1970, by which files are dated; may jump."""
+
+    def elapsed_s(self) -> float:
+        """Seconds since some moment; never goes back."""
+
+    def wait_until(self, condition: threading.Condition, deadline_s: float) -> None:
+        """Wait until the condition, which the caller holds, is notified or elapsed_s() has reached the deadline."""
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_millis(self) -> int:
+        """See Clock."""
+        return time.time_ns() // 1_000_000
+
+    def elapsed_s(self) -> float:
+        """See Clock."""
+        return time.monotonic()
+
+    def wait_until(self, condition: threading.Condition, deadline_s: float) -> None:
+        """See Clock."""
+        condition.wait(max(0.0, deadline_s - self.elapsed_s()))
