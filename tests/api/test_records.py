@@ -1,0 +1,99 @@
+"""Record batches: what survives filtering, taking, mapping and pickling."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.api.records import LINE_FEED, NO_DELIMITER, UNKNOWN, Delimiters, Origin, RecordBatch
+
+TABLE = (b"\n", b"\r\n", b"\r", b"")
+RECORDS = st.lists(st.tuples(st.binary(max_size=6), st.integers(0, 3)), max_size=20)
+
+
+def framed_batch(rows: list[tuple[bytes, int]]) -> RecordBatch:
+    """A batch as a reader makes it: framed, of two blocks, with a delimiter per record."""
+    codes = np.array([code for _, code in rows], np.uint8)
+    values = pa.array([record + TABLE[code] for record, code in rows], pa.binary())
+    lengths = [len(record) + len(TABLE[code]) for record, code in rows]
+    starts = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
+    blocks = np.array([index % 2 for index in range(len(rows))], np.int32)
+    return RecordBatch(framed=values, delimiters=Delimiters(TABLE, codes), origin=Origin(("a", "b"), starts, 1000, blocks))
+
+
+def facts(batch: RecordBatch) -> list[tuple[bytes, bytes, int, object]]:
+    """Each record with what it is written as, its offset and its block."""
+    framed = batch.framed().to_pylist()
+    blocks = [batch.block_of(position) for position in range(len(batch))]
+    return list(zip(batch.to_pylist(), framed, batch.offsets().tolist(), blocks, strict=True))
+
+
+@given(RECORDS)
+def test_the_record_column_is_the_records_without_their_delimiters(rows: list[tuple[bytes, int]]) -> None:
+    """Framing is a matter of the inside only."""
+    batch = framed_batch(rows)
+    assert batch.to_pylist() == [record for record, _ in rows]
+    assert batch.to_arrow().schema.names == ["record"]
+    assert batch.to_arrow().column(0).to_pylist() == [record for record, _ in rows]
+
+
+@given(RECORDS, st.data())
+def test_a_filter_keeps_every_fact_of_what_it_keeps(rows: list[tuple[bytes, int]], data: st.DataObject) -> None:
+    """Filtering twice is the same as filtering once by both."""
+    batch = framed_batch(rows)
+    mask = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
+    kept = batch.filter(pa.array(mask, pa.bool_()))
+    assert facts(kept) == [fact for fact, keep in zip(facts(batch), mask, strict=True) if keep]
+    again = data.draw(st.lists(st.booleans(), min_size=len(kept), max_size=len(kept)))
+    expected = [fact for fact, keep in zip(facts(kept), again, strict=True) if keep]
+    assert facts(kept.filter(pa.array(again, pa.bool_()))) == expected
+
+
+@given(RECORDS, st.data())
+def test_taking_keeps_every_fact_of_what_it_takes(rows: list[tuple[bytes, int]], data: st.DataObject) -> None:
+    """Also when a record is taken twice, or after a filter."""
+    batch = framed_batch(rows)
+    indices = data.draw(st.lists(st.integers(0, max(len(rows) - 1, 0)), max_size=8 if rows else 0))
+    taken = batch.take(np.array(indices, np.int64))
+    assert facts(taken) == [facts(batch)[index] for index in indices]
+
+
+@given(RECORDS, st.data())
+def test_a_batch_survives_pickling(rows: list[tuple[bytes, int]], data: st.DataObject) -> None:
+    """What crosses an exchange arrives with every fact, also when it is a part of something larger."""
+    batch = framed_batch(rows)
+    mask = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
+    kept = batch.filter(pa.array(mask, pa.bool_()))
+    assert facts(pickle.loads(pickle.dumps(kept))) == facts(kept)
+
+
+def test_a_derived_batch_of_another_length_keeps_the_blocks_only() -> None:
+    """Rows that an operator made by Arrow's own means are not guessed to be at some offset."""
+    batch = framed_batch([(b"a", 0), (b"b", 0)])
+    derived = batch.derive(batch.to_arrow().slice(1))
+    assert derived.offsets().tolist() == [UNKNOWN]
+    assert derived.blocks == ("a", "b")
+    assert derived.block_of(0) is None
+
+
+def test_an_escaped_delimiter_inside_a_record_stays_there() -> None:
+    """Splitting the bytes again must not find more records than there are."""
+    values = pa.array([b"a\\\nb\n", b"c\n"], pa.binary())
+    assert RecordBatch(framed=values, delimiters=LINE_FEED).to_pylist() == [b"a\\\nb", b"c"]
+
+
+def test_records_of_fixed_length_are_written_without_anything_between() -> None:
+    """No delimiter is not the same as an unknown one, which is a line feed."""
+    assert RecordBatch.from_records([b"ab", b"cd"], NO_DELIMITER).framed().to_pylist() == [b"ab", b"cd"]
+    assert RecordBatch.from_records([b"ab"]).framed().to_pylist() == [b"ab\n"]
+
+
+def test_mixed_records_are_refused() -> None:
+    """Bytes and mappings do not make a batch together."""
+    with pytest.raises(TypeError, match="got bytes, dict"):
+        RecordBatch.from_records([b"a", {"b": 1}])
