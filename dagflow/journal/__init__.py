@@ -1,0 +1,19 @@
+"""The durable record of every window: planned, then committed, then published."""
+
+from dagflow.journal.journal import Journal
+from dagflow.journal.reading import committed_windows, history, read_state
+from dagflow.journal.records import WindowIntent, WindowPlan
+from dagflow.journal.start_over import set_aside
+from dagflow.journal.state import JournalState, PartitionCounts
+
+__all__ = [
+    "Journal",
+    "JournalState",
+    "PartitionCounts",
+    "WindowIntent",
+    "WindowPlan",
+    "committed_windows",
+    "history",
+    "read_state",
+    "set_aside",
+]

@@ -6,12 +6,14 @@ the journal holds their names. Who is told no name publishes nothing, so tasks o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
 from typing_extensions import Buffer
 
+from dagflow.storage.local_disk import translated
 from dagflow.storage.location import absolute, is_local
 
 PENDING_DIRECTORY = ".dagflow-pending"
@@ -150,6 +152,22 @@ def discard_rivals(pending: PendingFile) -> None:
         from dagflow.storage import pending_remote
 
         pending_remote.discard_rivals(pending)
+
+
+def remove(url: str) -> None:
+    """Remove a published file.
+
+    Raises:
+        MissingError: There is none; not every object store can tell.
+        StorageError: The store refused.
+    """
+    url = absolute(url)
+    if is_local(url):
+        with translated(url, "remove"):
+            return os.unlink(url)
+    from dagflow.storage import pending_remote
+
+    return pending_remote.remove(url)
 
 
 def sweep(root_url: str, *, owner: str, before_epoch: int, keep: Collection[str] = ()) -> int:

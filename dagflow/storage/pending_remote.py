@@ -68,6 +68,13 @@ def discard_rivals(pending: PendingFile) -> None:
             _abort(place, key, upload)
 
 
+def remove(url: str) -> None:
+    """See pending.remove."""
+    filesystem, path = filesystem_of(url)
+    with translated_remote(url, "remove"):
+        filesystem.rm_file(path)
+
+
 def sweep(root_url: str, owner: str, before_epoch: int, keep: Collection[str]) -> int:
     """See pending.sweep."""
     place = s3_location(root_url)

@@ -1,0 +1,90 @@
+"""How the journal writes things down: a header line that can be checked, then compressed JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from dagflow.errors import JournalError
+
+FORMAT_VERSION = 1
+
+_HEADER = re.compile(rb"dagflow-journal (\d+) (\d+) ([0-9a-f]{8})\n")
+_MAGIC = b"dagflow-journal "
+# "dagflow-journal", a version of up to 6 digits, a length of up to 12, a checksum of 8, three spaces, a newline.
+_MAX_HEADER_BYTES = 48
+# Level 1: a plan of 10 000 blocks takes 8 ms; higher levels take longer than the smaller write saves.
+_LEVEL = 1
+
+
+class TornError(JournalError):
+    """An object ends before its time: its writer, or the machine, died while writing."""
+
+
+def encode(value: Any) -> bytes:
+    """One JSON value as a frame that stands for itself: `dagflow-journal <version> <length> <crc32>`, then the body."""
+    # ASCII, so that file names that are not UTF-8 (lone surrogates) survive as escapes.
+    body = zlib.compress(json.dumps(value, separators=(",", ":")).encode("ascii"), _LEVEL)
+    return b"%s%d %d %08x\n" % (_MAGIC, FORMAT_VERSION, len(body), zlib.crc32(body)) + body
+
+
+def decode(data: bytes, url: str) -> Any:
+    """The JSON value of an object that is one frame.
+
+    Args:
+        data: The object's bytes.
+        url: The object, for messages.
+
+    Raises:
+        TornError: The object is a beginning of a frame, or nothing but zero bytes.
+        JournalError: It is no frame, damaged, or of a version that this program does not know.
+    """
+    values = list(decode_all(data, url))
+    if not values:
+        raise TornError("the object is empty: its writer died before it was done", url=url)
+    if len(values) > 1:
+        raise JournalError(f"{len(values)} frames where one was expected", url=url)
+    return values[0]
+
+
+def decode_all(data: bytes, url: str) -> Iterator[Any]:
+    """The JSON values of an object that is a sequence of frames.
+
+    Raises:
+        TornError: The last frame is cut off.
+        JournalError: As decode() says.
+    """
+    position = 0
+    while position < len(data):
+        header = _HEADER.match(data, position, position + _MAX_HEADER_BYTES)
+        if header is None:
+            raise _no_header(data[position:], url)
+        version, length, checksum = int(header[1]), int(header[2]), int(header[3], 16)
+        if version != FORMAT_VERSION:
+            raise JournalError(
+                f"format version {version} is unknown here, version {FORMAT_VERSION} is known",
+                url=url,
+                hint="run the version of dagflow that wrote it, or a newer one",
+            )
+        body = data[header.end() : header.end() + length]
+        if len(body) < length:
+            raise TornError(f"{len(body)} of {length} bytes are there: its writer died before it was done", url=url)
+        if zlib.crc32(body) != checksum:
+            raise JournalError(
+                "the checksum does not fit the bytes: the object was damaged after it was written",
+                url=url,
+                hint="restore the checkpoint from a copy, or start over with another checkpoint",
+            )
+        yield json.loads(zlib.decompress(body))
+        position = header.end() + length
+
+
+def _no_header(data: bytes, url: str) -> JournalError:
+    # After a power loss some file systems show a file's length but zeros for its bytes.
+    is_beginning = b"\n" not in data and len(data) < _MAX_HEADER_BYTES and (_MAGIC.startswith(data[: len(_MAGIC)]))
+    if is_beginning or not data.strip(b"\0"):
+        return TornError("the header is cut off: its writer died before it was done", url=url)
+    return JournalError("this is not a part of a journal: it has no header", url=url)

@@ -1,0 +1,226 @@
+"""The durable record of every window: planned, committed, published."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+
+from dagflow.errors import DagflowError, JournalError
+from dagflow.journal.log import Log, Replay, SlotTakenError, fold, load
+from dagflow.journal.records import Event, WindowIntent, WindowPlan
+from dagflow.journal.retention import archive, is_due, published_urls, take_snapshot, trim
+from dagflow.journal.state import JournalState
+from dagflow.storage.location import redacted
+from dagflow.storage.store import Store
+
+logger = logging.getLogger(__name__)
+
+
+class Journal:
+    """A journal that this process has taken over; made by open().
+
+    Guarantee: what a method has written is durable when it returns, and no other driver had taken over by then.
+    After any error the journal takes nothing more: open it again. Not for use by several threads at once.
+    """
+
+    def __init__(self, store: Store, log: Log, replay: Replay) -> None:
+        self._store = store
+        self._log = log
+        self._seq = replay.seq
+        self._snapshot_seq = replay.snapshot_seq
+        self._done: list[int] = []
+        self._closed_by = ""
+        self.state: JournalState = replay.state
+
+    @classmethod
+    def open(cls, store: Store, *, app: str) -> Journal:
+        """Take over the journal in a store, or begin one.
+
+        Args:
+            store: The checkpoint.
+            app: The app's name.
+
+        Raises:
+            FencedError: Another driver took over at the same time.
+            JournalError: The journal is damaged, of an unknown version, or another app's.
+            StorageError: The store failed, or cannot keep two drivers apart.
+        """
+        journal = cls.take_over(store, app)
+        journal.maintain()
+        return journal
+
+    @classmethod
+    def take_over(cls, store: Store, app: str | None) -> Journal:
+        """Claim an epoch, replay the log, fence whoever held it; app None accepts any app.
+
+        Raises:
+            DagflowError: As open() says.
+        """
+        store.probe()
+        log = Log(store)
+        replay = load(store)
+        journal = cls(store, log, replay)
+        journal._fence(app, [replay.torn] if replay.torn else [])
+        return journal
+
+    def _fence(self, app: str | None, void: list[int]) -> None:
+        while True:
+            if app is not None:
+                self._require_app(app)
+            events = [Event("FENCE", {"holder": self._log.holder.to_json(), "void": void})]
+            if app is not None and not self.state.app:
+                events.append(Event("START", {"app": app, "uuid": self.state.app_uuid or os.urandom(16).hex()}))
+            try:
+                record = self._log.append(self._seq + 1, events)
+            except SlotTakenError as error:
+                # The driver that is being fenced may append until it meets the fence: what it says is true.
+                self._seq += 1
+                if error.record is None:
+                    void = [*void, self._seq]
+                elif error.record.epoch > self.epoch:
+                    raise self._log.fenced() from error
+                else:
+                    fold(self.state, error.record, self._store)
+            else:
+                self._seq = record.seq
+                return fold(self.state, record, self._store)
+
+    def _require_app(self, app: str) -> None:
+        url = redacted(self._store.url)
+        if self.state.setting_aside:
+            raise JournalError(
+                "a run with --fresh was interrupted while it removed the files of the old journal",
+                url=url,
+                hint="run again with --fresh; it continues where it stopped",
+            )
+        if self.state.app not in ("", app):
+            raise JournalError(
+                f"this is the journal of the app '{self.state.app}', not of '{app}'",
+                url=url,
+                hint="give each app a checkpoint of its own, or start over with --fresh",
+            )
+
+    @property
+    def epoch(self) -> int:
+        """This driver's epoch; later drivers have higher ones."""
+        return self._log.epoch
+
+    def append_plan(self, plan: WindowPlan) -> None:
+        """Make a window's plan durable; to be called before any of it runs, in the order of windows.
+
+        Raises:
+            ValueError: It is not the next window.
+            FencedError: Another driver has taken over; the window must not run.
+            StorageError: The store failed.
+        """
+        self.append(Event("PLAN", plan.to_json()))
+
+    def append_intent(self, intent: WindowIntent) -> None:
+        """Commit a window: when this returns its files may be published, and whatever happens they will be.
+
+        Raises:
+            ValueError: It is not the oldest planned window.
+            FencedError: Another driver has taken over; nothing must be published.
+            StorageError: The store failed.
+        """
+        self.append(Event("INTENT", intent.to_json()))
+
+    def mark_done(self, window_id: int) -> None:
+        """Note that all files of a committed window are published.
+
+        It becomes durable with the next record, or with flush(); until then a new driver publishes once more,
+        which changes nothing.
+
+        Raises:
+            ValueError: The window has no intent.
+        """
+        self.state.apply(Event("DONE", window_id))
+        self._done.append(window_id)
+
+    def flush(self) -> None:
+        """Make what mark_done() noted durable; writes nothing where there is nothing.
+
+        Raises:
+            FencedError: Another driver has taken over.
+            StorageError: The store failed.
+        """
+        self.append()
+
+    def check_epoch(self) -> None:
+        """Make sure that this driver still holds the journal.
+
+        Raises:
+            FencedError: Another driver has taken over; the message says which.
+            JournalError: The journal has vanished.
+        """
+        self._require_open()
+        self._log.check_epoch()
+
+    def maintain(self) -> None:
+        """Make the journal smaller, if that is due; a few small objects at most.
+
+        Raises:
+            FencedError: Another driver has taken over.
+            StorageError: The store failed.
+        """
+        self._require_open()
+        if is_due(self.state, self._seq - self._snapshot_seq):
+            self.flush()
+            try:
+                archive(self._store, self.state)
+                take_snapshot(self._store, self.state, self._seq)
+                self._snapshot_seq = self._seq
+                trim(self._store, self._log)
+            except DagflowError as error:
+                self._closed_by = str(error)
+                raise
+
+    def published(self) -> Iterator[str]:
+        """The final URL of every file that this journal has published, or will publish.
+
+        Raises:
+            JournalError: The archive is damaged.
+            StorageError: The store failed.
+        """
+        return published_urls(self._store, self.state)
+
+    def close(self) -> None:
+        """Use the journal no more; what is not flushed will be found out by the next driver."""
+        self._closed_by = self._closed_by or "close()"
+
+    def append(self, *events: Event) -> None:
+        """Write a record of events, and of what mark_done() noted; nothing where there is nothing to say.
+
+        Raises:
+            ValueError: The events cannot follow on what the journal says.
+            FencedError: Another driver has taken over.
+            StorageError: The store failed.
+        """
+        self._require_open()
+        # Applied first: an event that the state refuses is never written.
+        for event in events:
+            self.state.apply(event)
+        said = [*(Event("DONE", window_id) for window_id in self._done), *events]
+        if not said:
+            return
+        # Whatever ends the write leaves its outcome in doubt; the next driver reads what came of it.
+        self._closed_by = "a write that was interrupted"
+        try:
+            self._seq = self._log.append(self._seq + 1, said).seq
+        except SlotTakenError as error:
+            self._closed_by = str(error)
+            if error.record is not None and error.record.epoch > self.epoch:
+                raise self._log.fenced() from error
+            raise
+        except DagflowError as error:
+            self._closed_by = str(error)
+            raise
+        self._closed_by = ""
+        self._done.clear()
+
+    def _require_open(self) -> None:
+        if self._closed_by:
+            raise JournalError(
+                f"the journal takes no more records after: {self._closed_by}", url=redacted(self._store.url)
+            )

@@ -1,0 +1,265 @@
+"""The numbered log: one object a record, of which each is created once, and an epoch for each driver."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dagflow.errors import AlreadyExistsError, FencedError, JournalError, MissingError
+from dagflow.journal.codec import TornError, decode, encode
+from dagflow.journal.records import Event, Holder, Record
+from dagflow.journal.state import JournalState
+from dagflow.storage.location import redacted
+from dagflow.storage.store import Store
+
+logger = logging.getLogger(__name__)
+
+LOG, EPOCHS, SNAPSHOTS = "log/", "epoch/", "snap/"
+
+_LOADS = 5
+
+
+def slot_name(directory: str, number: int) -> str:
+    """The name of a numbered object; names sort as their numbers."""
+    return f"{directory}{number:012d}"
+
+
+def number_of(name: str) -> int:
+    """The number in a name that slot_name() gave.
+
+    Raises:
+        JournalError: The name has none.
+    """
+    text = name.rpartition("/")[2]
+    if not text.isdigit():
+        raise JournalError("this name does not belong into a journal", url=name, hint="move the file elsewhere")
+    return int(text)
+
+
+class SlotTakenError(JournalError):
+    """Another driver's record is in the slot that was to be written.
+
+    Args:
+        record: The record, or None where it is torn.
+    """
+
+    def __init__(self, message: str, *, url: str, record: Record | None) -> None:
+        super().__init__(message, url=url)
+        self.record = record
+
+
+@dataclass(slots=True)
+class Replay:
+    """What was read from a log.
+
+    Attributes:
+        state: The fold.
+        seq: The newest slot that is taken, 0 for none.
+        snapshot_seq: The slot that the newest snapshot covers, 0 for none.
+        torn: The newest slot, if its writer died in the middle of it; else 0.
+    """
+
+    state: JournalState
+    seq: int
+    snapshot_seq: int
+    torn: int
+
+
+class _MovedError(Exception):
+    """The log was trimmed while it was read."""
+
+
+def load(store: Store) -> Replay:
+    """Read the newest snapshot and the records after it.
+
+    Raises:
+        JournalError: A record is damaged or missing, or of an unknown version.
+        StorageError: The store failed.
+    """
+    for attempt in range(1, _LOADS + 1):
+        try:
+            return _load(store)
+        except _MovedError as error:
+            # A driver that is still alive takes snapshots and removes what they cover; the next look finds those.
+            if attempt == _LOADS:
+                raise JournalError(
+                    str(error),
+                    url=redacted(store.url),
+                    hint="restore the checkpoint from a copy, or start over with another checkpoint",
+                ) from error
+    raise AssertionError("unreachable")
+
+
+def _load(store: Store) -> Replay:
+    state, snapshot_seq = _newest_snapshot(store)
+    records = list(_records_after(store, snapshot_seq))
+    voided = {seq for _, found in records if isinstance(found, Record) for seq in _voided_by(found)}
+    replay = Replay(state, snapshot_seq, snapshot_seq, 0)
+    for seq, found in records:
+        if seq != replay.seq + 1:
+            raise _MovedError(f"log record {replay.seq + 1} is missing, record {seq} is there")
+        replay.seq = seq
+        if seq in voided:
+            continue
+        if isinstance(found, TornError):
+            # Only the newest record can be torn by a death; a driver that met such a one has said so after it.
+            if seq != records[-1][0]:
+                raise found
+            replay.torn = seq
+            continue
+        fold(state, found, store)
+    return replay
+
+
+def _newest_snapshot(store: Store) -> tuple[JournalState, int]:
+    for name in sorted(store.list(SNAPSHOTS), reverse=True):
+        try:
+            return JournalState.from_json(decode(store.read(name), redacted(f"{store.url}/{name}"))), number_of(name)
+        except MissingError:
+            continue
+        except TornError as error:
+            # The records behind the snapshot before it are kept for this case.
+            logger.warning("snapshot is torn, an older one is used: %s", error)
+    return JournalState(), 0
+
+
+def _records_after(store: Store, seq: int) -> Iterator[tuple[int, Record | TornError]]:
+    for name in store.list(LOG, after=slot_name(LOG, seq)):
+        try:
+            yield number_of(name), read_record(store, number_of(name))
+        except TornError as error:
+            yield number_of(name), error
+        except MissingError as error:
+            raise _MovedError(f"log record {number_of(name)} vanished") from error
+
+
+def read_record(store: Store, seq: int) -> Record:
+    """The record in a slot.
+
+    Raises:
+        MissingError: The slot is free.
+        TornError: The record is cut off.
+        JournalError: It is damaged, of an unknown version, or another slot's.
+    """
+    name = slot_name(LOG, seq)
+    url = redacted(f"{store.url}/{name}")
+    record = Record.from_json(decode(store.read(name), url))
+    if record.seq != seq:
+        raise JournalError(f"this is record {record.seq}: somebody renamed it", url=url)
+    return record
+
+
+def _voided_by(record: Record) -> Iterator[int]:
+    for event in record.events:
+        if event.kind == "FENCE":
+            yield from event.value["void"]
+
+
+def fold(state: JournalState, record: Record, store: Store) -> None:
+    """Fold a record in.
+
+    Raises:
+        JournalError: The record cannot follow on those before it.
+    """
+    for event in record.events:
+        try:
+            state.apply(event)
+        except ValueError as error:
+            url = redacted(f"{store.url}/{slot_name(LOG, record.seq)}")
+            raise JournalError(f"the record contradicts those before it: {error}", url=url) from error
+
+
+class Log:
+    """A driver's right to append, and its use.
+
+    Guarantee: when append() returns, no driver of a later epoch had opened the log before the record was durable
+    and visible to it.
+
+    Args:
+        store: Where the log is.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._holder = Holder.this_process()
+        self.epoch = self._claim()
+
+    @property
+    def holder(self) -> Holder:
+        """This process, as others are told."""
+        return self._holder
+
+    def _claim(self) -> int:
+        epoch = max(map(number_of, self._store.list(EPOCHS)), default=0)
+        while True:
+            epoch += 1
+            try:
+                self._store.create(slot_name(EPOCHS, epoch), encode(self._holder.to_json()))
+                return epoch
+            except AlreadyExistsError:
+                continue
+
+    def append(self, seq: int, events: Sequence[Event]) -> Record:
+        """Write a record, and make sure that this driver may still act on it.
+
+        Raises:
+            SlotTakenError: The slot holds another record.
+            FencedError: Another driver has taken over; the record may be in the log, and must not be acted on.
+            StorageError: The store failed; whether the record is in the log is not known.
+        """
+        record = Record(seq, self.epoch, os.urandom(8).hex(), tuple(events))
+        name = slot_name(LOG, seq)
+        try:
+            self._store.create(name, encode(record.to_json()))
+        except AlreadyExistsError as error:
+            raise self._taken(seq) from error
+        # A slot that retention has freed lets a driver of the past create it again: only the epoch tells.
+        self.check_epoch()
+        return record
+
+    def _taken(self, seq: int) -> SlotTakenError:
+        url = redacted(f"{self._store.url}/{slot_name(LOG, seq)}")
+        try:
+            present = read_record(self._store, seq)
+        except TornError:
+            return SlotTakenError("the slot holds a torn record", url=url, record=None)
+        return SlotTakenError(f"the slot holds a record of epoch {present.epoch}", url=url, record=present)
+
+    def check_epoch(self) -> None:
+        """Make sure that no other driver has taken over.
+
+        Raises:
+            FencedError: One has.
+            JournalError: The journal is gone.
+        """
+        try:
+            self._store.read(slot_name(EPOCHS, self.epoch + 1))
+        except MissingError:
+            self._require_own_epoch()
+        else:
+            raise self.fenced()
+
+    def _require_own_epoch(self) -> None:
+        try:
+            self._store.read(slot_name(EPOCHS, self.epoch))
+        except MissingError as error:
+            raise JournalError(
+                f"the journal has vanished: epoch {self.epoch}, which this process opened, is gone",
+                url=redacted(self._store.url),
+                hint="somebody removed the checkpoint while it was in use; what is published stays published",
+            ) from error
+
+    def fenced(self) -> FencedError:
+        """The error that names the driver that has taken over."""
+        newest = max(self._store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch)))
+        try:
+            winner = str(Holder.from_json(decode(self._store.read(newest), newest)))
+        except JournalError:
+            winner = "a process that could not say its name"
+        return FencedError(
+            f"another driver has taken over: {winner} (epoch {number_of(newest)}; this one has epoch {self.epoch})",
+            url=redacted(self._store.url),
+            hint="let only one run use this checkpoint; nothing of this run's open windows was published",
+        )

@@ -1,0 +1,50 @@
+"""Reading a journal without taking it over: a run that is under way is not disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dagflow.errors import MissingError
+from dagflow.journal.log import load
+from dagflow.journal.records import WindowIntent, WindowPlan
+from dagflow.journal.retention import Window, all_windows, find_window
+from dagflow.journal.state import JournalState
+from dagflow.storage.location import redacted
+from dagflow.storage.store import Store
+
+
+def read_state(store: Store) -> JournalState:
+    """What the journal in a store amounts to at this moment.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It is damaged, or of an unknown version.
+        StorageError: The store failed.
+    """
+    replay = load(store)
+    if replay.seq == 0:
+        raise MissingError("there is no journal", url=redacted(store.url))
+    return replay.state
+
+
+def history(store: Store, window_id: int) -> tuple[WindowPlan, WindowIntent | None]:
+    """One window's plan, and what it did where it was committed; both without operator state once it is committed.
+
+    Raises:
+        MissingError: There is no journal, or no such window.
+        JournalError: The journal is damaged, or of an unknown version.
+        StorageError: The store failed.
+    """
+    plan, intent = find_window(store, read_state(store), window_id)
+    return plan, intent
+
+
+def committed_windows(store: Store, window_id: int = 1) -> Iterator[Window]:
+    """All committed windows from window_id on, in their order.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: The journal is damaged, or of an unknown version.
+        StorageError: The store failed.
+    """
+    return all_windows(store, read_state(store), window_id)

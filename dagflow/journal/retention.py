@@ -1,0 +1,159 @@
+"""Keeps the journal small: finished windows move to the archive, snapshots replace records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+from dagflow.errors import AlreadyExistsError, MissingError
+from dagflow.journal.codec import decode_all, encode
+from dagflow.journal.log import LOG, SNAPSHOTS, Log, number_of, slot_name
+from dagflow.journal.records import WindowIntent, WindowPlan
+from dagflow.journal.state import JournalState
+from dagflow.storage.location import redacted
+from dagflow.storage.store import Store
+
+FINISHED_WINDOWS = 32
+"""So many finished windows are moved to the archive together."""
+
+RECORDS = 128
+"""So many records after the newest snapshot make a new one due, also when no window finished."""
+
+_SNAPSHOTS_KEPT = 2
+
+Window = tuple[WindowPlan, WindowIntent]
+
+
+def is_due(state: JournalState, records: int) -> bool:
+    """Whether the journal should be made smaller; records counts those after the newest snapshot."""
+    return len(state.finished) >= FINISHED_WINDOWS or records >= RECORDS
+
+
+def archive(store: Store, state: JournalState) -> None:
+    """Move the finished windows from the state to the archive.
+
+    A crash between this and the next snapshot archives them again, under a range that overlaps; readers skip
+    what they have seen.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    if not state.finished:
+        return
+    first, last = min(state.finished), max(state.finished)
+    name = f"{_directory(state)}{first:012d}-{last:012d}"
+    _create_once(store, name, b"".join(state.finished[window_id] for window_id in sorted(state.finished)))
+    state.archived = last
+    state.finished.clear()
+
+
+def take_snapshot(store: Store, state: JournalState, seq: int) -> None:
+    """Write the fold of all records up to seq.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    _create_once(store, slot_name(SNAPSHOTS, seq), encode(state.to_json()))
+
+
+def _create_once(store: Store, name: str, data: bytes) -> None:
+    try:
+        store.create(name, data)
+    except AlreadyExistsError:
+        # Only finished windows and accepted records go in here, so whoever wrote it wrote the same facts.
+        return
+
+
+def trim(store: Store, log: Log) -> None:
+    """Remove the records that the snapshot before the newest one covers, and all older snapshots.
+
+    The newest snapshot is never the only way to a state.
+
+    Raises:
+        FencedError: Another driver has taken over; nothing was removed.
+        StorageError: The store failed; the next trim removes the rest.
+    """
+    snapshots = sorted(store.list(SNAPSHOTS))
+    if len(snapshots) < _SNAPSHOTS_KEPT:
+        return
+    covered = number_of(snapshots[-_SNAPSHOTS_KEPT])
+    records = list(takewhile(lambda name: number_of(name) <= covered, store.list(LOG)))
+    log.check_epoch()
+    store.delete(records)
+    store.delete(snapshots[:-_SNAPSHOTS_KEPT])
+
+
+def archived_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterator[Window]:
+    """The windows in the archive in their order, from window_id on.
+
+    Raises:
+        JournalError: The archive is damaged.
+        StorageError: The store failed.
+    """
+    seen = window_id - 1
+    for name in store.list(_directory(state)):
+        if int(name.rpartition("-")[2]) <= seen:
+            continue
+        for window in _windows(store, name):
+            if window[0].window_id > seen:
+                seen = window[0].window_id
+                yield window
+
+
+def _windows(store: Store, name: str) -> Iterator[Window]:
+    for plan, intent in decode_all(store.read(name), redacted(f"{store.url}/{name}")):
+        yield WindowPlan.from_json(plan), WindowIntent.from_json(intent)
+
+
+def all_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterator[Window]:
+    """All windows that were committed, from window_id on, in their order.
+
+    Raises:
+        JournalError: The archive is damaged.
+        StorageError: The store failed.
+    """
+    finished = sorted(state.finished.items())
+    undone = [(state.committing[each], state.intents[each]) for each in sorted(state.intents)]
+    first_kept = finished[0][0] if finished else undone[0][0].window_id if undone else state.last_committed + 1
+    for window in archived_windows(store, state, window_id):
+        # A crash between archive and snapshot leaves windows in both.
+        if window[0].window_id >= first_kept:
+            break
+        yield window
+    for number, frame in finished:
+        if number >= window_id:
+            [[plan, intent]] = decode_all(frame, store.url)
+            yield WindowPlan.from_json(plan), WindowIntent.from_json(intent)
+    yield from (window for window in undone if window[0].window_id >= window_id)
+
+
+def published_urls(store: Store, state: JournalState) -> Iterator[str]:
+    """The final URL of every file that was published, or will be.
+
+    Raises:
+        JournalError: The archive is damaged.
+        StorageError: The store failed.
+    """
+    for _, intent in all_windows(store, state):
+        yield from (file["final_url"] for file in intent.files)
+
+
+def find_window(store: Store, state: JournalState, window_id: int) -> tuple[WindowPlan, WindowIntent | None]:
+    """One window's plan, and its intent where it was committed.
+
+    Raises:
+        MissingError: There is no such window.
+    """
+    if window_id in state.planned:
+        return state.planned[window_id], None
+    for plan, intent in all_windows(store, state, window_id):
+        if plan.window_id == window_id:
+            return plan, intent
+        break
+    raise MissingError(
+        f"window {window_id} is unknown, windows 1 to {state.last_planned} are known", url=redacted(store.url)
+    )
+
+
+def _directory(state: JournalState) -> str:
+    return f"archive/{state.generation:06d}/"

@@ -1,0 +1,58 @@
+"""Starting over: the old journal is kept under another name, the files that it published go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dagflow.errors import AlreadyExistsError
+from dagflow.journal.codec import decode, encode
+from dagflow.journal.journal import Journal
+from dagflow.journal.log import LOG, SNAPSHOTS
+from dagflow.journal.records import Event
+from dagflow.journal.retention import archive, published_urls
+from dagflow.journal.state import JournalState
+from dagflow.storage.location import redacted
+from dagflow.storage.store import Store
+
+
+def set_aside(store: Store) -> Iterator[str]:
+    """Begin the journal in a store anew, and say which files the old one published.
+
+    The old state stays readable under aside/, its windows in the archive. The caller removes each file when it is
+    given; when the last one was taken the journal notes that all are gone. If that point is not reached, the journal
+    cannot be opened before set_aside() is called again, which gives all files once more.
+
+    Args:
+        store: The checkpoint; where it holds no journal nothing happens.
+
+    Yields:
+        The final URL of every file that was published, or would have been.
+
+    Raises:
+        FencedError: Another driver has taken over.
+        JournalError: The journal is damaged, or of an unknown version: its files are not known.
+        StorageError: The store failed.
+    """
+    if not any(True for directory in (SNAPSHOTS, LOG) for _ in store.list(directory)):
+        return
+    journal = Journal.take_over(store, None)
+    if not journal.state.setting_aside:
+        journal.flush()
+        archive(store, journal.state)
+        name = f"aside/{journal.epoch:012d}"
+        _keep(store, name, journal.state)
+        journal.append(Event("ASIDE", name))
+    name = journal.state.setting_aside
+    old = JournalState.from_json(decode(store.read(name), redacted(f"{store.url}/{name}")))
+    yield from published_urls(store, old)
+    journal.append(Event("CLEARED"))
+    journal.close()
+
+
+def _keep(store: Store, name: str, state: JournalState) -> None:
+    try:
+        store.create(name, encode(state.to_json()))
+    except AlreadyExistsError as error:
+        raise AlreadyExistsError(
+            "the name for the old journal is taken", url=error.url, hint="move what is there, and run again"
+        ) from error

@@ -1,0 +1,169 @@
+"""What a journal amounts to: its records, folded."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagflow.journal.codec import encode
+from dagflow.journal.records import Event, WindowIntent, WindowPlan
+
+_PLAIN = (
+    *("app", "app_uuid", "generation", "setting_aside", "next_window_id", "last_planned", "last_committed"),
+    *("last_done", "windows", "archived", "plan_totals", "totals"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCounts:
+    """How many partitions a stage had: least, most, and in the last planned window."""
+
+    min: int
+    max: int
+    last: int
+
+
+@dataclass(slots=True)
+class JournalState:
+    """The fold of a log.
+
+    Attributes:
+        app: The app's name; "" before the first run, and after the journal was set aside.
+        app_uuid: A name that no other checkpoint has.
+        generation: How often the journal was set aside.
+        setting_aside: The object that holds the old state while its files are being removed, or "".
+        next_window_id: Id of the next window to plan.
+        last_planned: Id of the newest planned window, 0 for none.
+        last_committed: Id of the newest window with an intent, 0 for none.
+        last_done: Id of the newest window of which all files are known to be published, 0 for none.
+        windows: How many windows were committed.
+        planned: Windows that were planned and have no intent.
+        intents: Windows with an intent whose files may not all be published.
+        control_state: Of the newest plan.
+        state: Of the newest intent.
+        plan_totals: Sums of the plans' counters over committed windows.
+        totals: Sums of the intents' counters.
+        partitions: Partition counts by stage head.
+        finished: Done windows that are not in the archive yet, encoded for it.
+        archived: Id of the newest window in the archive, 0 for none.
+        committing: Plans of the windows in intents.
+    """
+
+    app: str = ""
+    app_uuid: str = ""
+    generation: int = 0
+    setting_aside: str = ""
+    next_window_id: int = 1
+    last_planned: int = 0
+    last_committed: int = 0
+    last_done: int = 0
+    windows: int = 0
+    planned: dict[int, WindowPlan] = field(default_factory=dict)
+    intents: dict[int, WindowIntent] = field(default_factory=dict)
+    control_state: bytes = b""
+    state: bytes = b""
+    plan_totals: Counter[str] = field(default_factory=Counter)
+    totals: Counter[str] = field(default_factory=Counter)
+    partitions: dict[str, PartitionCounts] = field(default_factory=dict)
+    finished: dict[int, bytes] = field(default_factory=dict)
+    archived: int = 0
+    committing: dict[int, WindowPlan] = field(default_factory=dict)
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in.
+
+        Raises:
+            ValueError: No driver that keeps the protocol says this here.
+        """
+        match event.kind:
+            case "FENCE":
+                pass
+            case "START":
+                self.app = event.value["app"]
+                self.app_uuid = self.app_uuid or event.value["uuid"]
+            case "PLAN":
+                self._plan(WindowPlan.from_json(event.value))
+            case "INTENT":
+                self._commit(WindowIntent.from_json(event.value))
+            case "DONE":
+                self._done(event.value)
+            case "ASIDE":
+                self._set_aside(event.value)
+            case "CLEARED":
+                self.setting_aside = ""
+            case _:
+                raise ValueError(f"event {event.kind!r} is unknown")
+
+    def _plan(self, plan: WindowPlan) -> None:
+        if plan.window_id != self.next_window_id:
+            raise ValueError(f"window {plan.window_id} is planned where window {self.next_window_id} is due")
+        self.planned[plan.window_id] = plan
+        self.last_planned = plan.window_id
+        self.next_window_id = plan.window_id + 1
+        self.control_state = plan.control_state
+        for name, count in plan.partitions.items():
+            known = self.partitions.get(name, PartitionCounts(count, count, count))
+            self.partitions[name] = PartitionCounts(min(known.min, count), max(known.max, count), count)
+
+    def _commit(self, intent: WindowIntent) -> None:
+        if intent.window_id != self.last_committed + 1 or intent.window_id not in self.planned:
+            raise ValueError(
+                f"window {intent.window_id} is committed after window {self.last_committed}; "
+                f"planned are {sorted(self.planned)}"
+            )
+        plan = self.planned.pop(intent.window_id)
+        self.committing[intent.window_id] = plan.without_state()
+        self.intents[intent.window_id] = intent
+        self.last_committed = intent.window_id
+        self.windows += 1
+        self.state = intent.state
+        self.plan_totals.update(plan.counters)
+        self.totals.update(intent.counters)
+
+    def _done(self, window_id: int) -> None:
+        if window_id not in self.intents:
+            raise ValueError(f"window {window_id} is done without an intent")
+        plan, intent = self.committing.pop(window_id), self.intents.pop(window_id)
+        self.last_done = max(self.last_done, window_id)
+        self.finished[window_id] = encode([plan.to_json(), intent.without_state().to_json()])
+
+    def _set_aside(self, name: str) -> None:
+        fresh = JournalState(app_uuid=self.app_uuid, generation=self.generation + 1, setting_aside=name)
+        for each in JournalState.__slots__:
+            setattr(self, each, getattr(fresh, each))
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON values; finished windows are left to the archive.
+
+        Raises:
+            ValueError: There are finished windows that are not in the archive.
+        """
+        if self.finished:
+            raise ValueError(f"windows {sorted(self.finished)} are not in the archive yet")
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "planned": [plan.to_json() for plan in self.planned.values()],
+            "committing": [plan.to_json() for plan in self.committing.values()],
+            "intents": [intent.to_json() for intent in self.intents.values()],
+            "control_state": base64.b64encode(self.control_state).decode("ascii"),
+            "state": base64.b64encode(self.state).decode("ascii"),
+            "partitions": {name: [known.min, known.max, known.last] for name, known in self.partitions.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> JournalState:
+        """The state that to_json() described."""
+        plans = {name: map(WindowPlan.from_json, value[name]) for name in ("planned", "committing")}
+        intents = map(WindowIntent.from_json, value["intents"])
+        special: dict[str, Any] = {
+            **{name: {plan.window_id: plan for plan in some} for name, some in plans.items()},
+            "intents": {intent.window_id: intent for intent in intents},
+            "control_state": base64.b64decode(value["control_state"]),
+            "state": base64.b64decode(value["state"]),
+            "plan_totals": Counter(value["plan_totals"]),
+            "totals": Counter(value["totals"]),
+            "partitions": {name: PartitionCounts(*counts) for name, counts in value["partitions"].items()},
+        }
+        return cls(**{**value, **special})
