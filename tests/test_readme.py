@@ -1,0 +1,50 @@
+"""README says nothing that does not hold."""
+
+import ast
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(language: str, containing: str) -> str:
+    """The one block of code in README that is written in a language and contains a text."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    found: list[str] = [text for text in blocks if containing in text]
+    assert len(found) == 1
+    return found[0]
+
+
+def class_of(source: str) -> str:
+    """The first class in a source, without the docstrings of its methods."""
+    (node,) = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+    for method in node.body:
+        if isinstance(method, ast.FunctionDef) and ast.get_docstring(method):
+            del method.body[0]
+    return ast.unparse(node)
+
+
+def test_the_app_in_readme_is_the_one_that_runs() -> None:
+    """README shows apps/block_reader.yaml without its comments and settings that only say the default."""
+    shown = yaml.safe_load(block("yaml", "block-reader"))
+    real = yaml.safe_load((ROOT / "apps" / "block_reader.yaml").read_text(encoding="utf-8"))
+    assert shown["attributes"].items() <= real.pop("attributes").items()
+    assert {key: value for key, value in shown.items() if key != "attributes"} == real
+
+
+def test_the_operator_in_readme_is_the_one_that_runs() -> None:
+    """README shows the operator of apps/drop_comments.py."""
+    real = (ROOT / "apps" / "drop_comments.py").read_text(encoding="utf-8")
+    assert class_of(block("python", "DropComments")) == class_of(real)
+
+
+def test_every_file_that_the_documents_name_is_there() -> None:
+    """Links and paths in the documents lead somewhere."""
+    for document in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = document.read_text(encoding="utf-8")
+        links = [(document.parent, link) for link in re.findall(r"\]\(([^)#:]+)\)", text)]
+        paths = [(ROOT, path) for path in re.findall(r"`((?:apps|data|docs|tests|benchmarks)/[\w./-]+)`", text)]
+        assert [link for folder, link in [*links, *paths] if not (folder / link).exists()] == [], document

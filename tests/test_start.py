@@ -1,0 +1,119 @@
+"""The set-up script, with an environment whose Python only writes down what it is asked to do."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FAKE_PYTHON = """\
+#!/bin/sh
+echo "$@" >> "$0.log"
+case "$*" in
+  *"{failing}"*) exit 3 ;;
+esac
+"""
+
+
+class Checkout:
+    """A copy of what the script looks at."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("start.py", "setup.cfg", "pyproject.toml"):
+            shutil.copy(ROOT / name, folder)
+        self.python = folder / ".venv" / "bin" / "python"
+        self.stamp = folder / ".venv" / "dagflow-setup.json"
+
+    def make_environment(self, failing: str = "nothing fails") -> None:
+        """Put an environment there that fails when it is asked for something with a text in it."""
+        self.python.parent.mkdir(parents=True, exist_ok=True)
+        self.python.write_text(FAKE_PYTHON.format(failing=failing))
+        self.python.chmod(0o755)
+
+    def write_stamp(self, **values: object) -> None:
+        """Say what the environment was made from."""
+        self.stamp.write_text(json.dumps({"settings": "those of yesterday", "extras": [], **values}))
+
+    def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the script from another directory."""
+        command = [sys.executable, str(self.folder / "start.py"), *arguments]
+        return subprocess.run(command, cwd="/", capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    def asked(self) -> list[str]:
+        """What the environment's Python was asked to do since the last time."""
+        log = self.python.with_name("python.log")
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    """A fresh checkout, in a directory whose name has a space in it."""
+    folder = tmp_path / "my checkout"
+    folder.mkdir()
+    return Checkout(folder)
+
+
+@pytest.mark.parametrize("arguments", [[], ["dmeo"], ["demo", "extra"], ["--help"]])
+def test_a_command_that_is_not_known_explains_the_commands(checkout: Checkout, arguments: list[str]) -> None:
+    """A mistake costs nothing: no environment is made."""
+    answer = checkout.start(*arguments)
+    assert answer.returncode == 2
+    assert "start.py demo" in answer.stderr and "start.py test" in answer.stderr
+    assert not checkout.python.parent.parent.exists()
+
+
+def test_changed_settings_are_installed_once(checkout: Checkout) -> None:
+    """A new setup.cfg brings the environment up to date; the second time there is nothing to do."""
+    checkout.make_environment()
+    checkout.write_stamp(extras=["java"])
+    assert checkout.start("setup").returncode == 0
+    install, java = checkout.asked()
+    assert "pip" in install and install.endswith(f"--editable {checkout.folder}[java]")
+    assert java == "-m dagflow.runtime.java"
+    assert checkout.start("setup").returncode == 0
+    assert checkout.asked() == []
+
+
+def test_tests_need_more_than_the_demo(checkout: Checkout) -> None:
+    """What a command needs is added to what is there, and then pytest gets the rest of the line."""
+    checkout.make_environment()
+    checkout.write_stamp()
+    assert checkout.start("setup").returncode == 0
+    assert checkout.asked()[0].endswith(f"--editable {checkout.folder}")
+    assert checkout.start("test", "-k", "journal").returncode == 0
+    install, _, tests = checkout.asked()
+    assert install.endswith(f"--editable {checkout.folder}[test]")
+    assert tests == "-m pytest -k journal"
+    assert json.loads(checkout.stamp.read_text())["extras"] == ["test"]
+
+
+def test_the_exit_code_is_that_of_the_tests(checkout: Checkout) -> None:
+    """A script can rely on it."""
+    checkout.make_environment(failing="-m pytest")
+    checkout.write_stamp()
+    assert checkout.start("test").returncode == 3
+
+
+def test_a_failed_installation_is_not_taken_for_a_finished_one(checkout: Checkout) -> None:
+    """Without its stamp the environment is made anew the next time."""
+    checkout.make_environment(failing="install")
+    checkout.write_stamp()
+    answer = checkout.start("setup")
+    assert answer.returncode == 1
+    assert "pip could not install" in answer.stderr
+    assert not checkout.stamp.exists()
+
+
+def test_a_machine_without_java_gets_one(checkout: Checkout) -> None:
+    """Where dagflow finds no Java, the extra that brings one is installed."""
+    checkout.make_environment(failing="dagflow.runtime.java")
+    checkout.write_stamp()
+    assert checkout.start("setup").returncode == 0
+    assert checkout.asked()[-1].endswith(f"--editable {checkout.folder}[java]")
+    assert json.loads(checkout.stamp.read_text())["extras"] == ["java"]
