@@ -20,6 +20,8 @@ from dagflow.journal import Journal, set_aside
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.runtime.inline import Runtime
+from dagflow.spec.registry import search_path_of
+from dagflow.spec.user_modules import user_modules
 from dagflow.storage.location import absolute, join
 from dagflow.storage.pending import remove, sweep
 from dagflow.storage.store import open_store
@@ -190,7 +192,7 @@ def run(
                 operators,
                 journal,
                 control,
-                lambda: runtime(program) if runtime else _spark(app, program, master, options.conf, checkpoint),
+                lambda: runtime(program) if runtime else _spark(app, program, master, options.conf),
                 parallelism=_parallelism(master),
                 observer=observer,
                 stop=stop,
@@ -211,10 +213,12 @@ def _parallelism(master: str) -> int:
     return int(inside) if inside.isdigit() else os.cpu_count() or 1
 
 
-def _spark(app: LogicalPlan, program: Program, master: str, conf: Mapping[str, str], checkpoint: str) -> Runtime:
+def _spark(app: LogicalPlan, program: Program, master: str, conf: Mapping[str, str]) -> Runtime:
     """Start Spark; imported here because a run that finds nothing to do needs none."""
     from dagflow.runtime.spark import SparkRuntime, start_context
 
     log = Path(".dagflow") / f"{app.name}.spark.log"
     context = start_context(app.name, master, {**app.attributes.spark, **conf}, log)
-    return SparkRuntime(program, context, modules=app.user_modules, owns_context=True)
+    classes = [type(node.operator) for node in app.operators.values()]
+    modules = user_modules(classes, search_path_of(app.spec.file)) if app.spec is not None else []
+    return SparkRuntime(program, context, modules=modules, owns_context=True)

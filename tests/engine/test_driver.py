@@ -1,0 +1,169 @@
+"""The window loop, with real journals and files, on the inline runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.result import RunSummary
+from dagflow.engine.run import RunOptions, RuntimeFactory, StopRequest, run
+from dagflow.errors import DagflowError, JournalError, OperatorError
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.worker.results import Program, WindowTask
+from tests.engine.sample_app import app_of, published, words
+from tests.worker.sample_operators import Broken, Total
+
+TEXTS = [b"a b c", b"d", b"", b"e f", b"g", b"h i j k", b"l"]
+
+
+def crashing(after: int) -> RuntimeFactory:
+    """An inline runtime whose windows fail from the given one on."""
+
+    def before(window: WindowTask) -> None:
+        if window.window_id >= after:
+            raise DagflowError("the lights went out")
+
+    return lambda program: InlineRuntime(program, before=before)
+
+
+def pending_in(tmp_path: Path) -> list[Path]:
+    """What lies about that nobody will publish."""
+    return [path for path in (tmp_path / "out").rglob("*") if path.name.startswith(".")]
+
+
+class Watcher:
+    """Remembers what a run says; may act on it."""
+
+    def __init__(self, act: Callable[[RunSummary], None] = lambda summary: None) -> None:
+        self.notices: list[str] = []
+        self._act = act
+
+    def progress(self, summary: RunSummary) -> None:
+        """Act."""
+        self._act(summary)
+
+    def notice(self, text: str) -> None:
+        """Remember."""
+        self.notices.append(text)
+
+
+def test_a_run_publishes_every_record_and_says_what_it_did(tmp_path: Path) -> None:
+    """The account agrees with the files."""
+    summary = run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
+    assert published(tmp_path) == words(TEXTS)
+    assert (summary.state, summary.windows, summary.last_committed) == ("completed", 4, 4)
+    assert summary.records == {"lines.records": 12}
+    assert summary.to_json()["partitions"] == {"lines": {"min": 2, "max": 2, "last": 2}}
+    assert pending_in(tmp_path) == []
+
+
+def test_a_finished_run_started_again_does_nothing(tmp_path: Path) -> None:
+    """What was processed is not read again, and no place to run is even started."""
+
+    def no_runtime(program: Program) -> InlineRuntime:
+        raise AssertionError("nothing should run")
+
+    run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
+    summary = run(app_of(tmp_path, TEXTS), runtime=no_runtime)
+    assert (summary.state, summary.windows) == ("completed", 0)
+    assert published(tmp_path) == words(TEXTS)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 4])
+def test_an_interrupted_run_continues_where_it_was(tmp_path: Path, after: int) -> None:
+    """Windows that were committed stay, the others run, every record is there once."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(app_of(tmp_path, TEXTS), runtime=crashing(after))
+    assert len(published(tmp_path)) < len(words(TEXTS))
+    watcher = Watcher()
+    summary = run(app_of(tmp_path, TEXTS), observer=watcher, runtime=InlineRuntime)
+    assert published(tmp_path) == words(TEXTS)
+    assert summary.windows == 4 - (after - 1)
+    assert any(f"window {after} was planned in an earlier run" in notice for notice in watcher.notices)
+    assert pending_in(tmp_path) == []
+
+
+def test_a_window_that_fails_publishes_nothing_of_itself(tmp_path: Path) -> None:
+    """A bad record holds back its own window and those behind it, and names itself."""
+    texts = [b"a", b"b", b"c", b"bad", b"d"]
+    with pytest.raises(OperatorError, match=r"window 2, operator 'middle' partition 1: .*KeyError"):
+        run(app_of(tmp_path, texts, middle=Broken()), runtime=InlineRuntime)
+    assert published(tmp_path) == [b"a", b"b"]
+    assert pending_in(tmp_path) == []
+
+
+def test_operator_state_crosses_windows_and_restarts(tmp_path: Path) -> None:
+    """A running total counts every record once, although a window was run twice in between."""
+    texts = [b"x"] * 8
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(app_of(tmp_path, texts, middle=Total()), runtime=crashing(3))
+    run(app_of(tmp_path, texts, middle=Total()), runtime=InlineRuntime)
+    # Each of the two partitions counts one record per window.
+    assert published(tmp_path) == sorted(b"%d" % total for total in [1, 2, 3, 4] * 2)
+
+
+def test_a_run_that_is_asked_to_stop_leaves_a_resumable_journal(tmp_path: Path) -> None:
+    """Stopping loses nothing and publishes nothing twice."""
+    stop = StopRequest()
+
+    def act(summary: RunSummary) -> None:
+        if summary.windows >= 2:
+            stop.request()
+
+    summary = run(app_of(tmp_path, TEXTS), observer=Watcher(act), stop=stop, runtime=InlineRuntime)
+    assert summary.state == "stopped"
+    assert 2 <= summary.windows < 4 or published(tmp_path) == words(TEXTS)
+    run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
+    assert published(tmp_path) == words(TEXTS)
+
+
+def test_a_fresh_run_removes_only_what_the_old_journal_published(tmp_path: Path) -> None:
+    """Somebody else's file stays; the new run publishes everything again."""
+    run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
+    (tmp_path / "out" / "notes.txt").write_bytes(b"mine")
+    summary = run(app_of(tmp_path, [b"new"]), RunOptions(fresh=True), runtime=InlineRuntime)
+    assert summary.windows == 1
+    assert published(tmp_path) == [b"mine", b"new"]
+
+
+def test_an_app_of_another_shape_does_not_replay_a_planned_window(tmp_path: Path) -> None:
+    """Blocks that were planned for one DAG are not fed to another."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(app_of(tmp_path, TEXTS), runtime=crashing(1))
+    with pytest.raises(JournalError, match="by an app with other operators or streams"):
+        run(app_of(tmp_path, TEXTS, middle=Total()), runtime=InlineRuntime)
+
+
+def test_input_that_appears_later_is_found_by_the_next_run(tmp_path: Path) -> None:
+    """A later run goes on behind what was processed."""
+    run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
+    summary = run(app_of(tmp_path, [*TEXTS, b"late"]), runtime=InlineRuntime)
+    assert summary.windows == 1
+    assert published(tmp_path) == words([*TEXTS, b"late"])
+
+
+def test_following_waits_for_input_and_ends_when_asked(tmp_path: Path) -> None:
+    """An idle window writes nothing to the journal."""
+    stop = StopRequest()
+    app = app_of(tmp_path, [b"a"])
+    waits: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        if len(waits) == 3:
+            before = sorted(path.name for path in (tmp_path / "journal" / "log").iterdir())
+            log.append(before)
+        if len(waits) == 6:
+            log.append(sorted(path.name for path in (tmp_path / "journal" / "log").iterdir()))
+            stop.request()
+        return stop.is_requested
+
+    log: list[list[str]] = []
+    stop.wait = wait  # type: ignore[method-assign]  # a clock of the test's own
+    summary = run(app, RunOptions(follow=True), stop=stop, runtime=InlineRuntime)
+    assert summary.state == "stopped"
+    assert waits == [0.5] * 6
+    assert log[0] == log[1]
+    assert published(tmp_path) == [b"a"]
