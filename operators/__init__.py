@@ -1,0 +1,52 @@
+"""The library of operators: splitters, readers, transforms and writers, each loaded when it is first asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
+    from operators.reader.block_reader import BlockReader
+    from operators.reader.formats.base import ReaderContext
+    from operators.reader.read_block import read_block
+    from operators.splitter.splitter import FileSplitterBase, FileSplitterInput
+    from operators.transform.record_filter import RecordFilter
+    from operators.writer.record_writer import RecordWriter
+
+__all__ = [
+    "BlockMetadata",
+    "BlockReader",
+    "FileInfo",
+    "FileMetadata",
+    "FileSplitterBase",
+    "FileSplitterInput",
+    "FileVersion",
+    "ReaderContext",
+    "RecordFilter",
+    "RecordWriter",
+    "read_block",
+]
+
+_MODULE_BY_NAME = {
+    "BlockMetadata": "operators.metadata",
+    "BlockReader": "operators.reader.block_reader",
+    "FileInfo": "operators.metadata",
+    "FileMetadata": "operators.metadata",
+    "FileSplitterBase": "operators.splitter.splitter",
+    "FileSplitterInput": "operators.splitter.splitter",
+    "FileVersion": "operators.metadata",
+    "ReaderContext": "operators.reader.formats.base",
+    "RecordFilter": "operators.transform.record_filter",
+    "RecordWriter": "operators.writer.record_writer",
+    "read_block": "operators.reader.read_block",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for by name, so that checking an app imports only what the app uses."""
+    if name not in _MODULE_BY_NAME:
+        raise AttributeError(f"module 'operators' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULE_BY_NAME[name]), name)
+    globals()[name] = value
+    return value
