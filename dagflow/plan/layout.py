@@ -156,10 +156,18 @@ class LayeredLayout:
             rank = self._rank[arrow.edge.target.operator]
             labels[rank] = max(labels[rank], text_width(arrow.label, self._label_size))
         starts = set(self._first_rank.values())
+        spans: dict[int, tuple[int, int]] = {}
+        for name, index in self._frame_of.items():
+            first, last = spans.get(index, (ranks, 0))
+            spans[index] = min(first, self._rank[name]), max(last, self._rank[name])
         x = [FRAME_PAD]
-        for rank in range(1, ranks):
-            borders = 2 * FRAME_PAD if rank in starts else 0.0
-            x.append(x[-1] + widths[rank - 1] + _CURVE + labels[rank] + 2 * _ARROW_HEAD + borders)
+        for rank in range(ranks):
+            if rank:
+                borders = 2 * FRAME_PAD if rank in starts else 0.0
+                x.append(x[-1] + widths[rank - 1] + _CURVE + labels[rank] + 2 * _ARROW_HEAD + borders)
+            for index, (first, last) in spans.items():
+                if last == rank:
+                    widths[rank] = max(widths[rank], x[first] + self._title_width(index) - 2 * FRAME_PAD - x[rank])
         return x, widths
 
     def _vertical(self) -> float:
@@ -229,10 +237,12 @@ class LayeredLayout:
         inside = [boxes[name] for name in self._picture.frames[index].operators]
         left = min(box.x for box in inside) - FRAME_PAD
         right = max(box.x + box.width for box in inside) + FRAME_PAD
-        frame = self._picture.frames[index]
-        wide = max(text_width(frame.title, 14), text_width(frame.subtitle, 12)) + 2 * FRAME_PAD
         top, height = self._frame_spans[index]
-        return Box(left, top, max(right - left, wide), height)
+        return Box(left, top, max(right - left, self._title_width(index)), height)
+
+    def _title_width(self, index: int) -> float:
+        frame = self._picture.frames[index]
+        return max(text_width(frame.title, 14), text_width(frame.subtitle, 12)) + 2 * FRAME_PAD
 
     def _routes(self, boxes: dict[str, Box]) -> tuple[Route, ...]:
         leaving = self._ports([(chain[0], chain[1], index) for index, chain in enumerate(self._chains)], boxes)

@@ -27,7 +27,7 @@ class Frame:
 
     Attributes:
         title: What it is.
-        subtitle: How many partitions it has; "" for the driver.
+        subtitle: How many partitions it has; of the driver when it gets to work, or "".
         column: Its position in the flow from left to right; arrows between frames lead to higher columns.
         operators: Names, upstream first.
         is_driver: Whether it is the driver.
@@ -94,8 +94,8 @@ def picture_of(
     driver = sorted({columns[name] for name in physical.control})
     frames = [
         Frame(
-            "driver" if column == 0 else "driver, once the stages before have run",
-            "",
+            "driver",
+            "" if column == 0 else "once the stages before it have run",
             column,
             tuple(name for name in physical.control if columns[name] == column),
             True,
