@@ -25,8 +25,8 @@ MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
 MAX_PARTITIONS = 100_000
 """More than any cluster runs at once, and few enough to plan."""
 
-_APP_NAME = re.compile(r"[a-z0-9-]+")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+APP_NAME = re.compile(r"[a-z0-9-]+")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class AppReader:
         if node is None:
             self.problems.add(root.place, "'name' is missing; an app has a name, such as block-reader")
         name = self._text(node, "'name'")
-        if node is not None and name is not None and not _APP_NAME.fullmatch(name):
+        if node is not None and name is not None and not APP_NAME.fullmatch(name):
             self._expected("'name'", "small letters, digits and '-'", node)
             name = None
         return name or "app"
@@ -147,7 +147,7 @@ class AppReader:
     def _operators(self, section: Mapping) -> dict[str, OperatorSpec]:
         found: dict[str, OperatorSpec] = {}
         for name, entry in section.entries.items():
-            if not _NAME.fullmatch(name):
+            if not NAME.fullmatch(name):
                 message = f"{quoted(name)} is no name for an operator; use letters, digits, '_' and '-'"
                 self.problems.add(entry.key_place, message)
             elif isinstance(entry.value, Mapping):

@@ -1,0 +1,265 @@
+"""What an operator's class says of itself: ports and properties, with type, default and meaning."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import BaseModel, PydanticUserError, TypeAdapter
+from pydantic_core import PydanticUndefined
+
+from dagflow.api.operator import ControlOperator, InputOperator, Operator
+from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.properties import Count, Millis, Paths, Size, property_model
+from dagflow.spec.registry import built_in_operators, find_operator
+
+_ENTRY = re.compile(r"^ {4}(\w+)(?: \([^)]*\))?: +(.*(?:\n {6,}.*)*)", re.MULTILINE)
+_WORDS: Mapping[Any, str] = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    dict: "mapping",
+    list: "list",
+    NoneType: "null",
+    re.Pattern: "regular expression",
+    Any: "anything",
+}
+_JSON_WORDS = {
+    "string": "text",
+    "object": "mapping",
+    "array": "list",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+}
+_OWN_TYPES = (
+    (Size, "size, such as 64MiB"),
+    (Millis, "milliseconds"),
+    (Count, "whole number"),
+    (Paths, "path or list of paths"),
+)
+_MAX_DEPTH = 4
+"""How far names within names are described; a model may hold itself."""
+_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+@dataclass(frozen=True, slots=True)
+class PortInfo:
+    """One port.
+
+    Attributes:
+        name: Its name.
+        type: What flows through: "records", or the name of a class.
+        is_required: Whether an app must connect it.
+        meaning: What it is for, or "".
+    """
+
+    name: str
+    type: str
+    is_required: bool
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyInfo:
+    """One property.
+
+    Attributes:
+        name: Its name.
+        type: What it takes, in words.
+        default: Its default as YAML writes it, or None where an app must give it.
+        meaning: What it does, or "".
+        choices: The names that it takes in its turn, where it takes a mapping of known names.
+    """
+
+    name: str
+    type: str
+    default: str | None
+    meaning: str
+    choices: tuple[PropertyInfo, ...] = ()
+
+    @property
+    def is_required(self) -> bool:
+        """Whether an app must give it."""
+        return self.default is None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """One class of operators.
+
+    Attributes:
+        name: What an app calls it.
+        kind: "input", "control" or "partitioned".
+        summary: The first sentence about it.
+        details: The whole text about it.
+        inputs: Its input ports.
+        outputs: Its output ports.
+        properties: Its properties.
+    """
+
+    name: str
+    kind: Literal["input", "control", "partitioned"]
+    summary: str
+    details: str
+    inputs: tuple[PortInfo, ...]
+    outputs: tuple[PortInfo, ...]
+    properties: tuple[PropertyInfo, ...]
+
+
+def describe_all() -> list[OperatorInfo]:
+    """The built-in operators, by name."""
+    return [describe(cls, name) for name, cls in sorted(built_in_operators().items())]
+
+
+def describe_named(name: str, search_path: tuple[str, ...] = ()) -> OperatorInfo:
+    """The operator that an app would call so.
+
+    Args:
+        name: A built-in's short name or a dotted path.
+        search_path: Directories with modules of the app's author.
+
+    Raises:
+        UnknownClassError: There is none, with the nearest name.
+    """
+    return describe(find_operator(name, search_path), name)
+
+
+def describe(cls: type[Operator], name: str = "") -> OperatorInfo:
+    """What a class says of itself.
+
+    Args:
+        cls: The class.
+        name: What an app calls it; by default its own name.
+    """
+    is_control = issubclass(cls, ControlOperator)
+    meanings = _meanings(cls)
+    details = inspect.cleandoc(cls.__doc__ or "")
+    return OperatorInfo(
+        name=name or cls.__name__,
+        kind="input" if issubclass(cls, InputOperator) else "control" if is_control else "partitioned",
+        summary=" ".join(details.partition("\n\n")[0].split()),
+        details=details,
+        inputs=tuple(_port(port, meanings) for port in cls.input_ports.values()),
+        outputs=tuple(_port(port, meanings) for port in cls.output_ports.values()),
+        properties=_properties(cls, meanings),
+    )
+
+
+def _port(port: InputPort | OutputPort, meanings: Mapping[str, str]) -> PortInfo:
+    return PortInfo(port.name, port.type_name, port.is_required, meanings.get(port.name, ""))
+
+
+def _meanings(cls: type) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of single names."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if base is not object:
+            text = inspect.cleandoc(base.__doc__ or "")
+            found.update((match[1], " ".join(match[2].split())) for match in _ENTRY.finditer(text))
+    return found
+
+
+def _properties(cls: type, meanings: Mapping[str, str]) -> tuple[PropertyInfo, ...]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return _fields(property_model(cls), hints, meanings)
+
+
+def _fields(
+    model: type[BaseModel], hints: Mapping[str, Any], meanings: Mapping[str, str], depth: int = 0
+) -> tuple[PropertyInfo, ...]:
+    found = []
+    for name, field in model.model_fields.items():
+        type_words = type_text(hints.get(name, field.annotation))
+        default = None if field.is_required() else _default(field)
+        is_size = type_words.startswith("size") and isinstance(default, int)
+        inner = _models(field.annotation) if depth < _MAX_DEPTH else []
+        found.append(
+            PropertyInfo(
+                name=name,
+                type=type_words,
+                default=None if field.is_required() else _size_text(default) if is_size else _yaml_text(default),
+                meaning=field.description or meanings.get(name, ""),
+                choices=tuple(choice for other in inner for choice in _fields(other, {}, {}, depth + 1)),
+            )
+        )
+    return tuple(found)
+
+
+def _default(field: Any) -> Any:
+    value = field.get_default(call_default_factory=True)
+    return None if value is PydanticUndefined else value
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in typing.get_args(annotation) for model in _models(argument)]
+
+
+def type_text(annotation: Any) -> str:
+    """A property's type as people say it."""
+    for own, words in _OWN_TYPES:
+        if annotation == own:
+            return words
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        # `Annotated[Size, Field(…)]` is flattened: what Size brought stands before what was added.
+        for own, words in _OWN_TYPES:
+            base, *marks = typing.get_args(own)
+            if arguments[0] == base and list(arguments[1 : 1 + len(marks)]) == marks:
+                return words
+        return type_text(arguments[0])
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(type_text(argument) for argument in arguments))
+    if origin is Literal:
+        return " or ".join(map(str, arguments))
+    if origin in (list, tuple, set, frozenset) and arguments:
+        return f"list of {type_text(arguments[0])}"
+    if origin is re.Pattern:
+        return _WORDS[re.Pattern]
+    if origin is dict and arguments:
+        return f"mapping to {type_text(arguments[1])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping"
+    return _WORDS.get(annotation) or _schema_text(annotation)
+
+
+def _schema_text(annotation: Any) -> str:
+    """What a class of some author's takes, as far as its JSON Schema tells."""
+    name = str(getattr(annotation, "__name__", annotation))
+    try:
+        schema = TypeAdapter(annotation).json_schema()
+    except PydanticUserError:
+        return name
+    types = [branch.get("type", "") for branch in schema.get("anyOf", [schema])]
+    words = [_JSON_WORDS[kind] for kind in types if kind in _JSON_WORDS]
+    return " or ".join(dict.fromkeys(words)) or name
+
+
+def _size_text(size: int) -> str:
+    for unit, factor in _UNITS:
+        if size and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def _yaml_text(value: object) -> str:
+    """A default as YAML writes it on one line."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, str):
+        return value if value and value.isprintable() and value.strip() == value else repr(value)
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_yaml_text, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_yaml_text(item)}" for key, item in value.items()) + "}"
+    return str(value)
