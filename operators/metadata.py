@@ -100,8 +100,10 @@ class BlockMetadata:
             else:
                 version = block.version
                 rows.append(
-                    [block.url, version.size_bytes, version.mtime_ns, version.etag, block.block_id]
-                    + [block.start, block.size_bytes, 1, block.end, block.is_last, block.previous_block_id]
+                    [
+                        *(block.url, version.size_bytes, version.mtime_ns, version.etag, block.block_id),
+                        *(block.start, block.size_bytes, 1, block.end, block.is_last, block.previous_block_id),
+                    ]
                 )
             last = block
         return rows

@@ -87,8 +87,8 @@ class OutputPort(Port):
     @overload
     def __get__(self, instance: None, owner: type) -> OutputPort: ...
     @overload
-    def __get__(self, instance: object, owner: type) -> Emitter: ...
-    def __get__(self, instance: object | None, owner: type) -> OutputPort | Emitter:
+    def __get__(self, instance: object, owner: type) -> Emitter[Any]: ...
+    def __get__(self, instance: object | None, owner: type) -> OutputPort | Emitter[Any]:
         """The declaration on the class; on an instance, the emitter that its constructor put there."""
         return self if instance is None else Emitter(self)
 

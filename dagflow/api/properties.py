@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import typing
-from functools import cache
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
@@ -73,7 +73,6 @@ Paths = Annotated[list[str], BeforeValidator(_one_or_many), Field(min_length=1)]
 """One location or a list of them."""
 
 
-@cache
 def property_model(owner: type) -> type[BaseModel]:
     """The pydantic model of a class's properties.
 
@@ -89,10 +88,19 @@ def property_model(owner: type) -> type[BaseModel]:
     Raises:
         NameError: An annotation names something that its module does not define.
     """
+    # Kept in the class itself: a class may be named in many apps, and making its model takes a millisecond.
+    known: type[BaseModel] | None = owner.__dict__.get("__property_model__")
+    if known is None:
+        known = _make_model(owner)
+        owner.__property_model__ = known  # type: ignore[attr-defined]  # a mark on the class
+    return known
+
+
+def _make_model(owner: type) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     hints = typing.get_type_hints(owner, include_extras=True)
     for base in reversed(owner.__mro__):
-        for name in base.__dict__.get("__annotations__", {}):
+        for name in inspect.get_annotations(base):
             if name.startswith("_") or typing.get_origin(hints[name]) is ClassVar or hints[name] is ClassVar:
                 continue
             fields[name] = (hints[name], getattr(owner, name, ...))

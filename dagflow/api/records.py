@@ -147,8 +147,9 @@ class RecordBatch:
         """
         if (arrow is None) == (framed is None):
             raise ValueError("a record batch is made from arrow or from framed records, not from both")
-        self._arrow = arrow
-        self._framed = framed
+        # One of the two is there from the start; pyarrow has no types to say so with.
+        self._arrow: Any = arrow
+        self._framed: Any = framed
         self.delimiters = delimiters
         self.origin = origin
 

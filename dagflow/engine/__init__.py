@@ -1,0 +1,1 @@
+"""The driver: plans windows, has them run, commits them."""

@@ -58,10 +58,17 @@ class ControlGraph:
         self, app: str, plan: PhysicalPlan, operators: Mapping[str, Operator], services: Mapping[str, ControlServices]
     ) -> None:
         sources, sinks = _split(plan)
-        entries = [exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.routing == "assigned"]
+        entries = [
+            exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.routing == "assigned"
+        ]
         late = [edge for edge in entries if edge.source.operator in sinks]
         if late:
-            raise PlanError([Problem("", 0, 0, f"stream '{edge.stream}' feeds readers from the reports of readers") for edge in late])
+            raise PlanError(
+                [
+                    Problem("", 0, 0, f"stream '{edge.stream}' feeds readers from the reports of readers")
+                    for edge in late
+                ]
+            )
         self._tuples: dict[PortRef, list[Any]] = defaultdict(list)
         self._activity = 0
         self._sources = self._chain(app, plan, operators, services, sources, entries)
@@ -135,7 +142,9 @@ class ControlGraph:
         return Emission(window_id, dict(self._tuples), self._snapshot(), counters)
 
     def _snapshot(self) -> bytes:
-        states = {name: self._sources.call(name, operator.snapshot) for name, operator in self._sources.operators.items()}
+        states = {
+            name: self._sources.call(name, operator.snapshot) for name, operator in self._sources.operators.items()
+        }
         return pickle.dumps({name: state for name, state in states.items() if state is not None}, protocol=5)
 
     def report(self, window_id: int, reports: Iterable[tuple[PortRef, list[Any]]]) -> dict[str, bytes]:

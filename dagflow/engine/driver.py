@@ -121,7 +121,9 @@ class Driver:
         self._next_window = journal.state.next_window_id
         self._tally = Tally(app, {stage.head for stage in plan.stages})
         # The state that a window leaves behind is what the next one starts from, so they cannot overlap.
-        is_stateful = any(type(operators[n]).snapshot is not Operator.snapshot for s in plan.stages for n in s.operators)
+        is_stateful = any(
+            type(operators[n]).snapshot is not Operator.snapshot for s in plan.stages for n in s.operators
+        )
         self._most_in_flight = 1 if is_stateful else WINDOWS_IN_FLIGHT
         self._states = journal.state.state
 
@@ -308,4 +310,3 @@ class Driver:
             for file in [file for result in results for file in result.files]:
                 discard(file)
         self._in_flight.clear()
-

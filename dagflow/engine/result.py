@@ -66,7 +66,8 @@ class RunSummary:
             "rejected": self.rejected,
             "seconds": round(self.seconds, 3),
             "partitions": {
-                name: {"min": known.min, "max": known.max, "last": known.last} for name, known in self.partitions.items()
+                name: {"min": known.min, "max": known.max, "last": known.last}
+                for name, known in self.partitions.items()
             },
         }
 

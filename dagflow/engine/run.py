@@ -143,7 +143,7 @@ def _swept(roots: list[str], journal: Journal) -> Iterator[None]:
 
 def run(
     app: LogicalPlan,
-    options: RunOptions = RunOptions(),  # noqa: B008  # frozen
+    options: RunOptions = RunOptions(),
     observer: Observer | None = None,
     stop: StopRequest | None = None,
     runtime: RuntimeFactory | None = None,

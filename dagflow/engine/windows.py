@@ -70,7 +70,10 @@ class WindowCodec:
         self._plan = plan
         self._operators = operators
         self._tag = tag
-        shape = [[stage.operators, [str(e.edge) for e in stage.inputs], [str(e) for e in stage.edges]] for stage in plan.stages]
+        shape = [
+            [stage.operators, [str(e.edge) for e in stage.inputs], [str(e) for e in stage.edges]]
+            for stage in plan.stages
+        ]
         classes = [f"{name}:{type(operators[name]).__qualname__}" for stage in plan.stages for name in stage.operators]
         self.config_hash = hashlib.sha256(json.dumps([shape, classes]).encode()).hexdigest()[:16]
 
@@ -109,7 +112,9 @@ class WindowCodec:
                 hint="finish it with the app as it was, or start over with --fresh",
             )
         assigned: dict[str, list[list[tuple[PortRef, list[Any]]]]] = {
-            stage.head: [[] for _ in range(planned.partitions[stage.head])] for stage in self._plan.stages if stage.takes_from_driver
+            stage.head: [[] for _ in range(planned.partitions[stage.head])]
+            for stage in self._plan.stages
+            if stage.takes_from_driver
         }
         for name, packed in planned.tuples.items():
             target = PortRef(*name.split("."))

@@ -1,0 +1,1 @@
+"""Where windows run: Spark, or this process."""

@@ -90,10 +90,17 @@ class InlineRuntime:
         slots = self._program.plan.partitions_by_level(window.partitions)
         inputs = level_zero(self._program, window)
         for level in range(len(levels)):
-            left = [item for slot, items in enumerate(inputs) for item in run_level(self._program, window, level, slot, iter(items))]
+            left = [
+                item
+                for slot, items in enumerate(inputs)
+                for item in run_level(self._program, window, level, slot, iter(items))
+            ]
             if level + 1 == len(levels):
                 return [item for item in left if isinstance(item, StageResult)]
-            keyed = sorted(((slot_of(item, level + 1, slots[level + 1]), n, item) for n, item in enumerate(left)), key=lambda k: k[:2])
+            keyed = sorted(
+                ((slot_of(item, level + 1, slots[level + 1]), n, item) for n, item in enumerate(left)),
+                key=lambda k: k[:2],
+            )
             inputs = [[] for _ in range(slots[level + 1])]
             for (slot, _), _, item in keyed:
                 inputs[slot].append(item)

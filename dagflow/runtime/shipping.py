@@ -33,9 +33,9 @@ def package_zip(paths: Iterable[Path]) -> Path:
         digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
     target = Path(tempfile.gettempdir()) / f"dagflow_{digest.hexdigest()[:16]}.zip"
     if not target.exists():
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".zip", delete=False) as draft:
-            with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
-                for file, name in members:
-                    archive.writestr(zipfile.ZipInfo(name), file.read_bytes())
+        draft = tempfile.NamedTemporaryFile(dir=target.parent, suffix=".zip", delete=False)  # noqa: SIM115  # renamed below
+        with draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file, name in members:
+                archive.writestr(zipfile.ZipInfo(name), file.read_bytes())
         Path(draft.name).replace(target)
     return target

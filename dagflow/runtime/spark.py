@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark import Broadcast, InheritableThread, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -83,7 +83,9 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
             if log is not None:
                 log.parent.mkdir(parents=True, exist_ok=True)
                 output = stack.enter_context(log.open("ab"))
-            gateway = launch_gateway(spark_conf, popen_kwargs={"stdout": output, "stderr": output} if output else {})
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
+                spark_conf, popen_kwargs={"stdout": output, "stderr": output} if output else {}
+            )
             return SparkContext(conf=spark_conf, gateway=gateway)
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         where = f"; see {log}" if log is not None else ""
@@ -110,8 +112,10 @@ class SparkRuntime:
         self._group = f"dagflow-{program.app}-{id(self)}"
         self.parallelism = max(int(context.defaultParallelism), 1)
         packages = list(modules)
-        if local_cores(context.master.replace(" ", "")) is None:
-            packages += [Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules]
+        if local_cores(str(context.master)) is None:
+            packages += [
+                Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules
+            ]
         if packages:
             context.addPyFile(str(package_zip(packages)))
 
@@ -139,7 +143,9 @@ class SparkRuntime:
         rdd = rdd.mapPartitionsWithIndex(_task(self._broadcast, lean, 0, slots[1] if last else 0))
         for level in range(1, last + 1):
             rdd = rdd.repartitionAndSortWithinPartitions(slots[level], partitionFunc=_slot)
-            rdd = rdd.mapPartitionsWithIndex(_task(self._broadcast, lean, level, slots[level + 1] if level < last else 0))
+            rdd = rdd.mapPartitionsWithIndex(
+                _task(self._broadcast, lean, level, slots[level + 1] if level < last else 0)
+            )
         return list(rdd.collect())
 
     def cancel(self) -> None:
@@ -193,7 +199,11 @@ def _translated(error: Exception, window_id: int) -> Exception:
     if isinstance(error, DagflowError):
         return error
     lines = [line.strip() for line in text.splitlines()]
-    told = [line for line in lines if re.match(r"(?:[\w.]+\.)?\w+(?:Error|Exception): ", line) and "PythonException" not in line]
+    told = [
+        line
+        for line in lines
+        if re.match(r"(?:[\w.]+\.)?\w+(?:Error|Exception): ", line) and "PythonException" not in line
+    ]
     reason = told[-1] if told else _first_line(error)
     failure = DagflowError(f"window {window_id}: the Spark job failed: {reason}")
     failure.__cause__ = error

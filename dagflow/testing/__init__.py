@@ -1,0 +1,1 @@
+"""What tests of operators and apps are built from."""

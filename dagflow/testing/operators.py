@@ -54,7 +54,9 @@ class OperatorHarness:
         outputs: The files that the operator wrote.
     """
 
-    def __init__(self, operator: Operator, *, connected: Iterable[str] | None = None, outputs: OutputFiles | None = None) -> None:
+    def __init__(
+        self, operator: Operator, *, connected: Iterable[str] | None = None, outputs: OutputFiles | None = None
+    ) -> None:
         self.operator = operator
         self.outputs = outputs or MemoryOutputs()
         self.counters: Counter[str] = Counter()

@@ -1,0 +1,1 @@
+"""All that runs inside a task."""

@@ -92,7 +92,7 @@ class Outlet:
             return
         delimiters, origin = batch.delimiters, batch.origin
         if len(items) != len(batch) or ends != list(range(1, len(items) + 1)):
-            counts = np.diff(np.array(ends, np.int64), prepend=0)
+            counts = np.diff(np.array([0, *ends]))
             sources = np.repeat(np.arange(len(batch)), counts)
             delimiters = delimiters.take(sources)
             origin = None if origin is None else origin.select(sources)
@@ -189,12 +189,14 @@ class Chain:
             blocks = payload.blocks if isinstance(payload, RecordBatch) else (payload,)
             raise self.failure(operator, method, error, blocks) from error
 
-    def _feed_each_record(self, operator: str, method: Callable[[bytes], Any], batch: RecordBatch, outlets: list[Outlet]) -> None:
+    def _feed_each_record(
+        self, operator: str, method: Callable[[bytes], Any], batch: RecordBatch, outlets: list[Outlet]
+    ) -> None:
         records = batch.to_pylist()
         watched = [outlet for outlet in outlets if outlet.emitter.port.carries_records]
         for outlet in watched:
             outlet.flush()
-            # The list's own append: a call into Python for each emitted record would double the cost of small operators.
+            # The list's own append: a call into Python for each record would double the cost of small operators.
             outlet.emitter.emit = outlet.gathered.append
         ends: list[list[int]] = [[] for _ in watched]
         try:
@@ -238,7 +240,9 @@ class Chain:
         offset = int(batch.offsets()[position]) if batch is not None and position >= 0 else -1
         if offset >= 0:
             text += f" on the record at offset {offset}"
-        place = f" of {block.url} [{block.start}, {block.end})" if all(hasattr(block, a) for a in ("url", "start", "end")) else ""
+        place = ""
+        if block is not None and all(hasattr(block, name) for name in ("url", "start", "end")):
+            place = f" of {block.url} [{block.start}, {block.end})"
         return OperatorError(
             text + place,
             operator=operator,

@@ -190,7 +190,9 @@ class StageTask:
         return states
 
 
-def run_level(program: Program, window: WindowTask, level: int, slot: int, items: Iterable[Any]) -> Iterator[Parcel | StageResult]:
+def run_level(
+    program: Program, window: WindowTask, level: int, slot: int, items: Iterable[Any]
+) -> Iterator[Parcel | StageResult]:
     """Run whatever stage has this slot of a level.
 
     Args:

@@ -1,0 +1,1 @@
+"""Operators that keep, drop or change records."""

@@ -85,5 +85,3 @@ class RecordFilter(Operator):
             self.output.emit(batch.filter(pc.invert(self.drop.mask(batch))))
         elif self.keep is not None:
             self.output.emit(batch.filter(self.keep.mask(batch)))
-
-

@@ -96,12 +96,16 @@ class RecordWriter(Operator):
         if self._file is None or key != self._key:
             self._end_file()
             self._key = key
-            name = f"part-{self._window_id:08d}-{self._partition:05d}-{self._parts:04d}" if key is None else f"{key:016x}"
+            name = (
+                f"part-{self._window_id:08d}-{self._partition:05d}-{self._parts:04d}" if key is None else f"{key:016x}"
+            )
             self._parts += 1
             self._file = self._files.open(join(self._root, name))
             self._records = self._bytes = 0
         if not batch.is_raw:
-            raise ValueError(f"only raw records can be written, not columns ({', '.join(batch.to_arrow().schema.names)})")
+            raise ValueError(
+                f"only raw records can be written, not columns ({', '.join(batch.to_arrow().schema.names)})"
+            )
         framed = batch.framed()
         if len(framed):
             offsets = np.frombuffer(framed.buffers()[1], np.int32)[framed.offset :][: len(framed) + 1]

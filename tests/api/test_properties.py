@@ -9,7 +9,16 @@ from dagflow.api.properties import parse_size
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [(5, 5), ("5", 5), ("64MiB", 64 << 20), ("10MB", 10_000_000), ("1.5 KiB", 1536), ("2gib", 2 << 30), (3.0, 3), ("7B", 7)],
+    [
+        (5, 5),
+        ("5", 5),
+        ("64MiB", 64 << 20),
+        ("10MB", 10_000_000),
+        ("1.5 KiB", 1536),
+        ("2gib", 2 << 30),
+        (3.0, 3),
+        ("7B", 7),
+    ],
 )
 def test_a_size_is_read_as_people_write_it(text: object, size: int) -> None:
     """Powers of 1000 without an i, of 1024 with one."""
@@ -19,5 +28,5 @@ def test_a_size_is_read_as_people_write_it(text: object, size: int) -> None:
 @pytest.mark.parametrize("text", ["", "MiB", "5 apples", "-1", True, None, [], "1.0001KiB"])
 def test_what_is_no_size_is_refused_with_an_example(text: object) -> None:
     """The message shows how it is written."""
-    with pytest.raises(ValueError, match="is not a (size|whole number)"):
+    with pytest.raises(ValueError, match=r"is not a (size|whole number)"):
         parse_size(text)

@@ -23,7 +23,8 @@ def framed_batch(rows: list[tuple[bytes, int]]) -> RecordBatch:
     lengths = [len(record) + len(TABLE[code]) for record, code in rows]
     starts = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
     blocks = np.array([index % 2 for index in range(len(rows))], np.int32)
-    return RecordBatch(framed=values, delimiters=Delimiters(TABLE, codes), origin=Origin(("a", "b"), starts, 1000, blocks))
+    origin = Origin(("a", "b"), starts, 1000, blocks)
+    return RecordBatch(framed=values, delimiters=Delimiters(TABLE, codes), origin=origin)
 
 
 def facts(batch: RecordBatch) -> list[tuple[bytes, bytes, int, object]]:

@@ -62,8 +62,8 @@ def app_of(tmp_path: Path, texts: list[bytes], *, per_window: int = 2, middle: O
 
 def published(tmp_path: Path) -> list[bytes]:
     """The words in all published files, sorted."""
-    out = tmp_path / "out"
-    return sorted(b"".join(path.read_bytes() for path in out.iterdir() if path.is_file()).split()) if out.exists() else []
+    files = [path for path in (tmp_path / "out").glob("*") if path.is_file()]
+    return sorted(b"".join(path.read_bytes() for path in files).split())
 
 
 def words(texts: list[bytes]) -> list[bytes]:

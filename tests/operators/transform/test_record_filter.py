@@ -19,7 +19,12 @@ PREDICATES = {
 }
 
 
-@given(TEXTS, st.text("ab.\né", max_size=3), st.sampled_from(sorted(PREDICATES)), st.sampled_from([b"\n", b"\r\n", b"ab", b""]))
+@given(
+    TEXTS,
+    st.text("ab.\né", max_size=3),
+    st.sampled_from(sorted(PREDICATES)),
+    st.sampled_from([b"\n", b"\r\n", b"ab", b""]),
+)
 def test_keep_and_drop_divide_the_records_as_python_would(
     records: list[bytes], pattern: str, kind: str, delimiter: bytes
 ) -> None:

@@ -1,0 +1,48 @@
+"""How much an input operator expects to emit: for people who look at a plan before they run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How much there is to process.
+
+    Attributes:
+        files: Number of files.
+        blocks: Number of blocks.
+        bytes: Bytes in them.
+        is_partial: Whether there is more, which was not counted for lack of time.
+    """
+
+    files: int = 0
+    blocks: int = 0
+    bytes: int = 0
+    is_partial: bool = False
+
+    def __add__(self, other: Estimate) -> Estimate:
+        """Both together."""
+        return Estimate(
+            self.files + other.files,
+            self.blocks + other.blocks,
+            self.bytes + other.bytes,
+            self.is_partial or other.is_partial,
+        )
+
+
+@runtime_checkable
+class Estimating(Protocol):
+    """An input operator that can say what it would emit, without emitting or changing anything."""
+
+    def estimate(self, within_s: float) -> Estimate:
+        """Count what there is.
+
+        Args:
+            within_s: Seconds after which to stop, with what was counted by then.
+
+        Raises:
+            DagflowError: The input cannot be looked at.
+        """
+        ...

@@ -1,0 +1,58 @@
+"""Estimates a run before it is run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dagflow.api.estimate import Estimate, Estimating
+from dagflow.engine.backlog import FIRST_WINDOW_BYTES, FIRST_WINDOW_TUPLES
+from dagflow.plan.logical import LogicalPlan
+
+WITHIN_S = 2.0
+"""How long a person who asked for a plan waits for the estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEstimate:
+    """How much a run will process.
+
+    Attributes:
+        files: Number of files.
+        blocks: Number of blocks.
+        bytes: Bytes in them.
+        windows: Windows, before the speed of the readers is known; at least.
+        is_partial: Whether there is more, which was not counted for lack of time.
+    """
+
+    files: int
+    blocks: int
+    bytes: int
+    windows: int
+    is_partial: bool
+
+
+def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
+    """Ask the input operators how much there is.
+
+    Args:
+        app: The app.
+        parallelism: Tasks that will run at the same time.
+
+    Returns:
+        The sum, or None where no input operator can tell.
+
+    Raises:
+        DagflowError: The input cannot be looked at.
+    """
+    found = Estimate()
+    windows = 0
+    inputs = [node.operator for node in app.operators.values() if isinstance(node.operator, Estimating)]
+    for operator in inputs:
+        part = operator.estimate(WITHIN_S / len(inputs))
+        found += part
+        by_tuples = part.blocks / (getattr(operator, "blocks_threshold", None) or FIRST_WINDOW_TUPLES * parallelism)
+        windows = max(windows, math.ceil(by_tuples), math.ceil(part.bytes / (FIRST_WINDOW_BYTES * parallelism)))
+    if not inputs:
+        return None
+    return RunEstimate(found.files, found.blocks, found.bytes, windows, found.is_partial)

@@ -1,0 +1,45 @@
+"""What a checkpoint's journal says, without taking it over."""
+
+from __future__ import annotations
+
+from dagflow.engine.result import PartitionRange, RunSummary
+from dagflow.engine.tally import summary_of
+from dagflow.errors import JournalError
+from dagflow.journal import read_state
+from dagflow.storage.location import absolute, redacted
+from dagflow.storage.store import open_store
+
+
+def status(checkpoint: str) -> RunSummary:
+    """The account of all runs on a checkpoint.
+
+    Args:
+        checkpoint: Its URL.
+
+    Returns:
+        The sums over all committed windows. The state is "completed" where every planned window is
+        committed and published, otherwise "stopped": a run may be at work, or one that ended has left something.
+
+    Raises:
+        JournalError: There is no journal, or it cannot be read.
+        StorageError: The store failed.
+    """
+    url = absolute(checkpoint)
+    journal = read_state(open_store(url))
+    if not journal.app:
+        raise JournalError(
+            "there is no journal here", url=redacted(url), hint="name the checkpoint of an app that was run"
+        )
+    return summary_of(
+        journal.app,
+        "stopped" if journal.planned or journal.intents else "completed",
+        journal.windows,
+        journal.plan_totals,
+        journal.totals,
+        partitions={
+            name: PartitionRange(known.min, known.max, known.last) for name, known in journal.partitions.items()
+        },
+        backlog={},
+        last_planned=journal.last_planned,
+        last_committed=journal.last_committed,
+    )

@@ -1,0 +1,175 @@
+"""Ways to die at a chosen moment, for tests of what comes after.
+
+Faults counts the calls that change something durable, and ends the process's life, as far as its storage is
+concerned, at the k-th of them. A test runs its work with k = 1, 2, 3, …, each time starts again without
+faults, and compares what is published, until a run comes through without meeting its fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from dagflow.errors import TransientStorageError
+from dagflow.storage.store import ReadBackStore, Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Moment = Literal["before", "after", "lost_reply"]
+
+
+class InjectedCrash(BaseException):  # it is no error of the program, and no handler of errors may catch it
+    """The process is dead, as far as its storage can tell."""
+
+
+class Faults:
+    """One fault, at the k-th durable call.
+
+    Args:
+        at: Which call, counted from 1; 0 for none.
+        moment: "before" the call changes anything, "after" it did, or "lost_reply": it did, and the caller is told
+            that nobody knows. After a crash every call fails; after a lost reply life goes on.
+    """
+
+    def __init__(self, at: int = 0, moment: Moment = "before") -> None:
+        self.at = at
+        self.moment = moment
+        self.calls = 0
+        self.is_dead = False
+
+    @property
+    def has_struck(self) -> bool:
+        """Whether the call was reached."""
+        return 0 < self.at <= self.calls
+
+    def store(self, inner: Store) -> FaultyStore:
+        """A store whose durable calls are counted."""
+        return FaultyStore(inner, self)
+
+    def wrap(self, function: Callable[P, T]) -> Callable[P, T]:
+        """A function whose calls are counted: publish, discard, or the like."""
+
+        def counted(*args: P.args, **kwargs: P.kwargs) -> T:
+            return self.call(lambda: function(*args, **kwargs))
+
+        return counted
+
+    def call(self, act: Callable[[], T]) -> T:
+        """Do something durable, unless this is where life ends.
+
+        Raises:
+            InjectedCrash: It is.
+            TransientStorageError: The reply was lost.
+        """
+        self.require_alive()
+        self.calls += 1
+        strikes = self.calls == self.at
+        if strikes and self.moment == "before":
+            self._die()
+        result = act()
+        if strikes and self.moment == "after":
+            self._die()
+        if strikes:
+            raise TransientStorageError("the reply was lost", url="faulty")
+        return result
+
+    def require_alive(self) -> None:
+        """Fail after a crash.
+
+        Raises:
+            InjectedCrash: There was one.
+        """
+        if self.is_dead:
+            raise InjectedCrash
+
+    def _die(self) -> None:
+        self.is_dead = True
+        raise InjectedCrash
+
+
+class FaultyStore(ReadBackStore):
+    """A store with a fault in it.
+
+    Args:
+        inner: The store that does the work.
+        faults: Where and how it fails.
+    """
+
+    def __init__(self, inner: Store, faults: Faults) -> None:
+        super().__init__(inner.url)
+        self._inner = inner
+        self._faults = faults
+
+    def create_once(self, name: str, data: bytes) -> None:
+        """See ReadBackStore."""
+        self._faults.call(lambda: self._inner.create(name, data))
+
+    def read(self, name: str) -> bytes:
+        """See Store."""
+        self._faults.require_alive()
+        return self._inner.read(name)
+
+    def list(self, directory: str, after: str = "") -> Iterator[str]:
+        """See Store."""
+        self._faults.require_alive()
+        return self._inner.list(directory, after)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See Store; each name is a call of its own, so that a deletion can stop half-way."""
+        for name in names:
+            self._faults.call(lambda name=name: self._inner.delete([name]))  # type: ignore[misc]  # a bound default
+
+
+_CHANGES = {"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_disks: list[tuple[str, Faults]] = []
+_is_hooked = False
+
+
+@contextlib.contextmanager
+def crashing_disk(root: str, at: int = 0) -> Iterator[Faults]:
+    """Count every call that changes a name below a local directory, and die before the k-th.
+
+    This goes below dagflow: it sees each link, unlink, mkdir, rmdir and open for writing of this process, also those
+    inside one publish().
+
+    Args:
+        root: An absolute path.
+        at: Which call, counted from 1; 0 for none.
+
+    Yields:
+        The count, and whether the crash came.
+    """
+    global _is_hooked
+    if not _is_hooked:
+        # An audit hook cannot be taken away again; it looks at nothing while no disk is listed.
+        sys.addaudithook(_look)
+        _is_hooked = True
+    faults = Faults(at)
+    entry = (root, faults)
+    _disks.append(entry)
+    try:
+        yield faults
+    finally:
+        _disks.remove(entry)
+
+
+def _look(event: str, args: tuple[Any, ...]) -> None:
+    if not _disks:
+        return
+    if event == "open":
+        path, _, flags = args
+        if not isinstance(flags, int) or not flags & _WRITING:
+            return
+    elif event in _CHANGES:
+        path = args[1] if event in ("os.link", "os.rename") else args[0]
+    else:
+        return
+    if isinstance(path, (str, bytes)):
+        for root, faults in list(_disks):
+            if os.fsdecode(path).startswith(root):
+                faults.call(lambda: None)
