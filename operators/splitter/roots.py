@@ -17,7 +17,7 @@ from operators.splitter.listing import Lister, LocalLister, RemoteLister
 _MAGIC = re.compile(rb"[*?[]")
 _LOOKED_AT = 10_000  # names among which the nearest is looked for
 
-Segment = re.Pattern[bytes] | None
+Segment = re.Pattern[str] | None
 """One part of a glob between slashes; None stands for `**`."""
 
 
@@ -80,13 +80,8 @@ def find_root(named: str, *, is_literal: bool = False) -> Root:
         message = f"the glob begins in {redacted(lister.url(base))}, which is no directory"
         raise MissingError(message, url=redacted(named), hint=_nearest(base, lister))
     parts = path[cut + 1 :].split(b"/")
-    segments = tuple(None if part == b"**" else re.compile(_translated(part)) for part in parts)
+    segments = tuple(None if part == b"**" else re.compile(fnmatch.translate(lister.url(part))) for part in parts)
     return Root(named, "glob", base, lister, segments, tuple(part[:1] in (b".", b"_") for part in parts))
-
-
-def _translated(part: bytes) -> bytes:
-    # latin-1 gives each byte a character of its own, so that names that are no text match as well.
-    return fnmatch.translate(part.decode("latin-1")).encode("latin-1")
 
 
 def _nearest(path: bytes, lister: Lister) -> str:

@@ -161,23 +161,30 @@ class Scanner:
             if stat is not None:
                 yield Found(root.base, stat, root)
             return
-        matched = False
-        for found in _Walk(root, self._selection, self._counters, self._tolerates_missing).steps():
-            matched = True
-            yield found
-        if not matched and root.kind == "glob" and not self._tolerates_missing:
+        walk = _Walk(root, self._selection, self._counters)
+        try:
+            yield from walk.steps()
+        except MissingError:
+            # Only the root itself: what goes away further down is no more to be read.
+            if not self._tolerates_missing:
+                raise
+        if root.kind == "glob" and not walk.has_matched and not self._tolerates_missing:
             raise MissingError("the glob matches nothing", url=redacted(root.named))
 
 
 class _Walk:
-    """A depth-first walk below one root."""
+    """A depth-first walk below one root.
 
-    def __init__(self, root: Root, selection: Selection, counters: Counter[str], tolerates_missing: bool) -> None:
+    Attributes:
+        has_matched: Whether the root's glob has matched anything, taken or not.
+    """
+
+    def __init__(self, root: Root, selection: Selection, counters: Counter[str]) -> None:
         self._root = root
         self._lister = root.lister
         self._selection = selection
         self._counters = counters
-        self._tolerates_missing = tolerates_missing
+        self.has_matched = False
 
     def steps(self) -> Iterator[Found]:
         """Every file and directory below the root that is taken, by path."""
@@ -235,15 +242,16 @@ class _Walk:
             passed = is_hidden
         else:
             passed = False
-            after = self._stepped(states, bare, is_hidden, is_directory)
+            after = self._stepped(states, text, is_hidden, is_directory)
         if not after:
             return after
+        self.has_matched = self.has_matched or _is_taken(after, self._root)
         if passed or not (self._selection.enters(text) if is_directory else self._selection.takes_file(text)):
             self._counters[names.IGNORED] += 1
             return frozenset()
         return after
 
-    def _stepped(self, states: frozenset[int], name: bytes, is_hidden: bool, is_directory: bool) -> frozenset[int]:
+    def _stepped(self, states: frozenset[int], name: str, is_hidden: bool, is_directory: bool) -> frozenset[int]:
         """The states after one more name; a directory in the last state is one that the glob matches."""
         segments = self._root.segments
         if len(segments) in states and (self._selection.recursive or not is_directory):

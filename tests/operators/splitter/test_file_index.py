@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import pickle
+import random
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from dagflow.errors import JournalError
+from operators.splitter import file_index
+from operators.splitter.file_index import FileIndex, IndexView, Seen
+
+
+def version(number: int) -> Seen:
+    """A version that is like no other."""
+    return Seen(number, 2 * number, -number, number)
+
+
+def look_up(view: IndexView, paths: list[bytes], step: int) -> dict[bytes, Seen]:
+    """What a view says, asked in steps as a scan does."""
+    found: dict[bytes, Seen] = {}
+    ordered = sorted(paths)
+    for start in range(0, len(ordered), step):
+        part = ordered[start : start + step]
+        found.update((path, seen) for path, seen in zip(part, view.look_up(part), strict=True) if seen is not None)
+    return found
+
+
+PATHS = [b"%c/%d" % (letter, number) for letter in b"abc" for number in range(5)]
+
+
+class IndexHistory(RuleBasedStateMachine):
+    """An index in a checkpoint, through crashes, beside a dict that is copied at each snapshot."""
+
+    directory: ClassVar[Path]
+
+    @initialize()
+    def start(self) -> None:
+        """Begin with nothing, in a directory of its own."""
+        self.url = str(self.directory / uuid.uuid4().hex)
+        self.index = FileIndex(self.url)
+        self.known: dict[bytes, Seen] = {}
+        self.state: Any = None
+        self.known_at_snapshot: dict[bytes, Seen] = {}
+        self.number = 0
+
+    @rule(paths=st.lists(st.sampled_from(PATHS), min_size=1, unique=True))
+    def take(self, paths: list[bytes]) -> None:
+        """Take new and changed files."""
+        for path in paths:
+            self.number += 1
+            self.known[path] = version(self.number)
+            self.index.record(path, version(self.number))
+
+    @rule()
+    def window(self) -> None:
+        """Make a snapshot durable, by which runs are flushed and merged."""
+        self.state = pickle.dumps(self.index.snapshot())
+        self.known_at_snapshot = dict(self.known)
+
+    @rule()
+    def lost_window(self) -> None:
+        """Make a snapshot whose window is not journaled before the next crash."""
+        self.index.snapshot()
+
+    @rule()
+    def merged(self) -> None:
+        """Let a merge under way come to its end before the next snapshot."""
+        if self.index._merging is not None:
+            self.index._merging[1].result()
+
+    @rule()
+    def crash(self) -> None:
+        """Go back to the last durable snapshot, in a new process."""
+        self.index.close()
+        self.index = FileIndex(self.url)
+        if self.state is not None:
+            self.index.restore(pickle.loads(self.state))
+        self.known = dict(self.known_at_snapshot)
+
+    @rule(step=st.integers(1, 20), later=st.lists(st.sampled_from(PATHS), unique=True))
+    def scan(self, step: int, later: list[bytes]) -> None:
+        """A scan sees what was known when it began, whatever is taken while it goes on."""
+        view, known = self.index.view(), dict(self.known)
+        self.take(later or [PATHS[0]])
+        self.index.snapshot()
+        assert look_up(view, PATHS, step) == known
+
+    @invariant()
+    def says_what_the_dict_says(self) -> None:
+        """The index knows exactly what was taken."""
+        if hasattr(self, "index"):
+            assert look_up(self.index.view(), PATHS, 4) == self.known
+
+    def teardown(self) -> None:
+        """End the merging thread."""
+        if hasattr(self, "index"):
+            self.index.close()
+
+
+@pytest.fixture
+def small_limits() -> Iterator[None]:
+    """Limits that a history of a few steps reaches."""
+    limits = {"FAN_IN": 3, "INLINE_ENTRIES": 2, "MEMORY_ENTRIES": 12, "KEPT_SNAPSHOTS": 2}
+    before = {name: getattr(file_index, name) for name in limits}
+    for name, value in limits.items():
+        setattr(file_index, name, value)
+    yield
+    for name, value in before.items():
+        setattr(file_index, name, value)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_the_index_equals_a_dict_through_any_history(tmp_path: Path) -> None:
+    """Taking, flushing, merging, scanning and crashing in any order never loses or invents an entry."""
+    IndexHistory.directory = tmp_path
+    run_state_machine_as_test(IndexHistory, settings=settings(max_examples=30, stateful_step_count=30, deadline=None))
+
+
+def fill(index: FileIndex, start: int, end: int) -> None:
+    """Take files in order of path."""
+    for number in range(start, end):
+        index.record(b"/data/2026/%09d.log" % number, version(number))
+
+
+def test_runs_that_no_snapshot_names_are_removed_at_the_first_snapshot(tmp_path: Path) -> None:
+    """A crash leaves runs behind; looking at the checkpoint leaves them, the next driver's window does not."""
+    index = FileIndex(str(tmp_path))
+    fill(index, 0, 600)
+    state = index.snapshot()
+    kept = sorted(path.name for path in tmp_path.glob("*.parquet"))
+    fill(index, 600, 1200)
+    index.snapshot()
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
+    resumed = FileIndex(str(tmp_path))
+    resumed.restore(state)
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
+    resumed.snapshot()
+    assert sorted(path.name for path in tmp_path.glob("*.parquet")) == kept
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_merged_runs_stay_until_snapshots_without_them_are_durable(tmp_path: Path) -> None:
+    """A driver that comes back to the last durable snapshot finds every run that it names."""
+    index = FileIndex(str(tmp_path))
+    states = []
+    for window in range(12):
+        fill(index, 3 * window, 3 * window + 3)
+        if index._merging is not None:
+            index._merging[1].result()
+        states.append(index.snapshot())
+        for state in states[-2:]:
+            named = {name for _, files in state["runs"] for name, *_ in files}
+            assert named <= {path.name for path in tmp_path.glob("*.parquet")}
+    index.close()
+    assert max(run.level for run in index.runs) == 2
+    assert len(list(tmp_path.glob("*.parquet"))) < 12
+
+
+def test_an_index_without_a_directory_holds_everything_in_its_snapshot() -> None:
+    """As outside of an app."""
+    index = FileIndex()
+    fill(index, 0, 1000)
+    resumed = FileIndex()
+    resumed.restore(index.snapshot())
+    assert resumed.view().look_up([b"/data/2026/000000999.log"])[0] == version(999)
+
+
+def test_an_index_forgets_after_its_horizon(tmp_path: Path) -> None:
+    """At a scan by the clock, whether the entry lies in a run or in memory."""
+    index = FileIndex(str(tmp_path), retain_millis=100)
+    fill(index, 0, 600)
+    index.snapshot()
+    fill(index, 600, 700)
+    paths = [b"/data/2026/%09d.log" % number for number in range(700)]
+    assert [seen is None for seen in index.view(750).look_up(paths)] == [True] * 650 + [False] * 50
+
+
+def test_a_missing_run_is_an_error(tmp_path: Path) -> None:
+    """The files that it names would be read again."""
+    index = FileIndex(str(tmp_path))
+    fill(index, 0, 600)
+    state = index.snapshot()
+    with pytest.raises(JournalError, match=r"the index of processed files lacks L0-.*\n.*--fresh"):
+        FileIndex(str(tmp_path / "elsewhere")).restore(state)
+
+
+def test_a_check_holds_no_more_than_a_row_group_of_each_run(tmp_path: Path) -> None:
+    """150 000 files taken in random order of path: of 8 MB of entries fewer than 5 are in memory at any time."""
+    index = FileIndex(str(tmp_path))
+    numbers = list(range(150_000))
+    random.Random(1).shuffle(numbers)
+    for start in range(0, len(numbers), 10_000):
+        for number in numbers[start : start + 10_000]:
+            index.record(b"/data/2026/%09d.log" % number, version(number))
+        state = index.snapshot()
+        if index._merging is not None:
+            index._merging[1].result()
+    index.close()
+    assert len(pickle.dumps(state)) < 5000
+    before, view, held = pa.total_allocated_bytes(), index.view(), 0
+    for start in range(0, len(numbers), 8192):
+        part = range(start, min(start + 8192, len(numbers)))
+        assert view.look_up([b"/data/2026/%09d.log" % number for number in part]).known.all()
+        held = max(held, pa.total_allocated_bytes() - before)
+    assert 0 < held < 5_000_000
