@@ -1,0 +1,40 @@
+"""The names under which operators and the engine count: one closed vocabulary."""
+
+from __future__ import annotations
+
+FILES = "files"
+"""Files whose last block has been read."""
+
+BLOCKS = "blocks"
+"""Blocks that have been read."""
+
+BYTES = "bytes"
+"""Bytes of input in the blocks that have been read."""
+
+REJECTED = "rejected"
+"""Records, or stretches of bytes that should be records, that a format or a parser refused."""
+
+REJECTED_BYTES = "rejected_bytes"
+"""Bytes in what was refused."""
+
+SKIPPED_BYTES = "skipped_bytes"
+"""Bytes passed over with a reason, such as a header, a byte order mark, or a record that is too long."""
+
+IGNORED = "ignored"
+"""Files and directories that scans passed over because of their names, counted in each scan."""
+
+UNSETTLED = "unsettled"
+"""Files that scans left for later because they were not complete yet, counted in each scan."""
+
+FAILED_SCANS = "failed_scans"
+"""Scans that a store broke off and that are made again."""
+
+
+def changed(change: str) -> str:
+    """The count of files that were found changed in that way after they had been taken."""
+    return f"files_{change}"
+
+
+def records(operator: str, port: str) -> str:
+    """The count of records that an operator emitted through a port; the worker keeps it for every operator."""
+    return f"{operator}.{port}"

@@ -1,0 +1,147 @@
+"""What a record format is: the class to extend for a format of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from pydantic import ValidationError
+
+from dagflow.api.properties import property_model
+from dagflow.api.records import RecordBatch
+from operators.metadata import BlockMetadata
+
+
+class ByteSource(Protocol):
+    """The bytes of one version of one file."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file in that version."""
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill buffer with the bytes from offset on.
+
+        Returns:
+            How many bytes were read: fewer than buffer takes only at the end of the file.
+
+        Raises:
+            StorageError: The store failed, or the file is no longer that version.
+        """
+
+
+class Account(Protocol):
+    """Where a format says what became of bytes that are in no record."""
+
+    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
+        """Refuse a stretch of bytes that should be a record.
+
+        Args:
+            offset: Its first byte in the file.
+            length: How many bytes it has.
+            reason: Why, as a lower-case clause.
+            raw: Its bytes, or as many of its first bytes as are at hand.
+
+        Raises:
+            RecordError: Nobody listens to rejects.
+        """
+
+    def skip(self, offset: int, length: int, reason: str) -> None:
+        """Pass over bytes that are not meant to be records, such as a header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a format made of raw records.
+
+    Attributes:
+        raw: The records that were accepted.
+        columns: Their columns, one row per record, as a pyarrow.RecordBatch; None for a format without columns.
+    """
+
+    raw: RecordBatch
+    columns: Any = None
+
+    @property
+    def batch(self) -> RecordBatch:
+        """What flows on."""
+        return self.raw if self.columns is None else self.raw.with_columns(self.columns)
+
+
+class ReaderContext:
+    """A record format: says where the records of a file begin and end.
+
+    A subclass declares its options as annotated class attributes, as an operator does its properties,
+    gives itself a name, and writes `read`. An instance reads many blocks one after the other; it may keep
+    what helps with the next block of the same file, never anything that changes what a block gives.
+
+    Guarantee: a record belongs to the block that holds its first byte. Whatever the cuts, the records
+    of a file's blocks, in order, are the records of the file; each block is read for itself, without
+    the help of any other.
+    """
+
+    name: ClassVar[str] = ""
+    """What the format is called in YAML; "" for a base class."""
+
+    def __init__(self, **options: Any) -> None:
+        """Set the options.
+
+        Args:
+            options: Values as YAML would give them, by name.
+
+        Raises:
+            pydantic.ValidationError: An option is unknown, missing or of the wrong type.
+            ValueError: check_options refused the values.
+        """
+        checked = property_model(type(self)).model_validate(options)
+        for option in type(checked).model_fields:
+            setattr(self, option, getattr(checked, option))
+        self.check_options()
+
+    def check_options(self) -> None:
+        """Refuse values that are wrong together; called last by the constructor.
+
+        Raises:
+            ValueError: What does not fit, naming the options.
+        """
+
+    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        """The records that begin in a block.
+
+        Args:
+            source: The file's bytes; may be read beyond the block, as far as its last record goes.
+            block: The block.
+            account: Takes in what is refused and what is passed over.
+
+        Yields:
+            Raw batches in file order, with origin; never empty ones.
+
+        Raises:
+            RecordError: The bytes are not what the format says, and nobody listens to rejects.
+            StorageError: The source failed.
+        """
+        raise NotImplementedError
+
+    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+        """Check the raw records of a batch that read gave, and make columns of them.
+
+        The default accepts every record as it is.
+
+        Raises:
+            RecordError: A record is not what the format says, and nobody listens to rejects.
+        """
+        return Parsed(batch)
+
+
+def option_problems(name: str, error: ValidationError) -> list[str]:
+    """What pydantic found wrong with a format's options, in our words."""
+    problems = []
+    for detail in error.errors():
+        where = ".".join(map(str, detail["loc"]))
+        if detail["type"] == "missing":
+            problems.append(f"format '{name}' needs option '{where}'")
+        else:
+            message = detail["msg"].removeprefix("Value error, ")
+            problems.append(f"format '{name}', option '{where}': {message}; got {detail['input']!r}")
+    return problems

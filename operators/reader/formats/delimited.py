@@ -1,0 +1,230 @@
+"""Formats whose records are ended by something that a scan from left to right finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from dagflow.api.properties import Count, Size
+from dagflow.api.records import NO_DELIMITER, Delimiters, RecordBatch
+from dagflow.errors import RecordError
+from operators.metadata import BlockMetadata
+from operators.reader.formats.base import Account, ByteSource, ReaderContext
+from operators.reader.formats.framing import Positions, frame_adjacent, frame_one
+from operators.reader.formats.window import CHUNK_BYTES, Bytes, Window, read_exactly
+
+PROBE_BYTES = 4 << 10
+"""The first step of reading beyond a block, or of looking for its first record; it doubles from there."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Terminators:
+    """What ends records in a stretch of bytes.
+
+    Attributes:
+        starts: Where each terminator begins, ascending.
+        stops: One past where it ends.
+        codes: For each the index of its bytes in the format's table; None where all have the first.
+    """
+
+    starts: Positions
+    stops: Positions
+    codes: npt.NDArray[np.uint8] | None = None
+
+
+class Delimited(ReaderContext):
+    """The common part of the formats whose records end with a terminator.
+
+    A subclass says where terminators are (find), from where a scan in the middle of a file is right
+    (anchor), and which bytes they consist of (table).
+
+    Records are read in chunks; never more is held than a chunk and one record.
+    """
+
+    keep_delimiter: Annotated[bool, Field(description="whether records keep the delimiter that ends them")] = False
+    max_record: Annotated[
+        Size, Field(ge=1, le=1 << 30, description="bytes that a record may have without its delimiter")
+    ] = 64 << 20
+    on_long: Annotated[
+        Literal["fail", "skip", "cut", "reject"],
+        Field(description="what becomes of a longer record; cut keeps its first max_record bytes"),
+    ] = "fail"
+    skip_header: Annotated[Count, Field(ge=0, description="records at the head of each file to pass over")] = 0
+
+    @property
+    def table(self) -> tuple[bytes, ...]:
+        """The terminators that there are; the first is put behind a last record that has none."""
+        raise NotImplementedError
+
+    @property
+    def reach(self) -> int:
+        """How many bytes from its first byte on decide whether and where a terminator ends."""
+        return max(map(len, self.table))
+
+    def find(self, data: Bytes, is_at_end: bool) -> Terminators:
+        """The terminators in a stretch that begins where a record, or an anchor, is.
+
+        Args:
+            data: The stretch.
+            is_at_end: Whether it reaches the end of the file; if not, what is undecided is left out.
+        """
+        raise NotImplementedError
+
+    def anchor(self, source: ByteSource, position: int, floor: int) -> int:
+        """A place at or before position such that a scan from there finds every terminator that ends there or later.
+
+        Args:
+            source: The file.
+            position: An offset in the file, beyond floor.
+            floor: Where the file's first record begins; never looked beyond.
+        """
+        return max(floor, position - self.reach)
+
+    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        """The records that begin in a block."""
+        limit = min(block.end, source.size_bytes)
+        if block.start >= limit:
+            return
+        floor = self.first_record(source, block, account)
+        position = self.next_start(source, block.start, limit, floor)
+        window = Window(source)
+        # When so much holds no terminator of its first record, that record is too long.
+        longest = self.max_record + self.reach
+        held, beyond = CHUNK_BYTES, PROBE_BYTES
+        while position < limit:
+            data = window.move(position, min(position + held, limit + min(beyond, longest)))
+            found = self.find(data, window.is_at_end)
+            # A record is taken when it begins in the block; its predecessor's terminator stops at its first byte.
+            count = int(np.searchsorted(found.stops[:-1], limit - position)) + 1 if len(found.stops) else 0
+            if count:
+                yield from self._batches(window, found, count, block, account)
+                position += int(found.stops[count - 1])
+                held, beyond = CHUNK_BYTES, PROBE_BYTES
+            elif window.is_at_end:
+                yield from self._last(window, block, account)
+                return
+            elif len(data) >= longest:
+                yield from self._long(data, block, account, position)
+                position = self.next_start(source, position + self.max_record + 1, limit, floor)
+            else:
+                held, beyond = 2 * held, 2 * beyond
+
+    def first_record(self, source: ByteSource, block: BlockMetadata, account: Account) -> int:
+        """Where the file's first record begins, behind byte order mark and header, or some place beyond the block."""
+        head = read_exactly(source, 0, len(BYTE_ORDER_MARK)).tobytes()
+        floor = len(head) if head == BYTE_ORDER_MARK else 0
+        if self.skip_header:
+            floor = self._skip_records(source, floor, min(block.end, source.size_bytes))
+        if block.start < floor:
+            account.skip(block.start, min(floor, block.end, source.size_bytes) - block.start, "header")
+        return floor
+
+    def _skip_records(self, source: ByteSource, floor: int, limit: int) -> int:
+        window = Window(source)
+        position, remaining = floor, self.skip_header
+        while remaining and position < limit:
+            found = self.find(window.move(position, position + PROBE_BYTES), window.is_at_end)
+            if taken := min(remaining, len(found.stops)):
+                position += int(found.stops[taken - 1])
+                remaining -= taken
+            else:
+                position = self.next_start(source, position + 1, limit, position)
+                remaining -= 1
+        return position
+
+    def next_start(self, source: ByteSource, start: int, limit: int, floor: int) -> int:
+        """The first place from start on, and before limit, where a record begins; limit if there is none.
+
+        Args:
+            source: The file.
+            start: The first place that counts.
+            limit: One past the last.
+            floor: Where the file's first record begins.
+        """
+        if start <= floor:
+            return min(floor, limit)
+        position = self.anchor(source, start, floor)
+        held = PROBE_BYTES
+        window = Window(source)
+        while position < limit:
+            data = window.move(position, min(position + held, limit + self.reach))
+            stops = self.find(data, window.is_at_end).stops
+            index = int(np.searchsorted(stops, start - position))
+            if index < len(stops):
+                return min(position + int(stops[index]), limit)
+            if window.end >= limit:
+                return limit
+            following = self.anchor(source, window.end, floor)
+            held = min(2 * held, CHUNK_BYTES) if following > position else 2 * held
+            position = max(position, following)
+        return limit
+
+    def _batches(
+        self, window: Window, found: Terminators, count: int, block: BlockMetadata, account: Account
+    ) -> Iterator[RecordBatch]:
+        borders = np.empty(count + 1, np.int32)
+        borders[0] = 0
+        borders[1:] = found.stops[:count]
+        lengths = found.starts[:count] - borders[:-1]
+        codes = None if found.codes is None else found.codes[:count]
+        done = 0
+        for index in np.flatnonzero(lengths > self.max_record).tolist():
+            if index > done:
+                yield self._adjacent(window, borders[done : index + 1], codes, done, block)
+            start = int(borders[index])
+            yield from self._long(window.data[start:], block, account, window.start + start)
+            done = index + 1
+        if count > done:
+            yield self._adjacent(window, borders[done:], codes, done, block)
+
+    def _adjacent(
+        self,
+        window: Window,
+        borders: npt.NDArray[np.int32],
+        codes: npt.NDArray[np.uint8] | None,
+        first: int,
+        block: BlockMetadata,
+    ) -> RecordBatch:
+        delimiters = NO_DELIMITER
+        if not self.keep_delimiter:
+            delimiters = Delimiters(self.table[:1])
+            if codes is not None:
+                delimiters = _delimiters(self.table, codes[first : first + len(borders) - 1])
+        return frame_adjacent(window.buffer, borders, delimiters, block, window.start)
+
+    def _last(self, window: Window, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        size = len(window.data)
+        if size > self.max_record:
+            yield from self._long(window.data, block, account, window.start)
+            return
+        ending = b"" if self.keep_delimiter else self.table[0]
+        window.append(ending)
+        borders = np.array([0, size + len(ending)], np.int32)
+        yield frame_adjacent(window.buffer, borders, Delimiters((ending,)), block, window.start)
+
+    def _long(self, data: Bytes, block: BlockMetadata, account: Account, offset: int) -> Iterator[RecordBatch]:
+        raw = data[: self.max_record].tobytes()
+        reason = f"the record is longer than max_record, {self.max_record} bytes"
+        if self.on_long == "fail":
+            hint = "raise max_record, or say what shall become of long records with on_long: skip, cut or reject"
+            raise RecordError(reason, url=block.url, offset=offset, length=len(raw), hint=hint)
+        if self.on_long == "reject":
+            account.reject(offset, len(raw), reason, raw)
+        elif self.on_long == "skip":
+            account.skip(offset, len(raw), "long record")
+        else:
+            yield frame_one(raw, b"" if self.keep_delimiter else self.table[0], block, offset)
+
+
+def _delimiters(table: tuple[bytes, ...], codes: npt.NDArray[np.uint8]) -> Delimiters:
+    """Delimiters in their simplest form."""
+    if (codes == codes[0]).all():
+        return Delimiters((table[codes[0]],))
+    return Delimiters(table, codes)

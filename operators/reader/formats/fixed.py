@@ -1,0 +1,61 @@
+"""Records of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from dagflow.api.properties import Size
+from dagflow.api.records import NO_DELIMITER, RecordBatch
+from dagflow.errors import RecordError
+from operators.metadata import BlockMetadata
+from operators.reader.formats.base import Account, ByteSource, ReaderContext
+from operators.reader.formats.framing import frame_adjacent, frame_one
+from operators.reader.formats.window import CHUNK_BYTES, Window, read_exactly
+
+
+class Fixed(ReaderContext):
+    """Records of one length, side by side from the first byte of the file on."""
+
+    name: ClassVar[str] = "fixed"
+
+    length: Annotated[Size, Field(ge=1, le=1 << 30, description="bytes in each record")]
+    tail: Annotated[
+        Literal["reject", "keep", "fail"],
+        Field(description="what becomes of a file's last record if it is shorter"),
+    ] = "reject"
+
+    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        """The records that begin in a block."""
+        limit = min(block.end, source.size_bytes)
+        position = _round_up(block.start, self.length)
+        stop = min(_round_up(limit, self.length), source.size_bytes // self.length * self.length)
+        step = max(CHUNK_BYTES // self.length, 1) * self.length
+        borders = np.arange(0, step + self.length, self.length, dtype=np.int32)
+        window = Window(source)
+        while position < stop:
+            data = window.move(position, min(position + step, stop))
+            count = len(data) // self.length
+            yield frame_adjacent(window.buffer, borders[: count + 1], NO_DELIMITER, block, position)
+            position += count * self.length
+        if position < limit:
+            yield from self._read_tail(source, block, account, position)
+
+    def _read_tail(
+        self, source: ByteSource, block: BlockMetadata, account: Account, position: int
+    ) -> Iterator[RecordBatch]:
+        raw = read_exactly(source, position, source.size_bytes)
+        if self.tail == "keep":
+            yield frame_one(raw.tobytes(), b"", block, position)
+            return
+        reason = f"the file ends after {len(raw)} of the {self.length} bytes of a record"
+        if self.tail == "fail":
+            raise RecordError(reason, url=block.url, offset=position, length=len(raw))
+        account.reject(position, len(raw), reason, raw.tobytes())
+
+
+def _round_up(position: int, length: int) -> int:
+    return -(-position // length) * length

@@ -1,0 +1,58 @@
+"""Record batches out of positions in a buffer, without copying where the records lie side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dagflow.api.records import Delimiters, Origin, RecordBatch
+from operators.metadata import BlockMetadata
+
+Positions = npt.NDArray[np.int64]
+
+
+def frame_adjacent(
+    buffer: pa.Buffer, borders: npt.NDArray[np.int32], delimiters: Delimiters, block: BlockMetadata, base: int
+) -> RecordBatch:
+    """Records that lie side by side, each followed by its delimiter.
+
+    Args:
+        buffer: The bytes.
+        borders: One more than there are records: where each begins, and where the last one's delimiter ends.
+        delimiters: What ends each record.
+        block: The block they belong to.
+        base: Offset in the file of the buffer's first byte.
+    """
+    framed = pa.BinaryArray.from_buffers(pa.binary(), len(borders) - 1, [None, pa.py_buffer(borders), buffer])
+    return RecordBatch(framed=framed, delimiters=delimiters, origin=Origin((block,), borders[:-1], base))
+
+
+def frame_apart(
+    buffer: pa.Buffer, starts: Positions, stops: Positions, delimiters: Delimiters, block: BlockMetadata, base: int
+) -> RecordBatch:
+    """Records with other bytes between them, ascending and disjoint; they are copied together.
+
+    Args:
+        buffer: The bytes.
+        starts: Where each record begins.
+        stops: Where each record's delimiter ends.
+        delimiters: What ends each record.
+        block: The block they belong to.
+        base: Offset in the file of the buffer's first byte.
+    """
+    if len(starts) and np.array_equal(stops[:-1], starts[1:]):
+        borders = np.append(starts, stops[-1]).astype(np.int32)
+        return frame_adjacent(buffer, borders, delimiters, block, base)
+    borders = np.empty(2 * len(starts), np.int32)
+    borders[0::2], borders[1::2] = starts, stops
+    pieces = pa.BinaryArray.from_buffers(pa.binary(), max(len(borders) - 1, 0), [None, pa.py_buffer(borders), buffer])
+    framed = pieces.take(pa.array(np.arange(0, len(borders), 2)))
+    return RecordBatch(framed=framed, delimiters=delimiters, origin=Origin((block,), starts, base))
+
+
+def frame_one(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int) -> RecordBatch:
+    """A single record."""
+    borders = np.array([0, len(record) + len(delimiter)], np.int32)
+    batch = frame_adjacent(pa.py_buffer(record + delimiter), borders, Delimiters((delimiter,)), block, offset)
+    return batch

@@ -1,0 +1,88 @@
+"""A stretch of a file in memory that slides forward as records are cut from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.reader.formats.base import ByteSource
+
+Bytes = npt.NDArray[np.uint8]
+
+CHUNK_BYTES = 1 << 20
+"""How much is read at a time: a chunk stays in the second-level cache from the read to the write."""
+
+SLACK_BYTES = 1 << 10
+"""Room kept behind the bytes of a window, so that a delimiter can be put behind a file's last record."""
+
+
+class Window:
+    """The bytes of a file from one position to another.
+
+    Every move gives a buffer of its own, because record batches go on using the old one.
+
+    Attributes:
+        start: Offset in the file of the first byte held.
+        end: Offset one past the last byte held.
+        buffer: The bytes, with at least SLACK_BYTES of free room behind them.
+    """
+
+    __slots__ = ("buffer", "end", "source", "start")
+
+    def __init__(self, source: ByteSource) -> None:
+        self.source = source
+        self.start = 0
+        self.end = 0
+        self.buffer: pa.Buffer = pa.allocate_buffer(0)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the window reaches the end of the file."""
+        return self.end >= self.source.size_bytes
+
+    @property
+    def data(self) -> Bytes:
+        """The bytes held, without copying them."""
+        return np.frombuffer(self.buffer, np.uint8, self.end - self.start)
+
+    def move(self, start: int, end: int) -> Bytes:
+        """Hold the bytes from start to end, or to the end of the file if that comes first.
+
+        Bytes that are held already are copied, not read again.
+
+        Returns:
+            The bytes held.
+
+        Raises:
+            StorageError: The source failed.
+            EOFError: It ended before its size.
+        """
+        end = max(start, min(end, self.source.size_bytes))
+        buffer = pa.allocate_buffer(end - start + SLACK_BYTES)
+        target = memoryview(buffer).cast("B")
+        filled = 0
+        if self.start <= start < self.end:
+            filled = min(self.end, end) - start
+            target[:filled] = memoryview(self.buffer).cast("B")[start - self.start :][:filled]
+        while start + filled < end:
+            count = self.source.read_into(start + filled, target[filled : end - start])
+            if count <= 0:
+                raise EOFError(f"the file ends after {start + filled} of its {self.source.size_bytes} bytes")
+            filled += count
+        self.start, self.end, self.buffer = start, start + filled, buffer
+        return self.data
+
+    def append(self, tail: bytes) -> None:
+        """Put bytes that are not in the file behind the last byte held; data does not show them."""
+        size = self.end - self.start
+        if size + len(tail) > self.buffer.size:
+            larger = pa.allocate_buffer(size + len(tail))
+            memoryview(larger).cast("B")[:size] = memoryview(self.buffer).cast("B")[:size]
+            self.buffer = larger
+        memoryview(self.buffer).cast("B")[size : size + len(tail)] = tail
+
+
+def read_exactly(source: ByteSource, start: int, end: int) -> Bytes:
+    """The bytes from start to end, or to the end of the file if that comes first."""
+    return Window(source).move(start, end)

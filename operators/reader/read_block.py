@@ -1,0 +1,44 @@
+"""The records of one block, without Spark and without an app."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from dagflow.storage.files import open_file
+from operators.metadata import BlockMetadata, FileVersion
+from operators.reader.formats import make_format
+from operators.reader.rejects import BlockAccount
+
+
+def read_block(url: str, start: int, end: int, format: object = "lines") -> Iterator[tuple[int, bytes]]:
+    """Read the records that begin in one block of a file.
+
+    Args:
+        url: The file: a path, or an fsspec URL.
+        start: First byte of the block.
+        end: One past its last byte; may lie beyond the end of the file.
+        format: What YAML takes: a name, or a mapping with `type` and options.
+
+    Returns:
+        Byte offset and bytes of each record, in file order.
+
+    Raises:
+        ValueError: The format is not valid, or the range is not one.
+        RecordError: The bytes are not what the format says.
+        StorageError: The file cannot be read.
+    """
+    chosen = make_format(format)
+    if not 0 <= start <= end:
+        raise ValueError(f"a block is a range [start, end) with 0 <= start <= end; got [{start}, {end})")
+
+    def records() -> Iterator[tuple[int, bytes]]:
+        with open_file(url, None) as file:
+            version = FileVersion(file.size_bytes)
+            block = BlockMetadata(0, url, version, start, min(end, file.size_bytes), end >= file.size_bytes)
+            account = BlockAccount(url, Counter(), None)
+            for batch in chosen.read(file, block, account):
+                raw = chosen.parse(batch, account).raw
+                yield from zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
+
+    return records()

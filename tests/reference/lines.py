@@ -1,0 +1,43 @@
+"""Lines and fixed records, read byte by byte from left to right."""
+
+from __future__ import annotations
+
+Records = list[tuple[int, bytes]]
+
+
+def newline_records(content: bytes) -> Records:
+    """Lines ended by LF, CR LF or CR."""
+    found: Records = []
+    start = position = 0
+    while position < len(content):
+        if content[position : position + 2] == b"\r\n":
+            found.append((start, content[start:position]))
+            start = position = position + 2
+        elif content[position : position + 1] in (b"\r", b"\n"):
+            found.append((start, content[start:position]))
+            start = position = position + 1
+        else:
+            position += 1
+    if start < len(content):
+        found.append((start, content[start:]))
+    return found
+
+
+def delimited_records(content: bytes, delimiter: bytes) -> Records:
+    """Records ended by one delimiter."""
+    found: Records = []
+    start = position = 0
+    while position < len(content):
+        if content.startswith(delimiter, position):
+            found.append((start, content[start:position]))
+            start = position = position + len(delimiter)
+        else:
+            position += 1
+    if start < len(content):
+        found.append((start, content[start:]))
+    return found
+
+
+def fixed_records(content: bytes, length: int) -> Records:
+    """Records of one length, the last one shorter if need be."""
+    return [(start, content[start : start + length]) for start in range(0, len(content), length)]
