@@ -46,7 +46,7 @@ def join(url: str, *names: str) -> str:
 def parent(url: str) -> str:
     """The location of the directory that holds url."""
     head, _, _ = url.rpartition("/")
-    return head or "/"
+    return f"{head}/" if not head or head.endswith(":/") else head
 
 
 def name_of(url: str) -> str:

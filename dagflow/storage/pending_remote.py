@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.location import join, name_of, parent, redacted
 from dagflow.storage.pending import PENDING_DIRECTORY, PendingFile, PendingWriter
-from dagflow.storage.remote import PreconditionError, S3Location, filesystem_of, s3_location, translated_remote
+from dagflow.storage.remote import S3Location, filesystem_of, s3_location, translated_remote
 
 _PART_BYTES = 16 << 20
 # S3 takes at most 10 000 parts of at least 5 MiB: parts that grow reach its 5 TiB limit for an object.
@@ -63,9 +63,9 @@ def discard_rivals(pending: PendingFile) -> None:
     if place is None:
         return
     own = json.loads(pending.token)["upload"]
-    for key, upload, _ in _uploads(place, place.key):
-        if key == place.key and upload != own:
-            _abort(place, key, upload)
+    for upload in _uploads_of(place):
+        if upload != own:
+            _abort(place, place.key, upload)
 
 
 def remove(url: str) -> None:
@@ -75,15 +75,15 @@ def remove(url: str) -> None:
         filesystem.rm_file(path)
 
 
-def sweep(root_url: str, owner: str, before_epoch: int, keep: Collection[str]) -> int:
-    """See pending.sweep."""
+def sweep(root_url: str, owner: str, before_epoch: int, keep: Collection[str], stale_s: float = _STALE_S) -> int:
+    """See pending.sweep; stale_s is the age at which an upload is nobody's."""
     place = s3_location(root_url)
     if place is None:
         return _sweep_hidden(root_url, owner, before_epoch, keep)
     removed = 0
     kept_names = {name_of(url) for url in keep}
     for key, upload, initiated_s in _uploads(place, f"{place.key}/" if place.key else ""):
-        if quote(upload, safe="") not in kept_names and time.time() - initiated_s > _STALE_S:
+        if quote(upload, safe="") not in kept_names and time.time() - initiated_s > stale_s:
             _abort(place, key, upload)
             removed += 1
     return removed
@@ -177,17 +177,25 @@ def _publish_s3(pending: PendingFile, place: S3Location) -> None:
             MultipartUpload={"Parts": parts},
             IfNoneMatch="*",
         )
-    except (PreconditionError, MissingError):
-        _require_published_s3(pending, place, token["id"])
+    except StorageError as error:
+        _settle(pending, place, token["id"], token["upload"], error)
 
 
-def _require_published_s3(pending: PendingFile, place: S3Location, identity: str) -> None:
+def _settle(pending: PendingFile, place: S3Location, identity: str, upload: str, error: StorageError) -> None:
+    """Find out what became of a publication that the store did not confirm."""
     try:
         found = place.call("head_object", "look at", Key=place.key)
     except MissingError:
-        raise _lost_output(pending) from None
+        # An empty file has no upload that could be lost.
+        if isinstance(error, MissingError) or (upload and upload not in _uploads_of(place)):
+            raise _lost_output(pending) from error
+        raise error from None
     if found.get("Metadata", {}).get(_IDENTITY) != identity:
-        raise _conflict(pending)
+        raise _conflict(pending) from error
+
+
+def _uploads_of(place: S3Location) -> list[str]:
+    return [upload for key, upload, _ in _uploads(place, place.key) if key == place.key]
 
 
 def _uploads(place: S3Location, prefix: str) -> list[tuple[str, str, float]]:

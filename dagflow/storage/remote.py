@@ -80,10 +80,10 @@ def translated_remote(url: str, action: str) -> Iterator[None]:
 def _remote_error(error: Exception, url: str, action: str) -> StorageError:
     message = f"cannot {action}: {error}"
     code = _code_of(error)
-    if isinstance(error, FileExistsError):
-        return AlreadyExistsError(message, url=url)
     if code in _PRECONDITION_CODES:
         return PreconditionError(message, url=url)
+    if isinstance(error, FileExistsError):
+        return AlreadyExistsError(message, url=url)
     if isinstance(error, FileNotFoundError) or code in _MISSING_CODES:
         return MissingError(message, url=url)
     if code in _TRANSIENT_CODES or isinstance(error, (ConnectionError, TimeoutError)):

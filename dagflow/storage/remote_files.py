@@ -129,7 +129,7 @@ def _nanoseconds(info: dict[str, Any]) -> int:
         if isinstance(value, datetime):
             return int(value.timestamp()) * 10**9 + value.microsecond * 1000
         if isinstance(value, (int, float)):
-            return int(value * 10**9)
+            return round(value * 10**6) * 1000  # a float holds no more than microseconds of our time
     return 0
 
 

@@ -1,0 +1,75 @@
+"""A real S3 protocol server on loopback, for tests."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+_START_S = 30.0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running_server() -> Iterator[str]:
+    """Start a server, and yield its address."""
+    port = _free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    address = f"http://127.0.0.1:{port}"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            deadline = time.monotonic() + _START_S
+            while True:
+                try:
+                    urllib.request.urlopen(address, timeout=1).close()
+                    break
+                except OSError:
+                    if server.poll() is not None or time.monotonic() > deadline:
+                        raise RuntimeError("the S3 server did not start") from None
+                    time.sleep(0.05)  # the server tells nobody that it is ready
+            yield address
+        finally:
+            server.kill()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of a server; s3:// leads to it while the session lasts."""
+    settings = {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        # The server answers some requests about what is gone with 500, and will not change its mind.
+        "AWS_MAX_ATTEMPTS": "1",
+    }
+    with running_server() as address:
+        before = {name: os.environ.get(name) for name in [*settings, "AWS_ENDPOINT_URL"]}
+        os.environ.update(settings, AWS_ENDPOINT_URL=address)
+        yield address
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@pytest.fixture
+def s3_root(s3_server: str) -> str:
+    """The URL of an empty bucket."""
+    import s3fs
+
+    bucket = f"bucket-{uuid.uuid4().hex}"
+    s3fs.S3FileSystem().mkdir(bucket)
+    return f"s3://{bucket}"

@@ -1,0 +1,73 @@
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.storage.location import absolute, is_local, join, name_of, parent, real, redacted, relative_to
+
+
+@pytest.mark.parametrize("url", ["a/b", "/a/b", "file:///a/b", "a:b", "1s3://x", "é://x"])
+def test_paths_and_file_urls_are_local(url: str) -> None:
+    """Only what looks like a scheme is one."""
+    assert is_local(url)
+
+
+@pytest.mark.parametrize("url", ["s3://b/k", "memory://x", "gs://b", "simplecache::s3://b/k"])
+def test_other_schemes_are_remote(url: str) -> None:
+    """Everything that fsspec would have to open is remote."""
+    assert not is_local(url)
+
+
+def test_a_local_location_has_one_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative paths, file:// and slashes at the end all name the same place."""
+    monkeypatch.chdir(tmp_path)
+    spellings = ["a/b", "./a/b/", "a/c/../b", f"file://{tmp_path}/a/b", f"{tmp_path}//a/b"]
+    assert {absolute(url) for url in spellings} == {f"{tmp_path}/a/b"}
+
+
+def test_a_remote_location_loses_only_slashes_at_its_end() -> None:
+    """Keys of object stores are not paths: dots and double slashes mean themselves."""
+    assert absolute("s3://b/a/../c//d/") == "s3://b/a/../c//d"
+    assert absolute("memory://") == "memory://"
+
+
+def test_real_follows_links(tmp_path: Path) -> None:
+    """Two names of one directory have one real location."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    assert real(str(tmp_path / "link" / "x")) == real(str(tmp_path / "there" / "x"))
+
+
+NAMES = st.binary(min_size=1, max_size=20).filter(lambda b: b"/" not in b and b"\0" not in b).map(os.fsdecode)
+
+
+@given(root=st.sampled_from(["/", "/a", "s3://b", "memory://"]), names=st.lists(NAMES, min_size=1, max_size=4))
+def test_a_joined_name_can_be_taken_apart(root: str, names: list[str]) -> None:
+    """Whatever bytes a name has, join, relative_to, parent and name_of agree."""
+    url = join(root, *names)
+    assert relative_to(url, root) == "/".join(names)
+    assert name_of(url) == names[-1]
+    assert join(parent(url), name_of(url)) == url
+
+
+def test_what_is_not_below_a_root_has_no_relative_name() -> None:
+    """A common beginning of text is no common directory."""
+    with pytest.raises(ValueError, match=r"/ab is not below /a"):
+        relative_to("/ab", "/a")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("ftp://me:secret@host/a@b", "ftp://***@host/a@b"),
+        ("s3://key@bucket/a", "s3://***@bucket/a"),
+        ("https://host/a?sig=secret", "https://host/a?***"),
+        ("s3://bucket/a?b", "s3://bucket/a?b"),
+        ("/a/me:x@b", "/a/me:x@b"),
+    ],
+)
+def test_no_secret_is_shown(url: str, shown: str) -> None:
+    """Users, passwords and signatures never reach a message; names of files do."""
+    assert redacted(url) == shown

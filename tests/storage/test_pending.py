@@ -1,0 +1,290 @@
+import contextlib
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagflow.errors import MissingError, StorageError
+from dagflow.storage import pending_remote
+from dagflow.storage.files import list_directory, open_file
+from dagflow.storage.pending import (
+    PENDING_DIRECTORY,
+    PendingFile,
+    discard,
+    discard_rivals,
+    open_pending,
+    pending_tag,
+    publish,
+    remove,
+    sweep,
+)
+from dagflow.testing.faults import InjectedCrash, crashing_disk
+
+TAG = pending_tag("app", 1)
+SIZES = [0, 1, 5000, (16 << 20) + 1]
+
+
+def write(url: str, data: bytes, *, tag: str = TAG, checksum: bool = False) -> PendingFile:
+    writer = open_pending(url, directory_tag=tag, checksum=checksum)
+    writer.write(data)
+    return writer.close(records=3)
+
+
+def content(url: str) -> bytes:
+    with open_file(url) as file:
+        buffer = bytearray(file.size_bytes)
+        file.read_into(0, memoryview(buffer))
+    return bytes(buffer)
+
+
+def everything(root: str) -> set[str]:
+    """The names of all files below a root, hidden or not."""
+    filesystem, path = fsspec.core.url_to_fs(root, use_listings_cache=False)
+    return {name.removeprefix(path).lstrip("/") for name in filesystem.find(path)}
+
+
+def unfinished_uploads(root: str) -> list[Any]:
+    filesystem, path = fsspec.core.url_to_fs(root, use_listings_cache=False)
+    if "s3" not in filesystem.protocol:
+        return []
+    found: list[Any] = filesystem.call_s3("list_multipart_uploads", Bucket=path.partition("/")[0]).get("Uploads", [])
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_published_file_holds_what_was_written(root: str, size: int) -> None:
+    """Empty, small, and larger than one part: the bytes are those, and nothing else is left."""
+    data = os.urandom(size)
+    pending = write(f"{root}/out/f", data)
+    assert (pending.size_bytes, pending.records) == (size, 3)
+    publish(pending)
+    assert content(f"{root}/out/f") == data
+    assert everything(root) == {"out/f"}
+    assert unfinished_uploads(root) == []
+
+
+def test_nobody_sees_a_file_before_it_is_published(root: str) -> None:
+    """A listing shows hidden names at most."""
+    first = write(f"{root}/out/first", b"1")
+    publish(first)
+    write(f"{root}/out/f", b"abc")
+    shown = {entry.url.rpartition("/")[2] for entry in list_directory(f"{root}/out")}
+    assert {name for name in shown if not name.startswith(".")} == {"first"}
+    with pytest.raises(MissingError, match="f: cannot look at" if "://" in root else "f: cannot open"):
+        content(f"{root}/out/f")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_publishing_again_changes_nothing(root: str, size: int) -> None:
+    """A driver that does not know whether it published may do it again."""
+    data = os.urandom(size)
+    pending = write(f"{root}/f", data, checksum=True)
+    publish(pending)
+    publish(pending)
+    assert content(f"{root}/f") == data
+
+
+def test_a_pending_file_survives_pickling_and_json(root: str) -> None:
+    """The driver, and a later one, can publish what a task wrote."""
+    pending = write(f"{root}/f", b"abc")
+    [copy] = [PendingFile.from_json(json.loads(json.dumps(pickle.loads(pickle.dumps(pending)).to_json())))]
+    assert copy == pending
+    publish(copy)
+    assert content(f"{root}/f") == b"abc"
+
+
+@pytest.mark.parametrize("size", [0, 3])
+def test_a_name_that_is_taken_is_an_error_and_stays_as_it_is(root: str, size: int) -> None:
+    """Publishing never replaces another file, also one of the same size."""
+    publish(write(f"{root}/f", b"xyz"))
+    pending = write(f"{root}/f", b"abc"[:size])
+    with pytest.raises(StorageError, match="the name is taken by another file"):
+        publish(pending)
+    assert content(f"{root}/f") == b"xyz"
+
+
+def test_a_file_that_is_neither_pending_nor_published_is_lost(root: str) -> None:
+    """It is never taken for published."""
+    pending = write(f"{root}/f", b"abc")
+    discard(pending)
+    with pytest.raises(StorageError, match="output was lost: neither"):
+        publish(pending)
+
+
+def test_a_published_file_that_was_removed_is_lost(root: str) -> None:
+    """A zombie that publishes what readers have taken away is told so, and creates nothing."""
+    pending = write(f"{root}/f", b"abc")
+    publish(pending)
+    remove(f"{root}/f")
+    with pytest.raises(StorageError, match="output was lost"):
+        publish(pending)
+    assert everything(root) == set()
+
+
+def test_a_discarded_file_leaves_nothing_and_may_be_discarded_again(root: str) -> None:
+    """Nor does one that was abandoned while it was written."""
+    pending = write(f"{root}/out/f", b"abc")
+    discard(pending)
+    discard(pending)
+    writer = open_pending(f"{root}/out/f", directory_tag=TAG)
+    writer.write(b"x" * (17 << 20))
+    writer.abandon()
+    writer.abandon()
+    assert everything(root) == set()
+    assert unfinished_uploads(root) == []
+
+
+def test_two_attempts_at_one_name_do_not_meet(root: str) -> None:
+    """Each attempt writes a file of its own; the one that the driver was told of is published."""
+    late = open_pending(f"{root}/f", directory_tag=TAG)
+    late.write(b"late")
+    publish(write(f"{root}/f", b"told"))
+    late.write(b" and later")
+    loser = late.close(records=1)
+    assert content(f"{root}/f") == b"told"
+    discard(loser)
+
+
+def test_a_checksum_notices_other_bytes_of_the_same_size(tmp_path: Path) -> None:
+    """Where the pending file is gone, the published one must be the one that was written."""
+    pending = write(str(tmp_path / "f"), b"abc", checksum=True)
+    publish(pending)
+    (tmp_path / "f").write_bytes(b"xyz")
+    with pytest.raises(StorageError, match="taken by another file"):
+        publish(pending)
+
+
+def test_the_hidden_directory_goes_with_its_last_file(tmp_path: Path) -> None:
+    """It is there as long as a pending file is in it, of whatever epoch."""
+    hidden = tmp_path / PENDING_DIRECTORY
+    one, other = write(str(tmp_path / "a"), b"1"), write(str(tmp_path / "b"), b"2", tag=pending_tag("app", 2))
+    publish(one)
+    assert hidden.is_dir()
+    discard(other)
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_sweep_removes_what_dead_drivers_left(root: str) -> None:
+    """Only earlier epochs of the same checkpoint, and nothing that is still to be published."""
+    if root.startswith("s3://"):
+        pytest.skip("an upload does not show whose it is; see the tests of discard_rivals and of age")
+    dead, kept = write(f"{root}/a/f", b"1"), write(f"{root}/a/g", b"2")
+    alive = write(f"{root}/f", b"3", tag=pending_tag("app", 2))
+    foreign = write(f"{root}/f", b"4", tag=pending_tag("other-app", 1))
+    publish(write(f"{root}/a/h", b"5"))
+    assert sweep(root, owner="app", before_epoch=2, keep={kept.pending_url}) == 1
+    for pending in (kept, alive):
+        publish(pending)
+    discard(foreign)
+    with pytest.raises(StorageError, match="lost"):
+        publish(dead)
+    assert everything(root) == {"a/g", "a/h", "f"}
+
+
+def test_a_sweep_of_nothing_does_nothing(root: str) -> None:
+    """An output directory that does not exist yet has no leftovers."""
+    assert sweep(f"{root}/nothing", owner="app", before_epoch=2) == 0
+
+
+def test_uploads_of_dead_attempts_end_when_their_name_is_published(s3_root: str) -> None:
+    """After a replay no unfinished upload for the replayed name is left, and other names' uploads are."""
+    write(f"{s3_root}/f", b"dead")
+    other = write(f"{s3_root}/f2", b"alive")
+    pending = write(f"{s3_root}/f", b"told")
+    publish(pending)
+    discard_rivals(pending)
+    assert [upload["Key"] for upload in unfinished_uploads(s3_root)] == ["f2"]
+    publish(other)
+
+
+def test_a_sweep_ends_only_old_uploads_that_nobody_wants(s3_root: str) -> None:
+    """Whose an upload is cannot be seen, so only age condemns it; what a journal names is kept at any age."""
+    kept, old = write(f"{s3_root}/out/f", b"kept"), write(f"{s3_root}/out/g", b"old")
+    write(f"{s3_root}/other/h", b"elsewhere")
+    # The server dates every upload to 2010.
+    for_ever_s = 1000 * 365 * 24 * 3600.0
+    assert pending_remote.sweep(f"{s3_root}/out", "app", 9, {kept.pending_url}, stale_s=for_ever_s) == 0
+    assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, keep={kept.pending_url}) == 1
+    publish(kept)
+    assert [upload["Key"] for upload in unfinished_uploads(s3_root)] == ["other/h"]
+    assert old.size_bytes == 3
+
+
+CHUNKS = st.lists(st.one_of(st.binary(max_size=50), st.sampled_from([b"a" * 300_000, b"b" * (1 << 20)])), max_size=8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(chunks=CHUNKS)
+def test_small_and_large_buffers_keep_their_order(
+    tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes]
+) -> None:
+    """However a file is cut into buffers, and whatever becomes of a buffer later, its bytes are theirs in order."""
+    url = str(tmp_path_factory.mktemp("out") / "f")
+    writer = open_pending(url, directory_tag=TAG, checksum=True)
+    for chunk in chunks:
+        reused = bytearray(chunk)
+        writer.write(reused)
+        reused[:] = bytes(len(reused))
+    publish(writer.close(records=0))
+    assert content(url) == b"".join(chunks)
+
+
+def test_any_buffer_is_written_as_its_bytes(root: str) -> None:
+    """Arrays of numbers count by bytes, not by items."""
+    numbers = np.arange(100_000, dtype=np.int64)
+    writer = open_pending(f"{root}/f", directory_tag=TAG)
+    writer.write(numbers.data)
+    pending = writer.close(records=0)
+    assert pending.size_bytes == 800_000
+    publish(pending)
+    assert content(f"{root}/f") == numbers.tobytes()
+
+
+def test_power_durability_publishes_the_same(tmp_path: Path) -> None:
+    """Waiting for the disk changes nothing that a reader sees."""
+    writer = open_pending(str(tmp_path / "new" / "f"), directory_tag=TAG, durability="power")
+    writer.write(b"abc")
+    publish(writer.close(records=1), durability="power")
+    assert content(str(tmp_path / "new" / "f")) == b"abc"
+
+
+def test_a_pending_file_that_was_cut_is_not_published(tmp_path: Path) -> None:
+    """A power loss may take the end of a file that was not synced; half a file is never shown."""
+    pending = write(str(tmp_path / "f"), b"abcdef")
+    os.truncate(pending.pending_url, 3)
+    with pytest.raises(StorageError, match="has 3 bytes, not the 6 that were written"):
+        publish(pending)
+    assert not (tmp_path / "f").exists()
+
+
+def test_publishing_survives_a_death_at_every_change_of_the_disk(tmp_path: Path) -> None:
+    """Whatever step was the last, doing it again ends with one whole file and nothing else."""
+    for step in range(1, 20):
+        root = tmp_path / str(step)
+        pending = write(str(root / "f"), b"abc")
+        with crashing_disk(str(root), step) as faults, contextlib.suppress(InjectedCrash):
+            publish(pending)
+        if (root / "f").exists():
+            assert content(str(root / "f")) == b"abc"
+        publish(pending)
+        assert content(str(root / "f")) == b"abc"
+        sweep(str(root), owner="app", before_epoch=2)
+        assert everything(str(root)) == {"f"}
+        if not faults.has_struck:
+            assert step >= 4
+            return
+    pytest.fail("publish never came through")
+
+
+def test_a_directory_that_is_no_directory_is_a_clear_error(tmp_path: Path) -> None:
+    """The message names the output and the reason."""
+    (tmp_path / "out").write_bytes(b"")
+    with pytest.raises(StorageError, match=r"out/f: cannot open a pending file for it: .*[Dd]irectory|exists"):
+        open_pending(str(tmp_path / "out" / "f"), directory_tag=TAG)
