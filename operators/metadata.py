@@ -70,6 +70,8 @@ class BlockMetadata:
         end: One past the last byte.
         is_last: Whether the block ends the file.
         previous_block_id: Id of the file's block before this one, or -1.
+        entry_state: What a first pass found of the place where the block begins, in the terms of its format;
+            0 where there was none, and at the beginning of a file.
     """
 
     block_id: int
@@ -79,6 +81,7 @@ class BlockMetadata:
     end: int
     is_last: bool
     previous_block_id: int = -1
+    entry_state: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -103,6 +106,7 @@ class BlockMetadata:
                     [
                         *(block.url, version.size_bytes, version.mtime_ns, version.etag, block.block_id),
                         *(block.start, block.size_bytes, 1, block.end, block.is_last, block.previous_block_id),
+                        block.entry_state,
                     ]
                 )
             last = block
@@ -111,14 +115,33 @@ class BlockMetadata:
     @staticmethod
     def unpack(rows: list[list[Any]]) -> Iterator[BlockMetadata]:
         """The blocks that pack folded."""
-        for url, size_bytes, mtime_ns, etag, first_id, start, length, count, end, is_last, previous in rows:
+        for (
+            url,
+            size_bytes,
+            mtime_ns,
+            etag,
+            first_id,
+            start,
+            length,
+            count,
+            end,
+            is_last,
+            previous,
+            entry_state,
+        ) in rows:
             version = FileVersion(size_bytes, mtime_ns, etag)
             for index in range(count):
                 is_final = index == count - 1
                 block_end = end if is_final else start + (index + 1) * length
-                previous_id = first_id + index - 1 if index else previous
                 yield BlockMetadata(
-                    first_id + index, url, version, start + index * length, block_end, is_final and is_last, previous_id
+                    block_id=first_id + index,
+                    url=url,
+                    version=version,
+                    start=start + index * length,
+                    end=block_end,
+                    is_last=is_final and is_last,
+                    previous_block_id=first_id + index - 1 if index else previous,
+                    entry_state=entry_state,
                 )
 
 
@@ -132,4 +155,5 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and block.block_id == last.block_id + 1
         and block.previous_block_id == last.block_id
         and not last.is_last
+        and block.entry_state == last.entry_state
     )

@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, TimeoutError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dagflow.api.context import WindowBudget
@@ -21,6 +21,7 @@ from dagflow.engine.backlog import Throughput
 from dagflow.engine.control import ControlGraph, Emission
 from dagflow.engine.result import RunSummary
 from dagflow.engine.scaling import Scaling
+from dagflow.engine.surveying import Surveyors
 from dagflow.engine.tally import Tally
 from dagflow.engine.windows import Load, WindowCodec, load_of
 from dagflow.errors import DagflowError
@@ -83,7 +84,7 @@ class Driver:
         plan: The physical plan.
         operators: All operators by name.
         journal: Open, with its epoch claimed.
-        control: The control operators, restored.
+        control: The control operators, set up; they take back here what the journal kept of them.
         start_runtime: Starts the place where tasks run; called when the first window is planned.
         parallelism: Tasks that will run at the same time, as far as is known before the start.
         observer: Who watches.
@@ -126,6 +127,13 @@ class Driver:
         )
         self._most_in_flight = 1 if is_stateful else WINDOWS_IN_FLIGHT
         self._states = journal.state.state
+        self._surveyors = Surveyors(operators, self._running)
+        planned_state: tuple[bytes, dict[str, bytes]] = pickle.loads(
+            journal.state.control_state or pickle.dumps((b"", {}))
+        )
+        reported = pickle.loads(self._states)["control"] if self._states else {}
+        control.restore(planned_state[0], reported)
+        self._surveyors.restore(planned_state[1])
 
     def budget(self) -> WindowBudget:
         """What the window that is being emitted should hold at most."""
@@ -195,7 +203,8 @@ class Driver:
     def _plan_and_submit(self) -> None:
         while self._emitted and len(self._in_flight) < self._most_in_flight:
             self._scaling.observe(self._backlogs(), self._throughput.bytes_per_second)
-            emission, _ = self._emitted.popleft()
+            emission = self._surveyors.complete(self._emitted.popleft()[0])
+            emission = replace(emission, state=pickle.dumps((emission.state, self._surveyors.state()), protocol=5))
             planned = self._codec.plan_of(emission, self._scaling.counts, self._scaling.take_decisions())
             self._journal.append_plan(planned)
             self._submit(planned)
@@ -207,14 +216,18 @@ class Driver:
         load = load_of(self._plan, tuples) if tuples else Load({}, {})
         future: Future[list[StageResult]] = Future()
         if any(share for shares in task.assigned.values() for share in shares):
-            if self._runtime is None:
-                self._runtime = self._start_runtime()
-                self._throughput.begin()
-            future = self._runtime.submit(task)
+            future = self._running().submit(task)
         else:
             future.set_result([])
         self._tally.planned(planned)
         self._in_flight.append(InFlight(planned, load, future))
+
+    def _running(self) -> Runtime:
+        """The place where tasks run, started when it is first needed."""
+        if self._runtime is None:
+            self._runtime = self._start_runtime()
+            self._throughput.begin()
+        return self._runtime
 
     def _backlogs(self) -> dict[str, tuple[int, int]]:
         """Tuples and bytes that were emitted and not yet committed, by stage head."""

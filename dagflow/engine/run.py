@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -183,8 +182,6 @@ def run(
     try:
         with _swept(_prepare(operators, journal), journal):
             control = ControlGraph(app.name, plan, operators, services)
-            states = pickle.loads(journal.state.state) if journal.state.state else {}
-            control.restore(journal.state.control_state, states.get("control", {}))
             program = Program.of(app.name, plan, operators)
             driver = Driver(
                 app.name,
@@ -193,7 +190,7 @@ def run(
                 journal,
                 control,
                 lambda: runtime(program) if runtime else _spark(app, program, master, options.conf),
-                parallelism=_parallelism(master),
+                parallelism=parallelism_of(master),
                 observer=observer,
                 stop=stop,
                 follow_millis=app.attributes.window_millis if follow else None,
@@ -207,7 +204,7 @@ def run(
         journal.close()
 
 
-def _parallelism(master: str) -> int:
+def parallelism_of(master: str) -> int:
     """Tasks that will run at the same time, as far as the master's URL tells."""
     inside = master.partition("[")[2].rstrip("]").partition(",")[0]
     return int(inside) if inside.isdigit() else os.cpu_count() or 1

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
-from dagflow.worker.stage import run_level
+from dagflow.worker.stage import run_level, run_survey
 
 
 class Runtime(Protocol):
@@ -23,6 +23,16 @@ class Runtime(Protocol):
         Returns:
             The result of each stage task, exactly one per partition. Its exception is what went wrong with
             the window as a whole.
+        """
+
+    def survey(self, operator: str, items: list[Any]) -> list[Any]:
+        """Let an operator examine tuples in parallel, and wait for it.
+
+        Returns:
+            For each item, in order, what was found, or the DagflowError that was raised.
+
+        Raises:
+            DagflowError: The survey failed as a whole.
         """
 
     def cancel(self) -> None:
@@ -105,6 +115,10 @@ class InlineRuntime:
             for (slot, _), _, item in keyed:
                 inputs[slot].append(item)
         return []
+
+    def survey(self, operator: str, items: list[Any]) -> list[Any]:
+        """Examine at once."""
+        return list(run_survey(self._program, operator, items))
 
     def cancel(self) -> None:
         """Nothing is ever under way."""

@@ -24,7 +24,7 @@ from dagflow.runtime.inline import level_zero, slot_of
 from dagflow.runtime.java import use_java
 from dagflow.runtime.shipping import package_zip
 from dagflow.worker.results import Program, StageResult, WindowTask
-from dagflow.worker.stage import run_level
+from dagflow.worker.stage import run_level, run_survey
 
 SETTINGS = {
     # The loopback TCP path between the JVM and its Python workers costs 20 ms a task, the unix socket 1 to 2.
@@ -40,6 +40,9 @@ SETTINGS = {
 }
 
 LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+SURVEY_TASKS_PER_CORE = 4
+"""More tasks than cores, so that a core that is done early finds another one."""
 
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 
@@ -129,7 +132,7 @@ class SparkRuntime:
                 self._context.setJobGroup(self._group, f"window {window.window_id}", interruptOnCancel=False)
                 future.set_result(self._run(window))
             except Exception as error:
-                future.set_exception(_translated(error, window.window_id))
+                future.set_exception(_translated(error, f"window {window.window_id}"))
 
         InheritableThread(target=work, name=f"window-{window.window_id}", daemon=True).start()
         return future
@@ -147,6 +150,21 @@ class SparkRuntime:
                 _task(self._broadcast, lean, level, slots[level + 1] if level < last else 0)
             )
         return list(rdd.collect())
+
+    def survey(self, operator: str, items: list[Any]) -> list[Any]:
+        """Examine tuples in one Spark job, several of them to a task."""
+        broadcast = self._broadcast
+
+        def examine(arrived: Iterable[Any]) -> Iterator[Any]:
+            _freeze_once()
+            return run_survey(broadcast.value, operator, arrived)
+
+        tasks = min(len(items), self.parallelism * SURVEY_TASKS_PER_CORE)
+        try:
+            self._context.setJobGroup(self._group, f"survey of {operator}", interruptOnCancel=False)
+            return list(self._context.parallelize(items, tasks).mapPartitions(examine).collect())
+        except Exception as error:
+            raise _translated(error, f"survey by operator '{operator}'") from error
 
     def cancel(self) -> None:
         """Cancel the jobs under way; Python tasks may write on for about two seconds."""
@@ -191,11 +209,11 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _translated(error: Exception, window_id: int) -> Exception:
+def _translated(error: Exception, work: str) -> Exception:
     """What to tell of a job that failed as a whole."""
     text = str(error)
     if "cancelled" in text.lower() and ("job group" in text or "SPARK_JOB_CANCELLED" in text):
-        return CancelledError(f"window {window_id} was abandoned")
+        return CancelledError(f"{work} was abandoned")
     if isinstance(error, DagflowError):
         return error
     lines = [line.strip() for line in text.splitlines()]
@@ -205,6 +223,6 @@ def _translated(error: Exception, window_id: int) -> Exception:
         if re.match(r"(?:[\w.]+\.)?\w+(?:Error|Exception): ", line) and "PythonException" not in line
     ]
     reason = told[-1] if told else _first_line(error)
-    failure = DagflowError(f"window {window_id}: the Spark job failed: {reason}")
+    failure = DagflowError(f"{work}: the Spark job failed: {reason}")
     failure.__cause__ = error
     return failure

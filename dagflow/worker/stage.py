@@ -190,6 +190,22 @@ class StageTask:
         return states
 
 
+def run_survey(program: Program, operator: str, items: Iterable[Any]) -> Iterator[Any]:
+    """Let an operator examine tuples before their window is planned.
+
+    Yields:
+        For each item, in order, what the operator found; or the DagflowError that it raised.
+    """
+    instance: Any = pickle.loads(program.operators[operator])
+    for item in items:
+        try:
+            yield instance.survey(item)
+        except TransientStorageError:
+            raise
+        except DagflowError as error:
+            yield error
+
+
 def run_level(
     program: Program, window: WindowTask, level: int, slot: int, items: Iterable[Any]
 ) -> Iterator[Parcel | StageResult]:

@@ -45,17 +45,27 @@ def edge(source: str, target: str) -> Edge:
     return Edge(f"{source}-{target}", PortRef(*source.split(".")), PortRef(*target.split(".")))
 
 
-def app_of(tmp_path: Path, texts: list[bytes], *, per_window: int = 2, middle: Operator | None = None) -> LogicalPlan:
+def app_of(
+    tmp_path: Path,
+    texts: list[bytes],
+    *,
+    per_window: int = 2,
+    middle: Operator | None = None,
+    head: Operator | None = None,
+) -> LogicalPlan:
     """Source, lines, an optional operator in the middle, writer; all but the source in one stage."""
-    nodes = [OperatorNode("source", Source(texts=texts, per_window=per_window)), OperatorNode("lines", Lines(), 2)]
+    nodes = [
+        OperatorNode("source", Source(texts=texts, per_window=per_window)),
+        OperatorNode("lines", head or Lines(), 2),
+    ]
     edges = [edge("source.out", "lines.samples")]
-    head = "lines.records"
+    last = "lines.records"
     if middle is not None:
         nodes.append(OperatorNode("middle", middle, "parallel"))
-        edges.append(edge(head, "middle.input"))
-        head = "middle.output"
+        edges.append(edge(last, "middle.input"))
+        last = "middle.output"
     nodes.append(OperatorNode("writer", RecordWriter(path=str(tmp_path / "out")), "parallel"))
-    edges.append(edge(head, "writer.input"))
+    edges.append(edge(last, "writer.input"))
     attributes = Attributes(checkpoint=str(tmp_path / "journal"))
     return LogicalPlan("app", attributes, {node.name: node for node in nodes}, tuple(edges))
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from dagflow import InputPort, Operator, OutputPort
 from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions, RuntimeFactory, StopRequest, run
 from dagflow.errors import DagflowError, JournalError, OperatorError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.worker.results import Program, WindowTask
 from tests.engine.sample_app import app_of, published, words
-from tests.worker.sample_operators import Broken, Total
+from tests.worker.sample_operators import Broken, Sample, Total
 
 TEXTS = [b"a b c", b"d", b"", b"e f", b"g", b"h i j k", b"l"]
 
@@ -167,3 +168,67 @@ def test_following_waits_for_input_and_ends_when_asked(tmp_path: Path) -> None:
     assert waits == [0.5] * 6
     assert log[0] == log[1]
     assert published(tmp_path) == [b"a"]
+
+
+class Quotes(Operator):
+    """Emits the words that are outside of quotes, where a sample does not know in which state it begins."""
+
+    samples = InputPort(Sample)
+    records = OutputPort()
+
+    _state = 0
+
+    @samples.each
+    def read(self, sample: Sample) -> None:
+        """Emit words; the sample's start is 1 where it begins inside of quotes."""
+        pieces = sample.text.split(b"'")
+        for word in b" ".join(pieces[sample.start :: 2]).split():
+            self.records.emit(word)
+
+    def needs_survey(self, item: Sample) -> bool:
+        """Every sample but the first."""
+        return item.url != "s0"
+
+    def survey(self, item: Sample) -> int:
+        """How many quotes the sample has."""
+        if b"?" in item.text:
+            raise DagflowError(f"{item.url} cannot be examined")
+        return item.text.count(b"'")
+
+    def resolve(self, items: Sequence[Sample], findings: Sequence[int | None]) -> list[Sample]:
+        """Fold the counts."""
+        resolved = []
+        for item, finding in zip(items, findings, strict=True):
+            resolved.append(Sample(item.url, item.text, self._state))
+            self._state = (self._state + (item.text.count(b"'") if finding is None else finding)) % 2
+        return resolved
+
+    def survey_state(self) -> int:
+        """Whether the next sample begins inside."""
+        return self._state
+
+    def restore_survey(self, state: int) -> None:
+        """Go on."""
+        self._state = state
+
+
+QUOTED = [b"a 'b", b"c d", b"e' f 'g' h", b"'i", b"j", b"k' l", b"m"]
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 4, 5])
+def test_a_survey_tells_each_tuple_how_it_begins_also_after_a_restart(tmp_path: Path, after: int) -> None:
+    """The fold over all tuples crosses windows and crashes."""
+    app = app_of(tmp_path, QUOTED, head=Quotes())
+    if after < 5:
+        with pytest.raises(DagflowError, match="the lights went out"):
+            run(app, runtime=crashing(after))
+    run(app_of(tmp_path, QUOTED, head=Quotes()), runtime=InlineRuntime)
+    assert published(tmp_path) == [b"a", b"f", b"h", b"l", b"m"]
+
+
+def test_a_survey_that_fails_ends_the_run_before_the_window_is_planned(tmp_path: Path) -> None:
+    """Nothing is left half-planned."""
+    with pytest.raises(DagflowError, match="s2 cannot be examined"):
+        run(app_of(tmp_path, [b"a", b"b", b"?"], head=Quotes()), runtime=InlineRuntime)
+    run(app_of(tmp_path, [b"a", b"b", b"c"], head=Quotes()), runtime=InlineRuntime)
+    assert published(tmp_path) == [b"a", b"b", b"c"]

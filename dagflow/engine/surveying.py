@@ -1,0 +1,64 @@
+"""First passes: completes the tuples of a window, where their operator asks for it, before they are planned."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dagflow.api.operator import Operator
+from dagflow.api.survey import Surveying
+from dagflow.engine.control import Emission
+from dagflow.errors import DagflowError
+from dagflow.runtime.inline import Runtime
+
+
+class Surveyors:
+    """The operators of an app that survey.
+
+    Args:
+        operators: All operators by name.
+        runtime: Gives the place where surveys run; called only when there is something to survey.
+    """
+
+    def __init__(self, operators: Mapping[str, Operator], runtime: Callable[[], Runtime]) -> None:
+        self._operators: dict[str, Any] = {
+            name: operator for name, operator in operators.items() if isinstance(operator, Surveying)
+        }
+        self._runtime = runtime
+
+    def complete(self, emission: Emission) -> Emission:
+        """The emission with every tuple that needs it surveyed and resolved.
+
+        Raises:
+            DagflowError: A survey failed.
+        """
+        completed: dict[Any, list[Any]] = {}
+        for target, items in emission.tuples.items():
+            operator = self._operators.get(target.operator)
+            if operator is not None:
+                completed[target] = operator.resolve(items, self._findings(target.operator, operator, items))
+        return replace(emission, tuples={**emission.tuples, **completed}) if completed else emission
+
+    def _findings(self, name: str, operator: Any, items: list[Any]) -> list[Any]:
+        needy = [index for index, item in enumerate(items) if operator.needs_survey(item)]
+        findings: list[Any] = [None] * len(items)
+        if needy:
+            found = self._runtime().survey(name, [items[index] for index in needy])
+            for index, finding in zip(needy, found, strict=True):
+                if isinstance(finding, DagflowError):
+                    raise finding
+                findings[index] = finding
+        return findings
+
+    def state(self) -> dict[str, bytes]:
+        """What the operators must know of the windows so far, pickled, by name."""
+        states = {name: operator.survey_state() for name, operator in self._operators.items()}
+        return {name: pickle.dumps(state, protocol=5) for name, state in states.items() if state is not None}
+
+    def restore(self, states: Mapping[str, bytes]) -> None:
+        """Take back what state gave."""
+        for name, state in states.items():
+            if name in self._operators:
+                self._operators[name].restore_survey(pickle.loads(state))

@@ -1,0 +1,48 @@
+"""Blocks as the journal keeps them."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.metadata import BlockMetadata, FileVersion
+
+BLOCKS = st.builds(
+    BlockMetadata,
+    block_id=st.integers(1, 9),
+    url=st.sampled_from(["a", "b"]),
+    version=st.builds(FileVersion, st.integers(0, 2), st.integers(0, 1)),
+    start=st.integers(0, 4),
+    end=st.integers(4, 9),
+    is_last=st.booleans(),
+    previous_block_id=st.integers(-1, 3),
+    entry_state=st.integers(0, 1),
+)
+
+
+@given(st.lists(BLOCKS, max_size=8))
+def test_unpacking_gives_back_the_blocks_that_were_packed(blocks: list[BlockMetadata]) -> None:
+    """Whatever blocks follow each other, also such as no splitter would make."""
+    assert list(BlockMetadata.unpack(json.loads(json.dumps(BlockMetadata.pack(blocks))))) == blocks
+
+
+def test_a_big_file_is_one_row_however_many_blocks_it_has() -> None:
+    """The journal's plan of a window grows with its files, not with its blocks."""
+    version = FileVersion(1_000_005, 1)
+    blocks = [
+        BlockMetadata(
+            index + 7,
+            "big",
+            version,
+            index * 10,
+            min(index * 10 + 10, 1_000_005),
+            index == 100_000,
+            index + 6 if index else -1,
+        )
+        for index in range(100_001)
+    ]
+    packed = BlockMetadata.pack(blocks)
+    assert len(packed) == 1
+    assert list(BlockMetadata.unpack(packed)) == blocks
