@@ -83,6 +83,8 @@ class OperatorContext:
         partition: 0-based number of the partition; 0 for control operators.
         partitions: How many partitions the operator has in this window.
         counters: Counts by name; they are added up over partitions, and shown by metrics and status.
+        ledger: Sums by key that come to zero when all is accounted for: an operator books what it takes over
+            as positive, and what it has passed on as negative. A run that completes with any other sum fails.
         connected: Names of the operator's ports that the app connects.
         outputs: Where files to be published are opened; None in control operators.
         control: What the driver offers; None in partitioned operators.
@@ -93,6 +95,7 @@ class OperatorContext:
     partition: int = 0
     partitions: int = 1
     counters: Counter[str] = field(default_factory=Counter)
+    ledger: Counter[str] = field(default_factory=Counter)
     connected: frozenset[str] = frozenset()
     outputs: OutputFiles | None = None
     control: ControlServices | None = None

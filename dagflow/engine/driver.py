@@ -17,6 +17,7 @@ from typing import Protocol
 
 from dagflow.api.context import WindowBudget
 from dagflow.api.operator import Operator
+from dagflow.api.supervision import Supervising
 from dagflow.engine.backlog import Throughput
 from dagflow.engine.control import ControlGraph, Emission
 from dagflow.engine.result import RunSummary
@@ -126,12 +127,16 @@ class Driver:
             type(operators[n]).snapshot is not Operator.snapshot for s in plan.stages for n in s.operators
         )
         self._most_in_flight = 1 if is_stateful else WINDOWS_IN_FLIGHT
-        self._states = journal.state.state
+        self._operators = operators
+        kept: tuple[dict[tuple[str, int], bytes], dict[str, bytes], dict[str, int]] = ({}, {}, {})
+        if journal.state.state:
+            kept = pickle.loads(journal.state.state)
+        self._partitioned, reported, ledger = kept
+        self._ledger = Counter(ledger)
         self._surveyors = Surveyors(operators, self._running)
         planned_state: tuple[bytes, dict[str, bytes]] = pickle.loads(
             journal.state.control_state or pickle.dumps((b"", {}))
         )
-        reported = pickle.loads(self._states)["control"] if self._states else {}
         control.restore(planned_state[0], reported)
         self._surveyors.restore(planned_state[1])
 
@@ -161,6 +166,8 @@ class Driver:
             if self._stop.is_requested:
                 self._finish_in_grace()
                 state = "stopped"
+            else:
+                self._check_ledger()
             self._journal.flush()
         except BaseException:
             self._abandon()
@@ -210,8 +217,7 @@ class Driver:
             self._submit(planned)
 
     def _submit(self, planned: WindowPlan) -> None:
-        states = pickle.loads(self._states)["partitioned"] if self._states else {}
-        task = self._codec.task_of(planned, states)
+        task = self._codec.task_of(planned, self._partitioned)
         tuples = {target: items for shares in task.assigned.values() for share in shares for target, items in share}
         load = load_of(self._plan, tuples) if tuples else Load({}, {})
         future: Future[list[StageResult]] = Future()
@@ -257,6 +263,7 @@ class Driver:
         counters: Counter[str] = Counter()
         for result in results:
             counters.update(result.counters)
+        self._supervise(counters)
         intent = WindowIntent(
             window_id=window_id,
             files=[file.to_json() for file in files],
@@ -264,7 +271,6 @@ class Driver:
             state=self._states_after(window_id, results),
         )
         self._journal.append_intent(intent)
-        self._states = intent.state
         self._publish(files)
         self._journal.mark_done(window_id)
         self._throughput.committed(sum(flight.load.tuples.values()), sum(flight.load.size_bytes.values()))
@@ -287,11 +293,29 @@ class Driver:
         """What the operators of the stages, and those that wait for their results, keep for the next window."""
         states = {(name, result.partition): state for result in results for name, state in result.states.items()}
         control = self._control.report(window_id, [report for result in results for report in result.reports])
-        if not states and not control:
-            return self._states
-        known = pickle.loads(self._states) if self._states else {}
-        partitioned = {**known.get("partitioned", {}), **states}
-        return pickle.dumps({"partitioned": partitioned, "control": control or known.get("control", {})}, protocol=5)
+        for result in results:
+            self._ledger.update(result.ledger)
+        self._ledger = Counter({key: value for key, value in self._ledger.items() if value})
+        self._partitioned.update(states)
+        return pickle.dumps((self._partitioned, control, dict(self._ledger)), protocol=5)
+
+    def _supervise(self, counters: Counter[str]) -> None:
+        """Ask the operators that look at their own counts whether the run may go on."""
+        for name, operator in self._operators.items():
+            if isinstance(operator, Supervising):
+                totals = self._journal.state.totals + counters
+                operator.supervise(
+                    {key.partition(".")[2]: n for key, n in totals.items() if key.startswith(f"{name}.")}
+                )
+
+    def _check_ledger(self) -> None:
+        """Refuse to call a run complete that lost or made up anything."""
+        if self._ledger:
+            key, value = min(self._ledger.items())
+            raise DagflowError(
+                f"the account does not add up: {len(self._ledger)} entries, such as {key}, are off by {value} bytes",
+                hint="this is a defect of a format or an operator; please report it with the app and the file",
+            )
 
     def _publish(self, files: list[PendingFile]) -> None:
         for file in files:

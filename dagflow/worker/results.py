@@ -64,6 +64,7 @@ class StageResult:
         files: Files that wait to be published.
         reports: Tuples for control operators, by input port.
         states: Pickled operator states by operator.
+        ledger: Sums by key that must come to zero over all tasks and windows.
         busy_s: Seconds from the task's first item to its last.
         error: Why the window must not be committed, or None.
     """
@@ -74,6 +75,7 @@ class StageResult:
     files: tuple[PendingFile, ...]
     reports: tuple[tuple[PortRef, list[Any]], ...]
     states: Mapping[str, bytes]
+    ledger: Mapping[str, int]
     busy_s: float
     error: DagflowError | None = None
 

@@ -79,6 +79,7 @@ class StageTask:
         self._outgoing: list[Parcel] = []
         self._reports: list[tuple[PortRef, list[Any]]] = []
         self._sequence = 0
+        self._ledger: Counter[str] = Counter()
         operators: dict[str, Operator] = {name: pickle.loads(program.operators[name]) for name in stage.operators}
         self._counters: dict[str, Counter[str]] = {name: Counter() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
@@ -114,6 +115,7 @@ class StageTask:
                 partition=self._partition,
                 partitions=self._window.partitions[self._stage.head],
                 counters=self._counters[name],
+                ledger=self._ledger,
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 outputs=self._outputs,
             )
@@ -173,6 +175,7 @@ class StageTask:
             files=() if error else tuple(self._outputs.finished),
             reports=tuple(self._reports),
             states=states,
+            ledger={key: value for key, value in self._ledger.items() if value},
             busy_s=time.perf_counter() - started,
             error=error,
         )
