@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.context import WindowBudget
+from dagflow.api.estimate import Estimate
 from dagflow.api.ports import Emitter
 from dagflow.metrics import names
 from operators.metadata import BlockMetadata, FileMetadata, FileVersion
+from operators.splitter.clock import Clock
+from operators.splitter.scanner import Found
 
 # A window without a driver's budget, as in a unit test: enough for any small input in one go.
 DEFAULT_BUDGET = WindowBudget(tuples=10_000, size_bytes=1 << 62)
@@ -48,6 +52,20 @@ def count_blocks(start: int, end: int, block_size: int) -> int:
     if block_size < 1:
         raise ValueError(f"block_size must be at least 1, got {block_size}")
     return -(-end // block_size) - start // block_size if end > start else 0
+
+
+def estimated(found: Iterable[Found], block_size: int, clock: Clock, within_s: float) -> Estimate:
+    """Count files, blocks and bytes of a scan for so many seconds at most."""
+    deadline_s = clock.elapsed_s() + within_s
+    files = blocks = size_bytes = 0
+    for entry in found:
+        if clock.elapsed_s() > deadline_s:
+            return Estimate(files, blocks, size_bytes, is_partial=True)
+        if not entry.is_directory:
+            files += 1
+            blocks += count_blocks(0, entry.stat.size_bytes, block_size)
+            size_bytes += entry.stat.size_bytes
+    return Estimate(files, blocks, size_bytes)
 
 
 class Allowance:

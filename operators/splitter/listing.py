@@ -84,18 +84,45 @@ class Lister(Protocol):
 
 
 class LocalLister(Lister):
-    """Lists the machine's own file systems."""
+    """Lists the machine's own file systems.
+
+    Args:
+        held_names: How many names of one directory are held at a time, about 80 bytes each. A larger directory
+            is read several times, each time for the names that come next.
+    """
+
+    def __init__(self, held_names: int = 500_000) -> None:
+        self._held_names = held_names
 
     def children(self, directory: bytes) -> Iterator[tuple[bytes, Stat | None]]:
-        """See Lister. Only names are held, about 80 bytes each: a flat directory of a million takes 80 MB."""
+        """See Lister."""
+        after: bytes | None = b""
+        while after is not None:
+            names, after = self._smallest(directory, after)
+            for name in names:
+                yield name, None
+
+    def _smallest(self, directory: bytes, after: bytes) -> tuple[list[bytes], bytes | None]:
+        """The first names behind one, sorted, and the last of them; None for it where there are no more."""
+        names: list[bytes] = []
+        bound: bytes | None = None
         try:
             with os.scandir(directory) as entries:
-                names = [entry.name + b"/" if entry.is_dir() else entry.name for entry in entries]
+                for entry in entries:
+                    name = entry.name + b"/" if entry.is_dir() else entry.name
+                    if name > after and (bound is None or name < bound):
+                        names.append(name)
+                        if len(names) > 2 * self._held_names:
+                            names.sort()
+                            del names[self._held_names :]
+                            bound = names[-1]
         except OSError as error:
             raise _local_error(error, directory, "cannot be listed") from error
         names.sort()
-        for name in names:
-            yield name, None
+        if bound is None and len(names) <= self._held_names:
+            return names, None
+        del names[self._held_names :]
+        return names, names[-1]
 
     def stat(self, path: bytes) -> Stat | None:
         """See Lister. Pipes, sockets and devices are no files; neither is a link that leads nowhere."""

@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.context import OperatorContext
+from dagflow.api.estimate import Estimate
 from dagflow.api.operator import ControlOperator, InputOperator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Paths, Size
 from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.splitter.changes import OnChange
 from operators.splitter.clock import Clock, SystemClock
-from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter
+from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter, estimated
 from operators.splitter.discovery import Candidate, Discovery, Rules
 from operators.splitter.file_index import FileIndex, Seen
 from operators.splitter.following import TimeBasedDirectoryScanner
@@ -170,12 +171,23 @@ class FileSplitterInput(InputOperator):
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)
         # Counted apart, because the scanner's thread must not touch what the driver is reading.
         self._scanned = Counter()
-        selection = Selection(self.recursive, self.file_pattern, self.ignore_pattern)
-        scanner = Scanner(self.files, selection, self._scanned, tolerates_missing=self._is_following)
+        scanner = Scanner(self.files, self._selection(), self._scanned, tolerates_missing=self._is_following)
         rules = Rules(self.on_change, self.settle_millis, self.done_marker, self.latest_first)
         self._discovery = Discovery(scanner, self._index, rules, self._scanned, self._clock)
         self._source = None
         self._has_begun = False
+
+    def estimate(self, within_s: float) -> Estimate:
+        """What there is to be read, as if nothing had been; see Estimating.
+
+        Raises:
+            StorageError: Something cannot be listed or examined; MissingError where a location does not exist.
+        """
+        found = Scanner(self.files, self._selection(), tolerates_missing=self.follow).scan()
+        return estimated(found, self.block_size, self._clock, within_s)
+
+    def _selection(self) -> Selection:
+        return Selection(self.recursive, self.file_pattern, self.ignore_pattern)
 
     def begin_window(self, window_id: int) -> None:
         """Called before anything of the window arrives."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dagflow.api.context import WindowBudget
+from dagflow.api.estimate import Estimate, Estimating
 from dagflow.errors import JournalError, MissingError, SourceChangedError
 from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.splitter import FileSplitterBase, FileSplitterInput
@@ -352,6 +353,17 @@ def test_the_state_stays_small_however_many_files_were_taken(tmp_path: Path) -> 
     state = split(tmp_path / "in", services=services).everything().state
     assert len(pickle.dumps(state)) < 2000
     assert split(tmp_path / "in", services=services, state=state).windows() == []
+
+
+def test_an_estimate_counts_what_a_run_would_read(tmp_path: Path) -> None:
+    """Without emitting or remembering anything; in no time it counts a part and says so."""
+    twelve_files(tmp_path)
+    write(tmp_path / "sub" / "empty", b"")
+    splitter = FileSplitterInput(files=str(tmp_path), block_size=2)
+    assert isinstance(splitter, Estimating)
+    assert splitter.estimate(60.0) == Estimate(13, 72, 132)
+    assert splitter.estimate(-1.0) == Estimate(is_partial=True)
+    assert len(Driver(splitter).everything().blocks) == 72
 
 
 def test_named_files_are_cut_as_they_come(tmp_path: Path) -> None:
