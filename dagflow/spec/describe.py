@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import BaseModel, PydanticUserError, TypeAdapter
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter
 from pydantic_core import PydanticUndefined
 
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
@@ -178,13 +178,13 @@ def _fields(
     for name, field in model.model_fields.items():
         type_words = type_text(hints.get(name, field.annotation))
         default = None if field.is_required() else _default(field)
-        is_size = type_words.startswith("size") and isinstance(default, int)
+        text = _size_text(default) if type_words.startswith("size") and default else _yaml_text(default)
         inner = _models(field.annotation) if depth < _MAX_DEPTH else []
         found.append(
             PropertyInfo(
                 name=name,
                 type=type_words,
-                default=None if field.is_required() else _size_text(default) if is_size else _yaml_text(default),
+                default=None if field.is_required() else text,
                 meaning=field.description or meanings.get(name, ""),
                 choices=tuple(choice for other in inner for choice in _fields(other, {}, {}, depth + 1)),
             )
@@ -215,7 +215,10 @@ def type_text(annotation: Any) -> str:
             base, *marks = typing.get_args(own)
             if arguments[0] == base and list(arguments[1 : 1 + len(marks)]) == marks:
                 return words
-        return type_text(arguments[0])
+        base = arguments[0]
+        is_foreign = inspect.isclass(base) and base not in _WORDS and not issubclass(base, BaseModel)
+        # Only the whole of it tells what a validator beside a foreign class takes.
+        return _schema_text(annotation) if is_foreign else type_text(base)
     if origin in (Union, UnionType):
         return " or ".join(dict.fromkeys(type_text(argument) for argument in arguments))
     if origin is Literal:
@@ -233,9 +236,10 @@ def type_text(annotation: Any) -> str:
 
 def _schema_text(annotation: Any) -> str:
     """What a class of some author's takes, as far as its JSON Schema tells."""
-    name = str(getattr(annotation, "__name__", annotation))
+    owner = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
+    name = str(getattr(owner, "__name__", owner))
     try:
-        schema = TypeAdapter(annotation).json_schema()
+        schema = TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True)).json_schema()
     except PydanticUserError:
         return name
     types = [branch.get("type", "") for branch in schema.get("anyOf", [schema])]

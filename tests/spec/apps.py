@@ -1,0 +1,51 @@
+"""Apps as text, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dagflow.plan.logical import check
+
+SAMPLES = "tests.plan.sample_operators"
+
+VALID = f"""\
+name: sample
+operators:
+  source:
+    class: {SAMPLES}.Source
+    properties: {{files: [data], size: 1MiB}}
+  reader:
+    class: {SAMPLES}.Reader
+    properties: {{limit: 3, format: {{prefix: x}}}}
+  step:
+    class: {SAMPLES}.Step
+    properties:
+      match: {{prefix: "."}}
+      ratios: [0.5, 1]
+    partition: parallel
+  sink:
+    class: {SAMPLES}.Sink
+    properties: {{path: out}}
+    partition: parallel
+streams:
+  pieces: {{from: source.pieces, to: reader.pieces}}
+  records: {{from: reader.records, to: step.left}}
+  kept: {{from: step.output, to: [sink.input]}}
+"""
+
+
+def problems_of(
+    folder: Path, text: str | bytes, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> list[str]:
+    """The problems of an app as 'line:column: message'; only the message where there is no line."""
+    file = folder / "app.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    found = check(file, overrides, environ={} if environ is None else environ)
+    return [f"{p.line}:{p.column}: {p.message}" if p.line else f"{p.file}: {p.message}" for p in found]
+
+
+def changed(old: str, new: str) -> str:
+    """The valid app with one part of its text replaced."""
+    assert VALID.count(old) == 1, f"{old!r} occurs {VALID.count(old)} times"
+    return VALID.replace(old, new)
