@@ -6,6 +6,7 @@ one after the other. Only what the journal holds is true; everything else here c
 
 from __future__ import annotations
 
+import itertools
 import logging
 import pickle
 import time
@@ -13,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, TimeoutError
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from dagflow.api.context import WindowBudget
 from dagflow.api.operator import Operator
@@ -27,7 +28,7 @@ from dagflow.engine.tally import Tally
 from dagflow.engine.windows import Load, WindowCodec, load_of
 from dagflow.errors import DagflowError
 from dagflow.journal import Journal, WindowIntent, WindowPlan
-from dagflow.plan.physical import PhysicalPlan
+from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.runtime.inline import Runtime
 from dagflow.storage.pending import PendingFile, discard, pending_tag, publish
 from dagflow.worker.results import StageResult
@@ -218,7 +219,9 @@ class Driver:
 
     def _submit(self, planned: WindowPlan) -> None:
         task = self._codec.task_of(planned, self._partitioned)
-        tuples = {target: items for shares in task.assigned.values() for share in shares for target, items in share}
+        tuples: dict[PortRef, list[Any]] = {}
+        for target, items in itertools.chain.from_iterable(itertools.chain.from_iterable(task.assigned.values())):
+            tuples.setdefault(target, []).extend(items)
         load = load_of(self._plan, tuples) if tuples else Load({}, {})
         future: Future[list[StageResult]] = Future()
         if any(share for shares in task.assigned.values() for share in shares):

@@ -60,6 +60,16 @@ def test_a_run_publishes_every_record_and_says_what_it_did(tmp_path: Path) -> No
     assert pending_in(tmp_path) == []
 
 
+def test_the_backlog_counts_what_waits_in_every_partition(tmp_path: Path) -> None:
+    """What was processed and what waits make up whole windows, of two tuples and the last of one."""
+    seen: list[tuple[int, int]] = []
+    watcher = Watcher(lambda summary: seen.append((summary.windows, summary.backlog.get("lines", 0))))
+    run(app_of(tmp_path, TEXTS), observer=watcher, runtime=InlineRuntime)
+    processed = [0, 2, 4, 6, 7]
+    assert {processed[windows] + waiting for windows, waiting in seen} <= set(processed)
+    assert any(waiting > 1 for _, waiting in seen)
+
+
 def test_a_finished_run_started_again_does_nothing(tmp_path: Path) -> None:
     """What was processed is not read again, and no place to run is even started."""
 
