@@ -56,25 +56,40 @@ def find_operator(name: str, search_path: Sequence[str]) -> type[Operator]:
     Raises:
         UnknownClassError: There is no such class, its module fails to import, or it is no operator.
     """
-    module_name, _, class_name = name.rpartition(".")
-    if not module_name:
+    if "." not in name:
         return _find_built_in(name)
     if not all(part.isidentifier() for part in name.split(".")):
         raise UnknownClassError(f"{quoted(name)} is not the name of a class; write for example my_ops.DropComments")
-    module = _import(module_name, search_path)
-    value = getattr(module, class_name, None)
-    if value is None:
-        names = [key for key, other in vars(module).items() if _is_operator(other)]
-        hint = did_you_mean(class_name, names) or (f"; it has {', '.join(names)}" if names else "")
-        raise UnknownClassError(f"module '{module_name}' has no class '{class_name}'{hint}")
-    if not _is_operator(value):
-        raise UnknownClassError(f"'{name}' is not an operator; derive it from dagflow.Operator")
-    found: type[Operator] = value
+    top = name.partition(".")[0]
+    _forget_other_users(top, origin_of(top, search_path))
+    paths_before, modules_before = list(sys.path), set(sys.modules)
+    # At the end, so that a user's yaml.py or types.py hides nothing from the rest of the process.
+    fresh = [folder for folder in search_path if folder not in sys.path]
+    sys.path += fresh
+    importlib.invalidate_caches()
+    try:
+        found = _class_of(name, search_path)
+    except UnknownClassError:
+        sys.path[:] = paths_before
+        for other in set(sys.modules) - modules_before:
+            if _lies_in(sys.modules[other], search_path):
+                del sys.modules[other]
+        raise
+    _added_paths.update(fresh)
     return found
 
 
-def _is_operator(value: object) -> bool:
-    return inspect.isclass(value) and issubclass(value, Operator)
+def _class_of(name: str, search_path: Sequence[str]) -> type[Operator]:
+    module_name, _, class_name = name.rpartition(".")
+    module = _import(module_name, search_path)
+    value = getattr(module, class_name, None)
+    if inspect.isclass(value) and issubclass(value, Operator):
+        return value
+    if value is not None:
+        raise UnknownClassError(f"'{name}' is not an operator; derive it from dagflow.Operator")
+    names = [key for key, other in vars(module).items() if inspect.isclass(other) and issubclass(other, Operator)]
+    hint = did_you_mean(class_name, names) or (f"; it has {', '.join(names)}" if names else "")
+    raise UnknownClassError(f"module '{module_name}' has no class '{class_name}'{hint}")
 
 
 def _find_built_in(name: str) -> type[Operator]:
@@ -103,26 +118,6 @@ def origin_of(top: str, search_path: Sequence[str]) -> Path | None:
 
 
 def _import(name: str, search_path: Sequence[str]) -> ModuleType:
-    top = name.partition(".")[0]
-    _forget_other_users(top, origin_of(top, search_path))
-    paths_before, modules_before = list(sys.path), set(sys.modules)
-    # At the end, so that a user's yaml.py or types.py hides nothing from the rest of the process.
-    fresh = [folder for folder in search_path if folder not in sys.path]
-    sys.path += fresh
-    importlib.invalidate_caches()
-    try:
-        module = _import_checked(name, search_path)
-    except UnknownClassError:
-        sys.path[:] = paths_before
-        for other in set(sys.modules) - modules_before:
-            if _lies_in(sys.modules[other], search_path):
-                del sys.modules[other]
-        raise
-    _added_paths.update(fresh)
-    return module
-
-
-def _import_checked(name: str, search_path: Sequence[str]) -> ModuleType:
     top = name.partition(".")[0]
     origin = origin_of(top, search_path)
     try:

@@ -106,7 +106,8 @@ def test_a_value_from_the_environment_is_in_no_problem(tmp_path: Path, old: str,
 def test_a_value_from_the_environment_is_in_no_repr(tmp_path: Path) -> None:
     """Neither the app nor its plan shows a value when it is printed."""
     text = changed("path: out", "path: ${SECRET}").replace(
-        "name: sample", "name: sample\nattributes: {checkpoint: '${SECRET}', master: '${SECRET}', spark: {a: '${SECRET}'}}"
+        "name: sample",
+        "name: sample\nattributes: {checkpoint: '${SECRET}', master: '${SECRET}', spark: {a: '${SECRET}'}}",
     )
     (tmp_path / "app.yaml").write_text(text)
     plan = load_app(tmp_path / "app.yaml", environ={"SECRET": SECRET})

@@ -1,0 +1,134 @@
+"""The form of an app: every mistake at its place, with the nearest valid name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import SpecError
+from dagflow.spec.app import load
+from tests.spec.apps import SAMPLES, VALID, changed, problems_of
+
+
+def test_an_app_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Name, attributes, operators and streams come through with their defaults."""
+    (tmp_path / "app.yaml").write_text(VALID)
+    spec = load(tmp_path / "app.yaml")
+    assert (spec.name, spec.attributes.checkpoint, spec.attributes.window_millis) == ("sample", ".dagflow/sample", 500)
+    assert spec.attributes.master == "local[*]" and spec.attributes.spark == {}
+    assert list(spec.operators) == ["source", "reader", "step", "sink"]
+    assert spec.operators["step"].partition == "parallel" and spec.operators["reader"].partition is None
+    assert spec.operators["step"].properties == {"match": {"prefix": "."}, "ratios": [0.5, 1]}
+    assert [end.port for end in spec.streams["kept"].targets] == ["input"]
+
+
+def test_spark_settings_are_text_as_java_reads_it(tmp_path: Path) -> None:
+    """Truth values are written small, numbers as they were typed."""
+    settings = "{spark.a: True, spark.b: 8, spark.c: 1.50, spark.d: x}"
+    text = changed("name: sample", f"name: sample\nattributes: {{spark: {settings}, checkpoint: 7}}")
+    (tmp_path / "app.yaml").write_text(text)
+    attributes = load(tmp_path / "app.yaml").attributes
+    assert attributes.spark == {"spark.a": "true", "spark.b": "8", "spark.c": "1.50", "spark.d": "x"}
+    assert attributes.checkpoint == "7"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("name: sample", "nmae: sample", "1:1: an app has no 'nmae'; did you mean 'name'?"),
+        ("name: sample", "nmae: sample", "1:1: 'name' is missing"),
+        ("name: sample", "name: My App", "1:7: 'name': expected small letters, digits and '-', got 'My App'"),
+        ("name: sample", "name: [a]", "1:7: 'name': expected text, got a list"),
+        ("name: sample", "name: true", "1:7: 'name': expected text, got true"),
+        ("operators:", "operator:", "2:1: an app has no 'operator'; did you mean 'operators'?"),
+        ("operators:", "operator:", "'operators' is missing"),
+        (
+            "name: sample",
+            "name: s\nattributes: {windowmillis: 5}",
+            "has no 'windowmillis'; did you mean 'window_millis'?",
+        ),
+        ("name: sample", "name: s\nattributes: {window_millis: 0}", "expected a whole number from 1 to 86400000"),
+        ("name: sample", "name: s\nattributes: {window_millis: 1.5}", "got the number 1.5"),
+        ("name: sample", "name: s\nattributes: {window_millis: true}", "got true"),
+        (
+            "name: sample",
+            "name: s\nattributes: {checkpoint: [a]}",
+            "2:26: 'checkpoint': expected a path or URL, got a list",
+        ),
+        ("name: sample", "name: s\nattributes: {spark: {a: [1]}}", "2:25: Spark setting 'a': expected a single value"),
+        ("name: sample", "name: s\nattributes: 5", "2:13: 'attributes': expected a mapping, got the number 5"),
+        ("  reader:\n", "  rea.der:\n", "6:3: 'rea.der' is no name for an operator"),
+        (f"class: {SAMPLES}.Reader", "klass: x", "7:5: operator 'reader' has no 'klass'; did you mean 'class'?"),
+        (f"class: {SAMPLES}.Reader", "klass: x", "6:3: operator 'reader' has no class"),
+        ("properties: {path: out}", "propertys: {path: out}", "has no 'propertys'; did you mean 'properties'?"),
+        ("properties: {path: out}", "properties: [path]", "17:17: 'properties': expected a mapping, got a list"),
+        ("{path: out}\n    partition: parallel", "{path: out}\n    partition: paralel", "did you mean 'parallel'?"),
+        (
+            "{path: out}\n    partition: parallel",
+            "{path: out}\n    partition: 0",
+            "18:16: partition of operator 'sink'",
+        ),
+        ("{path: out}\n    partition: parallel", "{path: out}\n    partition: {by: key}", "got a mapping"),
+        ("{path: out}\n    partition: parallel", "{path: out}\n    partition: true", "got true"),
+        (
+            "{from: source.pieces,",
+            "{form: source.pieces,",
+            "20:12: stream 'pieces' has no 'form'; did you mean 'from'?",
+        ),
+        ("{from: source.pieces,", "{form: source.pieces,", "20:3: stream 'pieces' has no 'from'"),
+        (
+            "from: source.pieces",
+            "from: source",
+            "20:18: 'from' of stream 'pieces': expected operator.port, got 'source'",
+        ),
+        ("from: source.pieces", "from: a.b.c", "expected operator.port, got 'a.b.c'"),
+        ("from: source.pieces", "from: [source.pieces]", "expected operator.port, got a list"),
+        ("[sink.input]", "[]", "expected a port or a list of ports, got an empty list"),
+        ("[sink.input]", "[sink.input, {a: 1}]", "expected operator.port, got a mapping"),
+        ("{from: source.pieces, to: reader.pieces}", "5", "20:11: stream 'pieces': expected a mapping with 'from' and"),
+    ],
+)
+def test_a_mistake_is_named_at_its_place(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    """Line, column, what was found and what was expected."""
+    problems = problems_of(tmp_path, changed(old, new))
+    assert any(expected in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a\n- b\n", "1:1: an app is a mapping with name, attributes, operators, streams; got a list"),
+        ("just text", "an app is a mapping with name, attributes, operators, streams; got 'just text'"),
+        ("---\n", "got nothing"),
+        ("name: a\noperators: {}\n", "2:12: 'operators' is empty"),
+        ("name: a\noperators:\n", "'operators' is empty"),
+    ],
+)
+def test_what_is_no_app_is_said_to_be_none(tmp_path: Path, text: str, message: str) -> None:
+    """A list, a text, nothing, and an app of nothing."""
+    assert any(message in problem for problem in problems_of(tmp_path, text))
+
+
+def test_all_mistakes_are_reported_at_once_in_file_order(tmp_path: Path) -> None:
+    """One mistake in each part of the app gives one problem each, the command line's first."""
+    text = (
+        VALID.replace("name: sample", "name: Sample\nextra: 1")
+        .replace("limit: 3", "limt: 3")
+        .replace("Step\n", "Stepp\n")
+        .replace("to: reader.pieces", "to: reader.piecs")
+    )
+    problems = problems_of(tmp_path, text, ["nobody.x=1"])
+    heads = [problem.split(":")[0] for problem in problems]
+    assert len(problems) == 6 and heads == ["--set nobody.x", "1", "2", "9", "11", "21"], problems
+
+
+def test_load_raises_all_of_them(tmp_path: Path) -> None:
+    """The exception carries the problems, and shows each with file, line and column."""
+    file = tmp_path / "app.yaml"
+    file.write_text(changed("limit: 3", "limt: 3"))
+    with pytest.raises(
+        SpecError, match=r"app\.yaml:8:18: operator 'reader' \(Reader\) has no property 'limt'"
+    ) as raised:
+        load(file)
+    assert raised.value.exit_code == 2 and len(raised.value.problems) == 1

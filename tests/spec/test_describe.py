@@ -1,0 +1,46 @@
+"""What a class says of itself is complete, and in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagflow.spec.describe import describe, describe_all, describe_named
+from dagflow.spec.registry import UnknownClassError
+from tests.plan import sample_operators
+
+
+def test_a_class_tells_its_ports_and_properties() -> None:
+    """Type, default and meaning of each, the nested names included."""
+    info = describe(sample_operators.Source)
+    assert (info.kind, info.summary) == ("input", "Makes pieces.")
+    assert [(port.name, port.type, port.meaning) for port in info.outputs] == [
+        ("pieces", "SmallPiece", "Every piece of the files."),
+        ("others", "Other", ""),
+    ]
+    files, size = info.properties
+    assert (files.name, files.type, files.meaning) == ("files", "path or list of paths", "what to read")
+    assert (size.type, size.default, size.is_required) == ("size, such as 64MiB", "1MiB", False)
+
+
+def test_names_within_a_property_are_told_as_well() -> None:
+    """A mapping of known names lists them; a required property has no default."""
+    match, ratios = describe(sample_operators.Step).properties
+    assert [choice.name for choice in match.choices] == ["prefix", "suffix"]
+    assert (match.type, ratios.type) == ("mapping or null", "list of number or null")
+    assert describe(sample_operators.Sink).properties[0].is_required
+    assert describe(sample_operators.Step).kind == "partitioned"
+    assert describe(sample_operators.Follower).kind == "control"
+
+
+def test_every_built_in_property_has_a_meaning() -> None:
+    """Nobody has to read the source."""
+    infos = describe_all()
+    assert [info.name for info in infos] == sorted(info.name for info in infos)
+    assert [(info.name, item.name) for info in infos for item in info.properties if not item.meaning] == []
+    assert all(info.summary for info in infos)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    """As an app would be told."""
+    with pytest.raises(UnknownClassError, match="did you mean 'RecordWriter'"):
+        describe_named("RecordWritr")

@@ -1,0 +1,111 @@
+"""Properties: what pydantic finds is said in our words, at the place of the very value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spec.apps import changed, problems_of
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "limit: 3",
+            "limt: 3",
+            "8:18: operator 'reader' (Reader) has no property 'limt'; did you mean 'limit'?\n"
+            "    Reader takes: format, limit",
+        ),
+        (
+            "limit: 3",
+            "limit: many",
+            "8:25: operator 'reader' (Reader), property 'limit': expected a whole number, got 'many'",
+        ),
+        (
+            "limit: 3",
+            "limit: [3]",
+            "8:25: operator 'reader' (Reader), property 'limit': expected a whole number, got a list",
+        ),
+        ("limit: 3", "limit: true", "property 'limit': a number is expected, not true or false"),
+        ("limit: 3", "limit: 1.5", "property 'limit': expected a whole number, got the number 1.5"),
+        ("limit: 3", "limit: ~", "property 'limit': expected a whole number, got nothing"),
+        (
+            "size: 1MiB",
+            "size: 5 parsecs",
+            "5:39: operator 'source' (Source), property 'size': '5 parsecs' is not a size",
+        ),
+        (
+            "files: [data]",
+            "files: [data, 5]",
+            "property 'files[1]': expected text, got the number 5; in quotes it is text: '5'",
+        ),
+        ("files: [data]", "files: []", "property 'files': expected at least 1 of them, got a list"),
+        (
+            "ratios: [0.5, 1]",
+            "ratios: [0.5, x]",
+            "13:21: operator 'step' (Step), property 'ratios[1]': expected a number",
+        ),
+        (
+            'match: {prefix: "."}',
+            'match: {prefx: "."}',
+            "12:15: operator 'step' (Step), property 'match' does not take 'prefx'; did you mean 'prefix'?\n"
+            "    match takes: prefix, suffix",
+        ),
+        (
+            'match: {prefix: "."}',
+            "match: {prefix: [1]}",
+            "12:23: operator 'step' (Step), property 'match.prefix': expected text",
+        ),
+        ('match: {prefix: "."}', "match: 5", "12:14: operator 'step' (Step), property 'match': expected a mapping"),
+        (
+            'match: {prefix: "."}',
+            "match: {prefix: a, suffix: b}",
+            "11:5: operator 'step' (Step): match: give prefix or suffix, not both; got 'a'",
+        ),
+        ("{path: out}", "{}", "17:5: operator 'sink' (Sink) needs the property 'path', which is missing"),
+        (
+            "    properties: {path: out}\n",
+            "",
+            "15:3: operator 'sink' (Sink) needs the property 'path', which is missing",
+        ),
+        ("format: {prefix: x}", "format: 5", "property 'format': expected text or a mapping, got the number 5"),
+        (
+            "format: {prefix: x}",
+            "format: {prefx: x}",
+            "8:37: operator 'reader' (Reader), property 'format' does not take 'prefx'; did you mean 'prefix'?",
+        ),
+    ],
+)
+def test_a_wrong_property_is_named_at_its_value(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    """One mistake is one problem: what was got, what was expected, the nearest name."""
+    problems = problems_of(tmp_path, changed(old, new))
+    assert len(problems) == 1, problems
+    assert expected in problems[0]
+
+
+def test_every_wrong_property_of_an_operator_is_reported(tmp_path: Path) -> None:
+    """Checking goes on after the first mistake."""
+    problems = problems_of(tmp_path, changed("limit: 3, format: {prefix: x}", "limit: x, format: [], more: 1, much: 2"))
+    assert [problem.partition(": ")[0] for problem in problems] == ["8:25", "8:36", "8:40", "8:49"], problems
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("    count: Missing = 1", "declares properties wrongly: NameError: name 'Missing' is not defined"),
+        ("    count: int = 'x'", "property 'count': its default is refused"),
+        ("    def check_properties(self):\n        raise KeyError('boom')", "refused with KeyError: 'boom'"),
+        ("    def __init__(self):\n        pass\n    count: int = 1", ""),
+        ("    def __init__(self, must):\n        pass", "refused with TypeError"),
+    ],
+)
+def test_an_authors_own_mistakes_are_problems_too(tmp_path: Path, body: str, expected: str) -> None:
+    """Whatever a user's class raises when it is looked at becomes a problem of the app."""
+    module = tmp_path.name
+    head = "from __future__ import annotations\nfrom dagflow import InputOperator\n\n\nclass Mine(InputOperator):\n"
+    (tmp_path / f"{module}.py").write_text(head + body + "\n")
+    problems = problems_of(tmp_path, f"name: a\noperators:\n  mine: {{class: {module}.Mine}}\n")
+    assert len(problems) == bool(expected), problems
+    assert not expected or expected in problems[0]
