@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 import numpy as np
@@ -43,7 +44,7 @@ class BlockReader(Operator):
     messages = OutputPort()
     errors = OutputPort()
 
-    _context: OperatorContext
+    _context: OperatorContext | None = None
     _file: ReadableFile | None = None
     _opened: tuple[str, object] | None = None
     _changed_at_millis: int | None = None
@@ -52,7 +53,6 @@ class BlockReader(Operator):
         """Refuse a range of readers that is empty."""
         if self.min_readers > self.max_readers:
             raise ValueError(f"min_readers, {self.min_readers}, is above max_readers, {self.max_readers}")
-        self._context = OperatorContext()
 
     def setup(self, context: OperatorContext) -> None:
         """Learn who listens."""
@@ -61,9 +61,10 @@ class BlockReader(Operator):
     @blocks_metadata_input.each
     def read(self, block: BlockMetadata) -> None:
         """Emit the records of a block; a block that has none gives one empty batch, so that it is known downstream."""
-        listens = "errors" in self._context.connected or self.errors.is_connected
+        context = self._context or self._alone()
         rejects: list[bytes] = []
-        account = BlockAccount(block.url, self._context.counters, rejects.append if listens else None)
+        listener = rejects.append if "errors" in context.connected else None
+        account = BlockAccount(block.url, context.counters, listener)
         file = self._open(block)
         is_empty = True
         for batch in self.format.read(file, block, account):
@@ -76,7 +77,7 @@ class BlockReader(Operator):
             origin = Origin((block,))
             self.errors.emit(RecordBatch.from_records(rejects, LINE_FEED, origin))
         self._check_unchanged(block)
-        self._count(block)
+        self._count(block, context.counters)
         self.blocks_metadata_output.emit(block)
 
     def end_window(self) -> None:
@@ -86,6 +87,11 @@ class BlockReader(Operator):
     def teardown(self) -> None:
         """Let go of the file."""
         self._close()
+
+    def _alone(self) -> OperatorContext:
+        ports = ("errors",) if self.errors.is_connected else ()
+        self._context = OperatorContext(connected=frozenset(ports))
+        return self._context
 
     def _open(self, block: BlockMetadata) -> ReadableFile:
         # Consecutive blocks of a file use one open stream.
@@ -104,8 +110,7 @@ class BlockReader(Operator):
     def _check_unchanged(self, block: BlockMetadata) -> None:
         require_version(_stat_of(block), stat(block.url))
 
-    def _count(self, block: BlockMetadata) -> None:
-        counters = self._context.counters
+    def _count(self, block: BlockMetadata, counters: Counter[str]) -> None:
         counters[BLOCKS] += 1
         counters[BYTES] += block.size_bytes
         counters[FILES] += block.is_last

@@ -41,3 +41,17 @@ def delimited_records(content: bytes, delimiter: bytes) -> Records:
 def fixed_records(content: bytes, length: int) -> Records:
     """Records of one length, the last one shorter if need be."""
     return [(start, content[start : start + length]) for start in range(0, len(content), length)]
+
+
+def without_header(records: Records, count: int) -> Records:
+    """The records after the first count."""
+    return records[count:]
+
+
+def without_long(records: Records, longest: int, action: str) -> tuple[Records, list[tuple[int, int]]]:
+    """The records, and the rejects, that on_long leaves."""
+    if action == "cut":
+        return [(offset, record[:longest]) for offset, record in records], []
+    kept = [(offset, record) for offset, record in records if len(record) <= longest]
+    refused = [(offset, longest) for offset, record in records if len(record) > longest]
+    return kept, refused if action == "reject" else []

@@ -12,6 +12,9 @@ from dagflow.api.properties import property_model
 from dagflow.api.records import RecordBatch
 from operators.metadata import BlockMetadata
 
+CHUNK_BYTES = 1 << 20
+"""How much is read at a time: a chunk stays in the second-level cache from the read to the write."""
+
 
 class ByteSource(Protocol):
     """The bytes of one version of one file."""
@@ -83,6 +86,10 @@ class ReaderContext:
 
     name: ClassVar[str] = ""
     """What the format is called in YAML; "" for a base class."""
+
+    # Without an annotation, so that it is no option: only tests have a reason to change it.
+    chunk_bytes = CHUNK_BYTES
+    """How much is read at a time, about; what a block gives does not depend on it."""
 
     def __init__(self, **options: Any) -> None:
         """Set the options.

@@ -16,7 +16,7 @@ from dagflow.errors import RecordError
 from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
 from operators.reader.formats.framing import Positions, frame_adjacent, frame_one
-from operators.reader.formats.window import CHUNK_BYTES, Bytes, Window, read_exactly
+from operators.reader.formats.window import Bytes, Window, read_exactly
 
 PROBE_BYTES = 4 << 10
 """The first step of reading beyond a block, or of looking for its first record; it doubles from there."""
@@ -64,6 +64,10 @@ class Delimited(ReaderContext):
         raise NotImplementedError
 
     @property
+    def _probe_bytes(self) -> int:
+        return min(PROBE_BYTES, self.chunk_bytes)
+
+    @property
     def reach(self) -> int:
         """How many bytes from its first byte on decide whether and where a terminator ends."""
         return max(map(len, self.table))
@@ -97,7 +101,7 @@ class Delimited(ReaderContext):
         window = Window(source)
         # When so much holds no terminator of its first record, that record is too long.
         longest = self.max_record + self.reach
-        held, beyond = CHUNK_BYTES, PROBE_BYTES
+        held, beyond = self.chunk_bytes, self._probe_bytes
         while position < limit:
             data = window.move(position, min(position + held, limit + min(beyond, longest)))
             found = self.find(data, window.is_at_end)
@@ -106,7 +110,7 @@ class Delimited(ReaderContext):
             if count:
                 yield from self._batches(window, found, count, block, account)
                 position += int(found.stops[count - 1])
-                held, beyond = CHUNK_BYTES, PROBE_BYTES
+                held, beyond = self.chunk_bytes, self._probe_bytes
             elif window.is_at_end:
                 yield from self._last(window, block, account)
                 return
@@ -130,7 +134,7 @@ class Delimited(ReaderContext):
         window = Window(source)
         position, remaining = floor, self.skip_header
         while remaining and position < limit:
-            found = self.find(window.move(position, position + PROBE_BYTES), window.is_at_end)
+            found = self.find(window.move(position, position + self._probe_bytes), window.is_at_end)
             if taken := min(remaining, len(found.stops)):
                 position += int(found.stops[taken - 1])
                 remaining -= taken
@@ -151,7 +155,7 @@ class Delimited(ReaderContext):
         if start <= floor:
             return min(floor, limit)
         position = self.anchor(source, start, floor)
-        held = PROBE_BYTES
+        held = self._probe_bytes
         window = Window(source)
         while position < limit:
             data = window.move(position, min(position + held, limit + self.reach))
@@ -162,7 +166,7 @@ class Delimited(ReaderContext):
             if window.end >= limit:
                 return limit
             following = self.anchor(source, window.end, floor)
-            held = min(2 * held, CHUNK_BYTES) if following > position else 2 * held
+            held = min(2 * held, self.chunk_bytes) if following > position else 2 * held
             position = max(position, following)
         return limit
 

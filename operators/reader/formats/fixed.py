@@ -14,7 +14,7 @@ from dagflow.errors import RecordError
 from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
 from operators.reader.formats.framing import frame_adjacent, frame_one
-from operators.reader.formats.window import CHUNK_BYTES, Window, read_exactly
+from operators.reader.formats.window import Window, read_exactly
 
 
 class Fixed(ReaderContext):
@@ -33,7 +33,7 @@ class Fixed(ReaderContext):
         limit = min(block.end, source.size_bytes)
         position = _round_up(block.start, self.length)
         stop = min(_round_up(limit, self.length), source.size_bytes // self.length * self.length)
-        step = max(CHUNK_BYTES // self.length, 1) * self.length
+        step = max(self.chunk_bytes // self.length, 1) * self.length
         borders = np.arange(0, step + self.length, self.length, dtype=np.int32)
         window = Window(source)
         while position < stop:

@@ -50,7 +50,7 @@ class Lines(Delimited):
             # A scan that begins between CR and LF takes the LF alone, which ends where the pair does.
             return max(floor, position - 1)
         if self._overlaps:
-            return anchor_of(source, position, floor, self._table[0])
+            return anchor_of(source, position, floor, self._table[0], min(self.chunk_bytes, 64))
         return max(floor, position - len(self._table[0]))
 
 

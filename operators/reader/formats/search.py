@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.reader.formats.base import ByteSource
+from operators.reader.formats.base import CHUNK_BYTES, ByteSource
 from operators.reader.formats.framing import Positions
-from operators.reader.formats.window import CHUNK_BYTES, Bytes, read_exactly
+from operators.reader.formats.window import Bytes, read_exactly
 
 
 def overlaps_itself(pattern: bytes) -> bool:
@@ -57,7 +57,7 @@ def without_overlaps(found: Positions, length: int) -> Positions:
     return found[is_taken[:-1]]
 
 
-def anchor_of(source: ByteSource, position: int, floor: int, pattern: bytes) -> int:
+def anchor_of(source: ByteSource, position: int, floor: int, pattern: bytes, step: int = 64) -> int:
     """Where to begin the scan for a pattern that overlaps itself, so that it is right from position on.
 
     The scan may begin at any place that no occurrence begins less than the pattern's length before: what
@@ -69,13 +69,14 @@ def anchor_of(source: ByteSource, position: int, floor: int, pattern: bytes) -> 
         position: Every occurrence that ends here or later must be right.
         floor: Where the file's first record begins.
         pattern: The pattern.
+        step: How far to look back at first; it doubles.
 
     Returns:
         An offset at least len(pattern) before position, or floor.
     """
     length = len(pattern)
     place = position - length
-    step = max(64, 4 * length)
+    step = max(step, length)
     while place > floor:
         low = max(floor, place - step)
         before = occurrences(read_exactly(source, low, place + length - 1), pattern) + low

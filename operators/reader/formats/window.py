@@ -10,9 +10,6 @@ from operators.reader.formats.base import ByteSource
 
 Bytes = npt.NDArray[np.uint8]
 
-CHUNK_BYTES = 1 << 20
-"""How much is read at a time: a chunk stays in the second-level cache from the read to the write."""
-
 SLACK_BYTES = 1 << 10
 """Room kept behind the bytes of a window, so that a delimiter can be put behind a file's last record."""
 

@@ -1,0 +1,99 @@
+"""How YAML names a format, and what it is told when it errs."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+
+from dagflow.api.records import RecordBatch
+from operators.metadata import BlockMetadata
+from operators.reader.formats import make_format
+from operators.reader.formats.base import Account, ByteSource, ReaderContext
+from operators.reader.formats.fixed import Fixed
+from operators.reader.formats.framing import frame_one
+from operators.testing import FormatContract, Records, Rejects, read_range
+
+
+class OneByte(ReaderContext):
+    """Every byte is a record: a format that somebody else wrote."""
+
+    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        buffer = bytearray(1)
+        for offset in range(block.start, min(block.end, source.size_bytes)):
+            source.read_into(offset, memoryview(buffer))
+            yield frame_one(bytes(buffer), b"", block, offset)
+
+
+class TestOneByte(FormatContract):
+    """A user's format is named by its dotted path, and passes the suite that is published."""
+
+    formats: ClassVar = [f"{OneByte.__module__}.{OneByte.__name__}"]
+    pieces: ClassVar = [b"a", b"b"]
+    longest = 3
+
+    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+        return [(offset, content[offset : offset + 1]) for offset in range(len(content))], []
+
+
+class FirstByteTwice(OneByte):
+    """A format that gets it wrong: every block but the first loses its last record."""
+
+    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        yield from list(super().read(source, block, account))[: None if block.start == 0 else -1]
+
+
+class WrongContract(TestOneByte):
+    __test__ = False
+    formats: ClassVar = [f"{FirstByteTwice.__module__}.{FirstByteTwice.__name__}"]
+
+
+def test_the_suite_finds_a_format_that_is_wrong() -> None:
+    """Both laws fail for a format that loses a record at a cut."""
+    with pytest.raises(AssertionError):
+        WrongContract().test_every_range_of_every_short_content_gives_what_begins_in_it()
+    with pytest.raises(AssertionError):
+        WrongContract().test_the_blocks_of_any_file_give_its_records()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("line", "there is no format 'line'; did you mean 'lines'?"),
+        (7, "a format is a name, or a mapping with 'type' and options; got 7"),
+        ({"length": 3}, "a mapping with 'type'"),
+        ({"type": "fixed"}, "format 'fixed' needs option 'length'"),
+        ({"type": "fixed", "length": 0}, "option 'length': .*greater than or equal to 1; got 0"),
+        ({"type": "fixed", "length": "8 lightyears"}, "option 'length': '8 lightyears' is not a size"),
+        ({"type": "fixed", "lenght": 8}, "no option 'lenght'; did you mean 'length'"),
+        ({"type": "fixed", "length": 8, "tail": "eat"}, "option 'tail': .*'reject', 'keep' or 'fail'; got 'eat'"),
+        ({"type": "lines", "delimiter": ""}, "option 'delimiter'"),
+        ("nowhere.Format", "cannot import nowhere"),
+        ("operators.reader.formats.fixed.Fixd", "has no 'Fixd'; did you mean 'Fixed'"),
+        ("operators.BlockReader", "is not a subclass of ReaderContext"),
+    ],
+)
+def test_mistakes_are_told_in_the_words_of_the_app(value: object, message: str) -> None:
+    """Each says what was found, and what is near."""
+    with pytest.raises(ValueError, match=message):
+        make_format(value)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """An unknown option does not hide a missing one."""
+    with pytest.raises(ValueError, match=r"no option 'size'.*needs option 'length'"):
+        make_format({"type": "fixed", "size": 8})
+
+
+def test_a_format_survives_pickling() -> None:
+    """It travels to the executors inside of its operator."""
+    made = pickle.loads(pickle.dumps(make_format({"type": "lines", "delimiter": "||"})))
+    assert read_range(made, b"|||a||", 0, 6)[0] == [(0, b""), (2, b"|a")]
+
+
+def test_a_format_that_is_made_already_stays() -> None:
+    """Python code may give the object itself."""
+    made = Fixed(length=3)
+    assert make_format(made) is made

@@ -1,0 +1,168 @@
+"""Lines: newlines of every kind, delimiters of every shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar
+
+import pytest
+
+from dagflow.errors import RecordError
+from operators.reader.formats import make_format
+from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.lines import Lines
+from operators.reader.rejects import BlockAccount
+from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
+from tests.reference.lines import delimited_records, newline_records, without_header, without_long
+
+
+def account_of_nobody() -> BlockAccount:
+    """An account to which rejects are errors."""
+    return BlockAccount(URL, Counter(), None)
+
+
+class LinesContract(FormatContract):
+    """What the file holds, by the options of the format."""
+
+    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+        assert isinstance(format, Lines)
+        start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
+        text, delimiter = content[start:], format.delimiter
+        records = newline_records(text) if delimiter is None else delimited_records(text, delimiter.encode())
+        records = [(start + offset, record) for offset, record in without_header(records, format.skip_header)]
+        return without_long(records, format.max_record, format.on_long)
+
+
+class TestNewlines(LinesContract):
+    """LF, CR LF and CR, as they come."""
+
+    formats: ClassVar = ["lines"]
+    pieces: ClassVar = [b"\r", b"\n", b"a"]
+    longest = 5
+
+
+class TestOverlappingDelimiters(LinesContract):
+    """Delimiters whose occurrences can share bytes."""
+
+    formats: ClassVar = [{"type": "lines", "delimiter": text} for text in ("||", "|||", "|+|", "+||+", "|+||+")]
+    pieces: ClassVar = [b"|", b"+"]
+    longest = 6
+
+
+class TestPlainDelimiters(LinesContract):
+    """Delimiters whose occurrences cannot share bytes."""
+
+    formats: ClassVar = [{"type": "lines", "delimiter": text} for text in ("+", "+-", "+--", "++-")]
+    pieces: ClassVar = [b"+", b"-"]
+    longest = 6
+
+
+class TestHeadersAndMarks(LinesContract):
+    """What comes before the first record."""
+
+    formats: ClassVar = [
+        {"type": "lines", "skip_header": 1},
+        {"type": "lines", "skip_header": 2},
+        {"type": "lines", "skip_header": 1, "delimiter": "\n\n"},
+    ]
+    pieces: ClassVar = [b"\xef\xbb\xbf", b"\n", b"a"]
+    longest = 4
+
+
+class TestLongRecords(LinesContract):
+    """Records beyond max_record."""
+
+    formats: ClassVar = [
+        {"type": "lines", "max_record": size, "on_long": action}
+        for size in (1, 3)
+        for action in ("skip", "cut", "reject")
+    ] + [{"type": "lines", "delimiter": "aa", "max_record": 2, "on_long": "cut"}]
+    pieces: ClassVar = [b"a", b"\r", b"\n"]
+    longest = 4
+
+
+@pytest.mark.parametrize(
+    ("content", "delimiter", "expected"),
+    [
+        (b"abc+def++ghi", "+", [b"abc", b"def", b"", b"ghi"]),
+        (b"abc|+||+|defghi|+|xyz", "|+|", [b"abc", b"", b"defghi", b"xyz"]),
+        (b"abc+def+-ghi+jkl+-z", "+-", [b"abc+def", b"ghi+jkl", b"z"]),
+        (b"abc\n+def\n+ghi\nx", "\n+", [b"abc", b"def", b"ghi\nx"]),
+        (b"abc\ndef+\nghi+\njkl\nm", "+\n", [b"abc\ndef", b"ghi", b"jkl\nm"]),
+        (b"a\r\nb\rc\nd\r\n", None, [b"a", b"b", b"c", b"d"]),
+        (b"123456789\r\r\n", None, [b"123456789", b""]),
+        (
+            b"a\nbb\n\nccc\rdddd\r\r\r\n\r\neeeee",
+            None,
+            [b"a", b"bb", b"", b"ccc", b"dddd", b"", b"", b"", b"eeeee"],
+        ),
+        ("abcd€bdcd€".encode(), "bd", ["abcd€".encode(), "cd€".encode()]),
+        ("abc\u200axyz".encode(), None, ["abc\u200axyz".encode()]),
+        (b"abc$$$$def\n$$$$", "$$$$", [b"abc", b"def\n"]),
+    ],
+)
+def test_cases_known_to_go_wrong_elsewhere(content: bytes, delimiter: str | None, expected: list[bytes]) -> None:
+    """Each comes out the same at every block size."""
+    made = make_format({"type": "lines", "delimiter": delimiter})
+    for block_size in range(1, len(content) + 2):
+        assert [record for _, record in read_cut(made, content, block_size)[0]] == expected
+
+
+def test_a_run_of_delimiter_bytes_over_many_blocks_keeps_its_phase() -> None:
+    """In a run of an odd number of bytes, every block knows which two belong together."""
+    content = b"x" + b"|" * 100_001 + b"y|z"
+    made = make_format({"type": "lines", "delimiter": "||"})
+    expected = delimited_records(content, b"||")
+    assert read_cut(made, content, 4099)[0] == expected
+    assert expected[-1] == (100_001, b"|y|z")
+
+
+def test_a_record_over_many_blocks_belongs_to_the_first() -> None:
+    """Blocks that lie inside of it give nothing."""
+    content = b"a" * 5000 + b"\nb"
+    made = make_format("lines")
+    assert read_range(made, content, 0, 10)[0] == [(0, b"a" * 5000)]
+    assert read_range(made, content, 10, 5000)[0] == []
+    assert read_range(made, content, 5000, 5002)[0] == [(5001, b"b")]
+
+
+def test_a_long_record_fails_with_its_place_and_a_way_out() -> None:
+    """on_long: fail is the default, and names file, offset and the option."""
+    made = make_format({"type": "lines", "max_record": "1KiB"})
+    with pytest.raises(RecordError, match=r"memory\.bin offset 2 .*longer than max_record, 1024 bytes\n.*on_long"):
+        read_range(made, b"a\n" + b"b" * 2000, 0, 2002)
+
+
+def test_at_most_a_block_and_a_longest_record_are_read() -> None:
+    """A file without any delimiter does not make the reader run away."""
+    made = make_format({"type": "lines", "max_record": 10_000, "on_long": "cut"})
+    content = b"a" * 1_000_000
+    source = MemorySource(content)
+
+    batches = list(made.read(source, block_of(content, 0, 1000), account_of_nobody()))
+    assert [batch.to_pylist() for batch in batches] == [[b"a" * 10_000]]
+    assert source.furthest <= 1000 + 10_000 + 2
+
+
+def test_kept_delimiters_are_part_of_the_record() -> None:
+    """The records side by side are the file, also where the last delimiter is missing."""
+    made = make_format({"type": "lines", "keep_delimiter": True})
+    content = b"a\r\n\nb\rc"
+    assert read_cut(made, content, 3)[0] == [(0, b"a\r\n"), (3, b"\n"), (4, b"b\r"), (6, b"c")]
+
+
+def test_a_last_record_without_delimiter_is_framed_with_the_default_one() -> None:
+    """A writer ends it; the record itself does not change."""
+    made = make_format({"type": "lines", "delimiter": "||"})
+    content = b"a||b"
+    batches = list(made.read(MemorySource(content), block_of(content, 0, 4), account_of_nobody()))
+    assert b"".join(batch.framed().to_pylist()[0] for batch in batches) == b"a||b||"
+    assert [batch.to_pylist() for batch in batches] == [[b"a"], [b"b"]]
+
+
+def test_framed_batches_hold_each_record_with_the_newline_it_had() -> None:
+    """What a writer copies is the file."""
+    made = make_format("lines")
+    content = b"a\r\nb\n\rc\r\n"
+    batches = list(made.read(MemorySource(content), block_of(content, 0, len(content)), account_of_nobody()))
+    assert b"".join(record for batch in batches for record in batch.framed().to_pylist()) == content

@@ -1,0 +1,114 @@
+"""The reader as an operator: what leaves which port, what is counted, what it notices."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import MissingError, RecordError, SourceChangedError
+from dagflow.storage.files import stat
+from dagflow.testing.operators import OperatorHarness, run_operator
+from operators.metadata import BlockMetadata, FileVersion
+from operators.reader.block_reader import BlockReader
+
+
+def blocks_of(path: Path, block_size: int) -> list[BlockMetadata]:
+    """The blocks of a file as a splitter makes them."""
+    found = stat(str(path))
+    version = FileVersion(found.size_bytes, found.mtime_ns, found.etag)
+    size = found.size_bytes
+    return [
+        BlockMetadata(index, str(path), version, start, min(start + block_size, size), start + block_size >= size)
+        for index, start in enumerate(range(0, size, block_size))
+    ]
+
+
+def test_records_come_in_batches_that_know_block_and_offset(tmp_path: Path) -> None:
+    """Every block's records leave with their origin, and the block itself when it is read."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"aa\nbb\ncc\n")
+    blocks = blocks_of(path, 4)
+    harness = OperatorHarness(BlockReader())
+    harness.window({"blocks_metadata_input": blocks})
+    assert harness.emitted["messages"] == [b"aa", b"bb", b"cc"]
+    assert [batch.offsets().tolist() for batch in harness.batches["messages"]] == [[0, 3], [6], []]
+    assert [batch.blocks for batch in harness.batches["messages"]] == [(block,) for block in blocks]
+    assert harness.emitted["blocks_metadata_output"] == blocks
+    assert harness.counters == {"blocks": 3, "bytes": 9, "files": 1}
+
+
+def test_rejects_leave_the_errors_port_as_json_lines(tmp_path: Path) -> None:
+    """Each has file, offset, length, reason and the bytes; records go on."""
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"abcd\xff")
+    reader = BlockReader(format={"type": "fixed", "length": 4})
+    harness = OperatorHarness(reader, connected=["messages", "errors"])
+    harness.window({"blocks_metadata_input": blocks_of(path, 10)})
+    assert harness.emitted["messages"] == [b"abcd"]
+    [line] = harness.emitted["errors"]
+    facts = json.loads(line)
+    assert base64.b64decode(facts.pop("raw")) == b"\xff"
+    assert facts == {
+        "url": str(path),
+        "offset": 4,
+        "length": 1,
+        "reason": "the file ends after 1 of the 4 bytes of a record",
+    }
+    assert harness.batches["errors"][0].blocks == tuple(blocks_of(path, 10))
+    assert (harness.counters["rejected"], harness.counters["rejected_bytes"]) == (1, 1)
+
+
+def test_a_reject_that_nobody_listens_to_fails_the_run(tmp_path: Path) -> None:
+    """The error has file, offset and cause, and says how to go on."""
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"abcd\xff")
+    harness = OperatorHarness(BlockReader(format={"type": "fixed", "length": 4}), connected=["messages"])
+    with pytest.raises(RecordError, match=r"a\.bin offset 4 \(1 bytes\): the file ends .*\n.*connect .*errors"):
+        harness.window({"blocks_metadata_input": blocks_of(path, 10)})
+
+
+def test_another_version_of_the_file_is_noticed_when_it_is_opened(tmp_path: Path) -> None:
+    """Nothing of it is read."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"aa\n")
+    blocks = blocks_of(path, 10)
+    path.write_bytes(b"bb\ncc\n")
+    with pytest.raises(SourceChangedError, match="had 3 bytes, now it has 6"):
+        run_operator(BlockReader(), blocks, port="blocks_metadata_input")
+    path.unlink()
+    with pytest.raises(MissingError, match=r"a\.txt"):
+        run_operator(BlockReader(), blocks, port="blocks_metadata_input")
+
+
+def test_a_change_while_a_block_is_read_is_noticed_at_its_end(tmp_path: Path) -> None:
+    """The block does not count as read."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"aa\nbb\n")
+    [block] = blocks_of(path, 10)
+    reader = BlockReader()
+    done: list[BlockMetadata] = []
+    reader.messages.connect(lambda batch: os.utime(path, ns=(1, 1)))
+    reader.blocks_metadata_output.connect(done.append)
+    with pytest.raises(SourceChangedError, match="was modified at"):
+        reader.read(block)
+    assert done == []
+
+
+def test_consecutive_blocks_of_a_file_use_one_stream(tmp_path: Path) -> None:
+    """The file stays open until another one, or the end of the window, comes."""
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    first.write_bytes(b"aa\nbb\n")
+    second.write_bytes(b"c\n")
+    reader = BlockReader()
+    opened: list[object] = []
+    for block in [*blocks_of(first, 3), *blocks_of(second, 3)]:
+        reader.read(block)
+        opened.append(reader._file)
+    assert opened[0] is opened[1]
+    assert opened[1] is not opened[2]
+    reader.end_window()
+    assert reader._file is None
