@@ -1,4 +1,4 @@
-"""Text in two columns, as wide as the terminal."""
+"""Text that fits the terminal."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ def definitions(rows: Iterable[tuple[str, str]], *, title: str = "") -> str:
     elif pairs:
         formatter.write_dl(pairs)
     return formatter.getvalue().rstrip("\n")
+
+
+def paragraphs(text: str) -> str:
+    """Text wrapped anew, paragraph by paragraph."""
+    return click.wrap_text(text, width=click.HelpFormatter().width, preserve_paragraphs=True)

@@ -71,8 +71,11 @@ def account(view: AppView, summary: RunSummary) -> str:
         f"    published {count(summary.windows, 'window')}: {count(summary.files, 'file')},"
         f" {count(summary.blocks, 'block')}, {size(summary.bytes)}{speed}",
     ]
-    if summary.records:
-        lines.append("    records: " + ", ".join(f"{port} {number:,}" for port, number in summary.records.items()))
+    emitted = [
+        f"{port} {number:,}" for name in view.operators for port, number in _emitted(summary, name).items() if number
+    ]
+    if emitted:
+        lines.append(f"    records: {', '.join(emitted)}")
     if summary.rejected:
         lines.append(f"    rejected: {summary.rejected:,}")
     return "\n".join(lines)
@@ -122,11 +125,7 @@ def _operators(view: AppView, summary: RunSummary) -> RenderableType:
     grid.add_column("backlog", justify="right", no_wrap=True)
     grid.add_column("emitted", overflow="fold")
     for name in view.operators:
-        emitted = [
-            f"{port.partition('.')[2]} {number:,}"
-            for port, number in summary.records.items()
-            if port.partition(".")[0] == name
-        ]
+        emitted = [f"{port.partition('.')[2]} {number:,}" for port, number in _emitted(summary, name).items() if number]
         backlog = summary.backlog.get(name)
         grid.add_row(
             Text(name),
@@ -135,6 +134,11 @@ def _operators(view: AppView, summary: RunSummary) -> RenderableType:
             Text("  ".join(emitted)),
         )
     return grid
+
+
+def _emitted(summary: RunSummary, operator: str) -> dict[str, int]:
+    """What left the ports of one operator, by "operator.port"."""
+    return {port: number for port, number in summary.records.items() if port.partition(".")[0] == operator}
 
 
 def _partitions(view: AppView, summary: RunSummary, operator: str) -> str:

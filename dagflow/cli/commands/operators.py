@@ -1,0 +1,69 @@
+"""`dagflow operators`: what an app can be made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.layout import definitions, paragraphs
+from dagflow.cli.options import verbose_option
+from dagflow.spec.describe import OperatorInfo, PortInfo, PropertyInfo, describe_all, describe_named
+from dagflow.spec.registry import UnknownClassError
+
+_KINDS = {
+    "input": "runs once, in the driver, and begins an app",
+    "control": "runs once, in the driver",
+    "partitioned": "runs in parallel, in Spark tasks",
+}
+
+
+@click.command("operators", short_help="List the operators, or describe one.")
+@click.argument("name", metavar="[NAME]", required=False)
+@verbose_option
+def command(name: str | None) -> int:
+    """List the built-in operators, or show the ports and properties of one.
+
+    NAME is what an app would write under `class`: a built-in's short name, or the dotted path of an
+    operator of your own, such as my_ops.DropComments.
+    """
+    if name is None:
+        output.result(definitions((found.name, found.summary) for found in describe_all()))
+        return 0
+    try:
+        found = describe_named(name, (str(Path.cwd()),))
+    except UnknownClassError as error:
+        raise click.UsageError(str(error)) from error
+    output.result("\n".join(_page(found)))
+    return 0
+
+
+def _page(found: OperatorInfo) -> Iterator[str]:
+    yield f"{found.name}: {_KINDS[found.kind]}"
+    yield ""
+    yield paragraphs(found.details or "Its class has no docstring.")
+    for title, ports in (("Input ports", found.inputs), ("Output ports", found.outputs)):
+        if ports:
+            yield ""
+            yield definitions(((port.name, _port(port)) for port in ports), title=title)
+    if found.properties:
+        yield ""
+        yield definitions(_properties(found.properties), title="Properties")
+
+
+def _port(port: PortInfo) -> str:
+    required = "required" if port.is_required else "optional"
+    return f"{port.type}, {required}{_meaning(port.meaning)}"
+
+
+def _properties(properties: Iterable[PropertyInfo], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for known in properties:
+        default = "required" if known.is_required else f"default {known.default}"
+        yield prefix + known.name, f"{known.type}, {default}{_meaning(known.meaning)}"
+        yield from _properties(known.choices, f"{prefix}{known.name}.")
+
+
+def _meaning(text: str) -> str:
+    return f": {text}" if text else ""

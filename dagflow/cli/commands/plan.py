@@ -1,0 +1,76 @@
+"""`dagflow plan`: what would run, where, and how much of it."""
+
+from __future__ import annotations
+
+import click
+
+from dagflow.api.partitioner import BacklogStats, Partitioner
+from dagflow.cli import output
+from dagflow.cli.options import set_option, verbose_option
+from dagflow.engine.estimate import estimate
+from dagflow.engine.run import parallelism_of
+from dagflow.errors import DagflowError, OperatorError
+from dagflow.plan.explain import FORMATS, Estimate, Format, explain
+from dagflow.plan.logical import LogicalPlan, load_app
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.plan.placement import place
+
+_ENDLESS = 1 << 40  # a backlog that no partitioner takes for a small one
+
+
+@click.command("plan", short_help="Show what would run, where, and how much.")
+@click.argument("app", metavar="APP")
+@set_option
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to show it.")
+@verbose_option
+def command(app: str, overrides: tuple[str, ...], form: Format) -> int:
+    """Show what APP would run: its operators and streams, stages, partitions and exchanges.
+
+    With an estimate of the files, blocks, bytes and windows that there are to process. Runs nothing.
+    """
+    logical = load_app(app, overrides=list(overrides))
+    physical = place(logical)
+    shown = explain(
+        logical, physical, format=form, partitions=partitions(logical, physical), estimate=_estimate(logical)
+    )
+    output.result(shown.rstrip("\n"))
+    return 0
+
+
+def partitions(logical: LogicalPlan, physical: PhysicalPlan) -> dict[str, int | str]:
+    """How many partitions each stage would have, by its head: a count, or "least to most".
+
+    Raises:
+        OperatorError: An operator that decides for itself failed to.
+    """
+    counts: dict[str, int | str] = {}
+    for stage in physical.stages:
+        head = logical.operators[stage.head].operator
+        if stage.fixed_partitions is None and isinstance(head, Partitioner):
+            counts[stage.head] = _range(stage.head, head)
+        else:
+            counts[stage.head] = stage.fixed_partitions or parallelism_of(logical.attributes.master)
+    return counts
+
+
+def _range(name: str, head: Partitioner) -> int | str:
+    try:
+        least = head.define_partitions(BacklogStats(0, 0, 0))
+        most = head.define_partitions(BacklogStats(0, least, _ENDLESS))
+    except Exception as error:
+        raise OperatorError(f"define_partitions() raised {type(error).__name__}: {error}", operator=name) from error
+    return least if most <= least else f"{least} to {most}"
+
+
+def _estimate(logical: LogicalPlan) -> Estimate | None:
+    try:
+        found = estimate(logical, parallelism=parallelism_of(logical.attributes.master))
+    except DagflowError as error:
+        # The plan holds whether or not its input is within reach, for example on the author's machine.
+        output.note(f"no estimate: {error}")
+        return None
+    if found is None:
+        return None
+    if found.is_partial:
+        output.note("the estimate is a lower bound: there is more input than could be counted in a moment")
+    return Estimate(found.files, found.blocks, found.bytes, found.windows)

@@ -1,0 +1,106 @@
+"""`dagflow run`: read, publish, and account for it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from typing import NoReturn
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.options import Settings, conf_option, redaction, set_option, verbose_option
+from dagflow.cli.progress import Display, display_for, logging_to
+from dagflow.cli.resume import resume_command
+from dagflow.cli.signals import on_driver_thread, stop_on_signals
+from dagflow.cli.view import AppView
+from dagflow.engine.result import RunSummary
+from dagflow.engine.run import RunOptions, StopRequest
+from dagflow.engine.run import run as engine_run
+from dagflow.errors import DagflowError, FencedError, RunStoppedError
+from dagflow.plan.logical import LogicalPlan, load_app
+from dagflow.plan.placement import place
+
+
+@click.command("run", short_help="Read, process and publish, then exit.")
+@click.argument("app", metavar="APP")
+@set_option
+@click.option("--checkpoint", metavar="URL", help="Keep the journal here instead of where the app says.")
+@click.option("--master", metavar="URL", help="Spark master, for example local[4] or spark://host:7077.")
+@conf_option
+@click.option("--follow", is_flag=True, help="Keep watching for new input until stopped.")
+@click.option("--fresh", is_flag=True, help="Start over: set the old journal aside, remove what it published.")
+@click.option("--json", "as_json", is_flag=True, help="Print the account as one JSON object on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@verbose_option
+@click.pass_obj
+def command(
+    settings: Settings,
+    app: str,
+    overrides: tuple[str, ...],
+    checkpoint: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    follow: bool,
+    fresh: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Run APP until all input is processed and published.
+
+    Started again, it continues: processed files are not read again, and a window that was planned but
+    not committed is run again. The first SIGINT (Ctrl-C) or SIGTERM stops it cleanly, a second one at once.
+    """
+    logical = load_app(app, overrides=list(overrides))
+    settings.redact = redaction(logical.spec.secrets if logical.spec else {})
+    options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, follow=follow, fresh=fresh)
+    again = resume_command(app, overrides, options)
+    display = display_for(AppView.of(logical, place(logical), settings.redact), is_quiet=quiet)
+    try:
+        with logging_to(display, is_verbose=settings.is_verbose), display:
+            summary = watch(logical, options, display)
+            display.finish(summary)
+    except Exception as error:
+        _account_for_failure(error, display, again, as_json=as_json)
+        raise
+    if as_json:
+        output.result(json.dumps(summary.to_json()))
+    if summary.state != "stopped":
+        return 0
+    if not quiet:
+        output.note(f"    continue with: {again}")
+    return RunStoppedError.exit_code
+
+
+def watch(logical: LogicalPlan, options: RunOptions, display: Display) -> RunSummary:
+    """Run an app under a display, and let signals stop it.
+
+    Returns:
+        The figures at the end; state is "completed" or "stopped".
+
+    Raises:
+        DagflowError: The run failed.
+    """
+    stop = StopRequest()
+
+    def ask() -> None:
+        stop.request()
+        display.stopping()
+
+    def die() -> NoReturn:
+        display.abandon()
+        os._exit(RunStoppedError.exit_code)
+
+    with stop_on_signals(ask, die):
+        return on_driver_thread(lambda: engine_run(logical, options, display, stop))
+
+
+def _account_for_failure(error: Exception, display: Display, again: str, *, as_json: bool) -> None:
+    if isinstance(error, DagflowError) and error.exit_code == 2:
+        return  # nothing was run
+    if not isinstance(error, FencedError):  # there the other driver goes on with the work
+        error.add_note(f"    continue with: {again}")
+    if as_json:
+        last = display.last or RunSummary(display.view.name)
+        output.result(json.dumps(replace(last, state="failed").to_json()))

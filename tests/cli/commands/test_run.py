@@ -1,0 +1,232 @@
+"""`dagflow run` as a person starts it, on real Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import ENTRY, dagflow_command, environment
+
+APP = """\
+name: sample
+attributes:
+  checkpoint: journal
+  master: local[1]
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 64}}
+  reader: {class: BlockReader, properties: {format: lines}}
+  keep: {class: sample_ops.Keep, partition: parallel}
+  writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: keep.input}
+  kept: {from: keep.output, to: writer.input}
+"""
+
+OPERATORS = """\
+from dagflow import InputPort, Operator, OutputPort
+
+
+class Keep(Operator):
+    \"\"\"Keeps every record but the poisoned one.\"\"\"
+
+    poison: str = "none"
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def keep(self, record: bytes) -> None:
+        if record == self.poison.encode():
+            raise LookupError("poison")
+        self.output.emit(record)
+"""
+
+LINES = [f"line {number}" for number in range(40)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory with an app, its operator and its input."""
+    (tmp_path / "app.yaml").write_text(APP)
+    (tmp_path / "sample_ops.py").write_text(OPERATORS)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("".join(f"{line}\n" for line in LINES))
+    return tmp_path
+
+
+def published(folder: Path) -> list[str]:
+    """Every published line, sorted as the input's numbers are."""
+    files = [file for file in (folder / "out").rglob("*") if file.is_file()]
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    return sorted(lines, key=lambda line: int(line.split()[1]))
+
+
+@contextmanager
+def following(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run that watches for new files, given to the block once it has published a window."""
+    process = subprocess.Popen(
+        [*ENTRY, "run", "app.yaml", "--follow", "--json", "-v"],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        seen = []
+        for line in process.stderr:
+            seen.append(line)
+            if "window committed" in line:
+                break
+        else:
+            pytest.fail("".join(seen))
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.spark
+@pytest.mark.e2e
+def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Path) -> None:
+    """Stdout holds one JSON object, stderr the account for people; what was processed is not read again."""
+    first = dagflow_command(["run", "app.yaml", "--json"], cwd=folder)
+    assert first.returncode == 0, first.stderr
+    account = json.loads(first.stdout)
+    assert {key: account[key] for key in ("app", "state", "files", "blocks", "bytes", "rejected")} == {
+        "app": "sample",
+        "state": "completed",
+        "files": 1,
+        "blocks": 5,
+        "bytes": (folder / "in" / "a.txt").stat().st_size,
+        "rejected": 0,
+    }
+    assert (account["records"]["reader.messages"], account["records"]["keep.output"]) == (40, 40)
+    assert set(account) == {
+        *("app", "state", "windows", "files", "blocks", "bytes"),
+        *("records", "rejected", "seconds", "partitions"),
+    }
+    assert re.search(r"^sample: completed in .*\n    published \d+ windows?: 1 file, 5 blocks", first.stderr, re.M)
+    assert published(folder) == LINES
+
+    second = dagflow_command(["run", "app.yaml", "-q", "--json"], cwd=folder)
+    assert second.returncode == 0, second.stderr
+    assert second.stderr == ""
+    assert json.loads(second.stdout)["windows"] == 0
+    third = dagflow_command(["run", "app.yaml"], cwd=folder)
+    assert (third.returncode, third.stdout) == (0, "")
+    assert "sample: nothing new: all input was processed in earlier runs" in third.stderr
+    assert published(folder) == LINES
+
+
+@pytest.mark.spark
+@pytest.mark.e2e
+def test_a_failed_run_says_how_to_continue_and_is_continued(folder: Path) -> None:
+    """Exit code 1, the cause once, an account with the state failed; then the command that was printed works."""
+    failed = dagflow_command(["run", "app.yaml", "--json", "--set", "keep.poison=line 7"], cwd=folder)
+    assert failed.returncode == 1
+    assert json.loads(failed.stdout)["state"] == "failed"
+    assert failed.stderr.count("LookupError") == 1, failed.stderr
+    assert "operator 'keep'" in failed.stderr
+    assert "continue with: dagflow run app.yaml --set 'keep.poison=line 7'" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert not (folder / "out").exists() or published(folder) == []
+
+    continued = dagflow_command(["run", "app.yaml"], cwd=folder)
+    assert continued.returncode == 0, continued.stderr
+    assert published(folder) == LINES
+
+
+@pytest.mark.spark
+@pytest.mark.e2e
+def test_a_stopped_run_ends_cleanly_and_is_continued(folder: Path) -> None:
+    """The first signal ends a run with 130 and a resumable journal; nothing is lost or published twice."""
+    with following(folder) as process:
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert json.loads(out)["state"] == "stopped"
+    assert "stopping: the window in flight is finished or set aside" in err
+    assert "continue with: dagflow run app.yaml --follow" in err
+    assert "Traceback" not in err
+
+    (folder / "in" / "b.txt").write_text("line 40\n")
+    continued = dagflow_command(["run", "app.yaml"], cwd=folder)
+    assert continued.returncode == 0, continued.stderr
+    assert published(folder) == [*LINES, "line 40"]
+
+
+STUCK_APP = """\
+name: stuck
+operators:
+  source: {class: stuck_ops.Stuck}
+  sink: {class: stuck_ops.Sink}
+streams:
+  things: {from: source.output, to: sink.input}
+"""
+
+STUCK_OPERATORS = """\
+import sys
+import threading
+
+from dagflow import InputOperator, InputPort, Operator, OutputPort
+
+
+class Stuck(InputOperator):
+    \"\"\"Never comes back.\"\"\"
+
+    output = OutputPort(str)
+
+    def emit_tuples(self) -> None:
+        print("stuck", file=sys.stderr, flush=True)
+        threading.Event().wait()
+
+
+class Sink(Operator):
+    \"\"\"Never gets anything.\"\"\"
+
+    input = InputPort(str)
+
+    @input.each
+    def take(self, thing: str) -> None:
+        pass
+"""
+
+
+@pytest.mark.e2e
+def test_a_second_signal_ends_a_run_that_does_not_stop(tmp_path: Path) -> None:
+    """An operator that hangs in the driver cannot keep a person from leaving."""
+    (tmp_path / "stuck.yaml").write_text(STUCK_APP)
+    (tmp_path / "stuck_ops.py").write_text(STUCK_OPERATORS)
+    with subprocess.Popen(
+        [*ENTRY, "run", "stuck.yaml"], cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "stuck\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline().startswith("stuck: stopping: ")
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        assert (process.returncode, process.stderr.read()) == (130, "")
+
+
+def test_a_mistake_in_the_app_is_told_before_anything_runs(folder: Path) -> None:
+    """Exit code 2 and nothing on stdout, not even with --json; the problem names its place."""
+    (folder / "app.yaml").write_text(APP.replace("block_size", "blok_size"))
+    done = dagflow_command(["run", "app.yaml", "--json", "--set", "raeder.format=lines"], cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "app.yaml:6:" in done.stderr
+    assert "did you mean 'block_size'?" in done.stderr
+    assert "--set raeder.format: the app has no operator 'raeder'; did you mean 'reader'?" in done.stderr
+    assert not (folder / "journal").exists()
