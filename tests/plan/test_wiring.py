@@ -1,0 +1,201 @@
+"""Streams connect operators as their ports allow; what does not is named at its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import PlanError, SpecError
+from dagflow.plan.logical import build, load_app
+from dagflow.spec.app import load
+from tests.spec.apps import SAMPLES, VALID, changed, problems_of
+
+
+def app(operators: str, streams: str) -> str:
+    """An app with a source and a reader, and more operators and streams, each on a line of its own."""
+    return (
+        "name: a\noperators:\n"
+        f"  source: {{class: {SAMPLES}.Source}}\n"
+        f"  reader: {{class: {SAMPLES}.Reader}}\n"
+        + "".join(f"  {line.replace('class: ', f'class: {SAMPLES}.')}\n" for line in operators.splitlines())
+        + "streams:\n"
+        + "  pieces: {from: source.pieces, to: reader.pieces}\n"
+        + "".join(f"  {line}\n" for line in streams.splitlines())
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("from: source.pieces", "from: sorce.pieces", "20:18: there is no operator 'sorce'; did you mean 'source'?"),
+        (
+            "from: source.pieces",
+            "from: source.peices",
+            "20:18: operator 'source' (Source) has no output port 'peices'; did",
+        ),
+        (
+            "to: reader.pieces",
+            "to: reader.piece",
+            "20:37: operator 'reader' (Reader) has no input port 'piece'; did you",
+        ),
+        (
+            "to: reader.pieces",
+            "to: reader.done",
+            "20:37: 'reader.done' is an output port, and 'to' takes an input port",
+        ),
+        (
+            "from: reader.records",
+            "from: reader.pieces",
+            "'reader.pieces' is an input port, and 'from' takes an output port",
+        ),
+        (
+            "from: reader.records",
+            "from: sink.x",
+            "operator 'sink' (Sink) has no output port 'x'\n    it has no output port",
+        ),
+        ("to: step.left", "to: step.pieces", "'reader.records' gives records, and 'step.pieces' takes Piece"),
+        ("from: source.pieces", "from: source.others", "'source.others' gives Other, and 'reader.pieces' takes Piece"),
+    ],
+)
+def test_a_wrong_end_of_a_stream_is_one_problem(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    """Unknown operators and ports, wrong directions and types that do not fit; nothing follows from them."""
+    problems = problems_of(tmp_path, changed(old, new))
+    assert len(problems) == 1, problems
+    assert expected in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("operators", "streams", "expected"),
+    [
+        (
+            "sink: {class: Sink, properties: {path: x}}",
+            "",
+            "5:3: loose port: input port 'input' of operator 'sink' (Sink)",
+        ),
+        (
+            "sink: {class: Demanding}",
+            "s: {from: reader.records, to: sink.input}",
+            "5:3: loose port: output port 'output' of operator 'sink' (Demanding)",
+        ),
+        ("step: {class: Step}", "", "5:3: operator 'step' (Step) would never do anything: no stream reaches it"),
+        ("none: {class: Portless}", "", "operator 'none' (Portless) would never do anything: it has no input port"),
+        ("more: {class: Source}", "", "5:3: operator 'more' (Source) is connected to nothing"),
+        (
+            "step: {class: Step}",
+            "b: {from: source.pieces, to: step.pieces}",
+            "doubly connected port: stream 'pieces' leaves by 'source.pieces' already; give that stream's 'to' a list",
+        ),
+        (
+            "more: {class: Source}",
+            "a: {from: more.pieces, to: reader.pieces}",
+            "8:30: doubly connected port: stream 'pieces' reaches 'reader.pieces' already",
+        ),
+        (
+            "step: {class: Step}",
+            "a: {from: reader.records, to: [step.left, step.left]}",
+            "doubly connected port: stream 'a' reaches 'step.left' already",
+        ),
+        (
+            "control: {class: RecordControl}",
+            "a: {from: reader.records, to: control.input}",
+            "operator 'control' (RecordControl) runs in the driver, and cannot take in records, only metadata",
+        ),
+        (
+            "control: {class: Follower, partition: 2}",
+            "a: {from: reader.done, to: control.input}",
+            "5:69: operator 'control' (Follower) runs in the driver, once; it takes no partition",
+        ),
+        (
+            "more: {class: CountingInput}\nstep: {class: Step}",
+            "a: {from: more.pieces, to: step.pieces}",
+            "operator 'more' (CountingInput) is an input operator, and must not have the input port 'input'",
+        ),
+        (
+            "deaf: {class: Deaf}",
+            "a: {from: reader.records, to: deaf.input}",
+            "operator 'deaf' (Deaf) has no method for its input port 'input'; mark one with @input.each or",
+        ),
+        (
+            "step: {class: Step, partition: parallel}",
+            "a: {from: source.others, to: step.pieces}",
+            "port types do not fit: 'source.others' gives Other, and 'step.pieces' takes Piece",
+        ),
+        (
+            "more: {class: Source}\nstep: {class: Step, partition: parallel}",
+            "a: {from: more.pieces, to: step.pieces}",
+            "partition: parallel of operator 'step' needs an upstream operator that has partitions, and has none",
+        ),
+        (
+            "more: {class: Source}\nstep: {class: Step, partition: parallel}",
+            "a: {from: more.pieces, to: step.pieces}\nb: {from: reader.records, to: step.left}",
+            "partition: parallel of operator 'step' takes in from the driver as well, from 'more'",
+        ),
+        (
+            "left: {class: Step}\nright: {class: Step}\njoin: {class: Step, partition: parallel}",
+            "a: {from: reader.records, to: [left.left, right.left]}\n"
+            "b: {from: left.output, to: join.left}\nc: {from: right.output, to: join.right}",
+            "partition: parallel of operator 'join' takes in from different stages, those of 'left' and 'right'",
+        ),
+        (
+            "x: {class: Step}\ny: {class: Step}\nz: {class: Step}",
+            "a: {from: reader.records, to: x.left}\nb: {from: x.output, to: y.left}\n"
+            "c: {from: y.output, to: z.left}\nd: {from: z.output, to: x.right}",
+            "13:3: stream 'd' closes a cycle: 'x' -> 'y' -> 'z' -> 'x'",
+        ),
+        (
+            "x: {class: Step}",
+            "a: {from: reader.records, to: x.left}\nb: {from: x.output, to: x.right}",
+            "stream 'b' closes a cycle: 'x' -> 'x'",
+        ),
+    ],
+)
+def test_a_dag_that_cannot_run_is_refused(tmp_path: Path, operators: str, streams: str, expected: str) -> None:
+    """One mistake in the wiring is one problem."""
+    problems = problems_of(tmp_path, app(operators, streams))
+    assert len(problems) == 1, problems
+    assert expected in problems[0]
+
+
+def test_each_cycle_is_reported_once(tmp_path: Path) -> None:
+    """Two cycles are two problems."""
+    operators = "a: {class: Step}\nb: {class: Step}\nc: {class: Step}\nd: {class: Step}"
+    streams = (
+        "s: {from: reader.records, to: [a.left, c.left]}\nt: {from: a.output, to: b.left}\n"
+        "u: {from: b.output, to: a.right}\nv: {from: c.output, to: d.left}\nw: {from: d.output, to: c.right}"
+    )
+    problems = problems_of(tmp_path, app(operators, streams))
+    assert [problem.partition("cycle: ")[2] for problem in problems] == ["'a' -> 'b' -> 'a'", "'c' -> 'd' -> 'c'"]
+
+
+def test_an_app_needs_an_input_operator(tmp_path: Path) -> None:
+    """Without one nothing would ever flow."""
+    text = f"name: a\noperators:\n  x: {{class: {SAMPLES}.Demanding}}\n  y: {{class: {SAMPLES}.Demanding}}\n"
+    text += "streams:\n  a: {from: x.output, to: y.input}\n  b: {from: y.output, to: x.input}\n"
+    problems = problems_of(tmp_path, text)
+    assert "1:1: no operator brings anything in" in problems[0] and "cycle" in problems[1] and len(problems) == 2
+
+
+def test_an_input_operator_alone_is_an_app(tmp_path: Path) -> None:
+    """It has nothing to be connected to."""
+    assert problems_of(tmp_path, f"name: a\noperators:\n  x: {{class: {SAMPLES}.Source}}\n") == []
+
+
+def test_a_subclass_of_what_a_port_takes_fits(tmp_path: Path) -> None:
+    """SmallPiece goes where Piece is taken."""
+    (tmp_path / "app.yaml").write_text(VALID)
+    plan = load_app(tmp_path / "app.yaml")
+    assert [str(edge.source) for edge in plan.edges] == ["source.pieces", "reader.records", "step.output"]
+
+
+def test_mistakes_of_form_and_of_wiring_come_together(tmp_path: Path) -> None:
+    """SpecError where the form is wrong, with the wiring's mistakes; PlanError where only the wiring is."""
+    file = tmp_path / "app.yaml"
+    file.write_text(changed("limit: 3", "limt: 3").replace("to: step.left", "to: step.lefd"))
+    with pytest.raises(SpecError, match=r"'limt'(?s:.*)'lefd'"):
+        load_app(file)
+    file.write_text(changed("to: step.left", "to: step.lefd"))
+    with pytest.raises(PlanError, match="did you mean 'left'"):
+        load_app(file)
+    with pytest.raises(PlanError, match="did you mean 'left'"):
+        build(load(file))
