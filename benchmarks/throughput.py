@@ -99,7 +99,8 @@ def run_dagflow(context: SparkContext, work: Path, operator: str, block_size: st
     path = work / "throughput.yaml"
     path.write_text(APP.format(work=work, filter=operator, block_size=block_size))
     app = load_app(str(path))
-    summary = run(app, runtime=lambda program: SparkRuntime(program, context, modules=app.user_modules))
+    modules = app.spec.user_modules() if app.spec else []
+    summary = run(app, runtime=lambda program: SparkRuntime(program, context, modules=modules))
     if summary.state != "completed":
         raise ValueError(f"dagflow's run ended as {summary}")
 
