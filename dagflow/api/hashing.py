@@ -1,0 +1,63 @@
+"""Which partition a key belongs to: the same in every process, on every machine, in every version.
+
+The exchange that brings records of equal keys together and the state that is kept by key both ask here, so that
+a key's state is always where its records arrive.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Key = bytes | str | int | float | bool | None
+"""What may be a key: a value of a column."""
+
+
+def key_bytes(key: Key) -> bytes:
+    """A key as the bytes that stand for it; keys that are equal in one column have equal bytes."""
+    if isinstance(key, bytes):
+        return key
+    return b"" if key is None else str(key).encode("utf-8", "surrogateescape")
+
+
+def _mixed(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    # A checksum of similar keys differs in regular ways, which a remainder would show; this is MurmurHash3's
+    # finalizer, after which every bit depends on every other.
+    hashes = hashes ^ (hashes >> np.uint32(16))
+    hashes = hashes * np.uint32(0x85EBCA6B)
+    hashes = hashes ^ (hashes >> np.uint32(13))
+    hashes = hashes * np.uint32(0xC2B2AE35)
+    return hashes ^ (hashes >> np.uint32(16))
+
+
+def hashes_of(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
+    """A hash of each key in a column; each different key is hashed once."""
+    column = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    encoded = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode("encode")
+    unique: list[Any] = encoded.dictionary.to_pylist()
+    hashes = _mixed(np.fromiter((zlib.crc32(key_bytes(key)) for key in unique), np.uint32, len(unique)))
+    codes = encoded.indices
+    if codes.null_count:
+        hashes = np.append(hashes, _mixed(np.array([zlib.crc32(key_bytes(None))], np.uint32)))
+        codes = codes.fill_null(len(unique))
+    positions: npt.NDArray[np.int64] = codes.to_numpy(zero_copy_only=False)
+    return hashes[positions]
+
+
+def partitions_of(keys: pa.Array | pa.ChunkedArray, partitions: int) -> npt.NDArray[np.int64]:
+    """The 0-based partition of each key in a column.
+
+    Args:
+        keys: A column of bytes, text, numbers or booleans; may hold nulls, which are a key like any other.
+        partitions: How many there are, at least 1.
+    """
+    return (hashes_of(keys) % np.uint32(partitions)).astype(np.int64)
+
+
+def partition_of(key: Key, partitions: int) -> int:
+    """The 0-based partition of one key; what partitions_of() says of it."""
+    return int(_mixed(np.array([zlib.crc32(key_bytes(key))], np.uint32))[0] % partitions)

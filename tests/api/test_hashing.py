@@ -1,0 +1,51 @@
+"""Keys find their partitions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.api.hashing import hashes_of, partition_of, partitions_of
+
+COLUMNS = st.one_of(
+    *(st.lists(st.none() | kind, max_size=20) for kind in (st.binary(), st.text(), st.integers(-(2**63), 2**63 - 1)))
+)
+
+
+@given(COLUMNS, st.integers(1, 50))
+def test_a_key_has_one_partition_alone_or_in_a_column(keys: list[bytes | str | int | None], partitions: int) -> None:
+    """The exchange looks at columns and the state at single keys, and they agree."""
+    column = pa.array(keys) if any(key is not None for key in keys) else pa.array(keys, pa.binary())
+    found = partitions_of(column, partitions)
+    assert found.tolist() == [partition_of(key, partitions) for key in keys]
+    assert all(0 <= partition < partitions for partition in found)
+    assert partitions_of(column.dictionary_encode(), partitions).tolist() == found.tolist()
+    assert partitions_of(pa.chunked_array([column[:3], column[3:]]), partitions).tolist() == found.tolist()
+
+
+def test_hashes_are_those_of_every_version() -> None:
+    """State that an older version kept is looked for where it is: these numbers never change."""
+    assert hashes_of(pa.array([b"", b"a", b"host-17"])).tolist() == [0, 3320656311, 3134246277]
+    assert hashes_of(pa.array(["", "a", "host-17", None])).tolist() == [0, 3320656311, 3134246277, 0]
+
+
+def test_hashes_do_not_depend_on_the_process() -> None:
+    """Python's own hash is salted anew in every process; this one is not."""
+    code = "import pyarrow as pa; from dagflow.api.hashing import hashes_of; print(*hashes_of(pa.array([b'x', b'yz'])))"
+    runs = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
+    assert runs == {b" ".join(b"%d" % value for value in hashes_of(pa.array([b"x", b"yz"]))) + b"\n"}
+
+
+@pytest.mark.parametrize("pattern", ["key-{}", "{}", "2026-01-01T00:00:{:06d}Z", "host{0}.example/{0}"])
+@pytest.mark.parametrize("partitions", [2, 3, 7, 16])
+def test_similar_keys_are_spread_evenly(pattern: str, partitions: int) -> None:
+    """No partition has a tenth more than its share of numbered keys."""
+    keys = pa.array([pattern.format(number) for number in range(40_000)])
+    counts = np.bincount(partitions_of(keys, partitions), minlength=partitions)
+    assert counts.max() < 1.1 * len(keys) / partitions
