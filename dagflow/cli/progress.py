@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from types import TracebackType
 
 from rich.console import Console, RenderableType
@@ -68,13 +69,18 @@ class LineDisplay(Display):
         super().__init__(view)
         self._rates = Rates(view)
         self._next_s = LINE_INTERVAL_S
+        self._told: RunSummary | None = None
 
     def progress(self, summary: RunSummary) -> None:
         """Write a line if the last one is old enough, by the run's own clock."""
         super().progress(summary)
         self._rates.update(summary)
-        if summary.seconds >= self._next_s:
+        figures = replace(summary, seconds=0.0)
+        # A run that follows and has nothing to do is silent, one that works on a long window is not.
+        has_news = any(summary.backlog.values()) or figures != self._told
+        if summary.seconds >= self._next_s and has_news:
             self._next_s = summary.seconds + LINE_INTERVAL_S
+            self._told = figures
             output.note(progress_line(self.view, summary, self._rates))
 
     def notice(self, text: str) -> None:

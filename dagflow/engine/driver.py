@@ -161,6 +161,7 @@ class Driver:
                     self._commit_oldest()
                 elif self._follow_millis is not None:
                     self._journal.flush()
+                    self._observer.progress(self.summary())
                     self._stop.wait(self._follow_millis / 1000)
                 else:
                     break

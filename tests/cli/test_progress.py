@@ -37,6 +37,18 @@ def test_lines_are_seconds_apart_by_the_run_s_own_clock(capsys: pytest.CaptureFi
     )
 
 
+def test_a_run_that_waits_for_new_files_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    """Following fills no log while nothing comes; a window that takes long is told about again and again."""
+    display = LineDisplay(VIEW)
+    idle = replace(summary(6.0), backlog={"reader": 0})
+    for seconds in range(6, 60):
+        display.progress(replace(idle, seconds=float(seconds)))
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    for seconds in range(60, 80):
+        display.progress(replace(idle, seconds=float(seconds), backlog={"reader": 1}))
+    assert len(capsys.readouterr().err.splitlines()) == 4
+
+
 def test_the_end_is_told_with_what_was_published(capsys: pytest.CaptureFixture[str]) -> None:
     """The last lines account for the run."""
     LineDisplay(VIEW).finish(summary(8.0, state="completed", rejected=2))
