@@ -11,6 +11,9 @@ from dagflow.errors import Problem
 _SHOWN_CHARACTERS = 60
 """How much of a value a message quotes: a scalar may be megabytes long."""
 
+_REASON_CHARACTERS = 600
+"""How much a message takes over from an exception of other code, which may quote a whole value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -68,6 +71,11 @@ def quoted(text: str) -> str:
     """A value as messages show it: in quotes, on one line, and not longer than a line."""
     shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
     return "'" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown) + "'"
+
+
+def shortened(text: str) -> str:
+    """What other code has written, cut in the middle where it is longer than a few lines."""
+    return text if len(text) <= _REASON_CHARACTERS else f"{text[: _REASON_CHARACTERS - 150]} … {text[-150:]}"
 
 
 def listed(names: Collection[str], *, last: str = "and") -> str:

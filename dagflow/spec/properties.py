@@ -16,7 +16,7 @@ from dagflow.api.properties import property_model
 from dagflow.spec.environment import redact
 from dagflow.spec.nodes import Mapping as MappingNode
 from dagflow.spec.nodes import Node, Scalar, follow, has_broken, kind_of, plain, scalars
-from dagflow.spec.problems import Place, Problems, did_you_mean, quoted
+from dagflow.spec.problems import Place, Problems, did_you_mean, quoted, shortened
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -151,7 +151,7 @@ class PropertyCheck:
     def _redacted(self, text: str) -> str:
         shown = [scalar.shown for scalar in scalars(self.node)]
         used = [item for item in self.secrets.items() if any(item[1][:-1] in text for text in shown)]
-        return redact(text, used)
+        return shortened(redact(text, used))
 
 
 def _flattened(error: ValidationError, base: tuple[int | str, ...]) -> Iterator[dict[str, Any]]:

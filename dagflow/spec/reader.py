@@ -25,8 +25,9 @@ MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
 MAX_PARTITIONS = 100_000
 """More than any cluster runs at once, and few enough to plan."""
 
-APP_NAME = re.compile(r"[a-z0-9-]+")
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+# Names become parts of file names, which file systems bound at 255 bytes.
+APP_NAME = re.compile(r"[a-z0-9-]{1,200}")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class AppReader:
             self.problems.add(root.place, "'name' is missing; an app has a name, such as block-reader")
         name = self._text(node, "'name'")
         if node is not None and name is not None and not APP_NAME.fullmatch(name):
-            self._expected("'name'", "small letters, digits and '-'", node)
+            self._expected("'name'", "small letters, digits and '-', at most 200", node)
             name = None
         return name or "app"
 
@@ -148,7 +149,7 @@ class AppReader:
         found: dict[str, OperatorSpec] = {}
         for name, entry in section.entries.items():
             if not NAME.fullmatch(name):
-                message = f"{quoted(name)} is no name for an operator; use letters, digits, '_' and '-'"
+                message = f"{quoted(name)} is no name for an operator; use at most 200 letters, digits, '_' and '-'"
                 self.problems.add(entry.key_place, message)
             elif isinstance(entry.value, Mapping):
                 found[name] = self._operator(name, entry.key_place, entry.value)

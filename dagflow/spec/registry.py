@@ -13,11 +13,13 @@ from pathlib import Path
 from types import ModuleType
 
 from dagflow.api.operator import Operator
-from dagflow.spec.problems import did_you_mean, nearest, quoted
+from dagflow.spec.problems import did_you_mean, nearest, quoted, shortened
 
 LIBRARY = "operators"
 """The package of the built-in operators; its public names are the short names of an app."""
 
+_MAX_NAME = 250
+"""File systems refuse longer names with an error of their own."""
 _added_paths: set[str] = set()
 """What this module put on sys.path, and may therefore take away again."""
 
@@ -58,7 +60,7 @@ def find_operator(name: str, search_path: Sequence[str]) -> type[Operator]:
     """
     if "." not in name:
         return _find_built_in(name)
-    if not all(part.isidentifier() for part in name.split(".")):
+    if len(name) > _MAX_NAME or not all(part.isidentifier() for part in name.split(".")):
         raise UnknownClassError(f"{quoted(name)} is not the name of a class; write for example my_ops.DropComments")
     top = name.partition(".")[0]
     _forget_other_users(top, origin_of(top, search_path))
@@ -154,7 +156,7 @@ def _import_failure(name: str, error: BaseException, search_path: Sequence[str])
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if any(Path(folder) in Path(frame.filename).parents for folder in search_path)]
     place = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
-    return f"module '{name}' cannot be imported: {place}{type(error).__name__}: {error}"
+    return f"module '{name}' cannot be imported: {place}{type(error).__name__}: {shortened(str(error))}"
 
 
 def _is_from(module: ModuleType | None, origin: Path) -> bool:

@@ -16,8 +16,9 @@ from dagflow.plan.layout import Box, LayeredLayout
 from dagflow.plan.logical import LogicalPlan, load_app
 from dagflow.plan.picture import picture_of
 from dagflow.plan.placement import place
-from tests.plan.dags import Head, Work, logical_plans, plan_of
+from tests.plan.dags import Head, Work, plan_of
 from tests.spec.apps import VALID
+from tests.strategies import logical_plans
 
 
 def test_the_text_names_stages_partitions_exchanges_and_estimate(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge
 from dagflow.plan.placement import place
-from tests.plan.dags import Control, Head, Work, logical_plans, plan_of
+from tests.plan.dags import Control, Head, Work, plan_of
+from tests.strategies import logical_plans
 
 
 @settings(max_examples=200)

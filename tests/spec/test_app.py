@@ -38,7 +38,11 @@ def test_spark_settings_are_text_as_java_reads_it(tmp_path: Path) -> None:
     [
         ("name: sample", "nmae: sample", "1:1: an app has no 'nmae'; did you mean 'name'?"),
         ("name: sample", "nmae: sample", "1:1: 'name' is missing"),
-        ("name: sample", "name: My App", "1:7: 'name': expected small letters, digits and '-', got 'My App'"),
+        (
+            "name: sample",
+            "name: My App",
+            "1:7: 'name': expected small letters, digits and '-', at most 200, got 'My App'",
+        ),
         ("name: sample", "name: [a]", "1:7: 'name': expected text, got a list"),
         ("name: sample", "name: true", "1:7: 'name': expected text, got true"),
         ("operators:", "operator:", "2:1: an app has no 'operator'; did you mean 'operators'?"),
