@@ -50,7 +50,7 @@ GARBAGE: tuple[Any, ...] = (
     "os.path",
     "sys.exit",
     "a" * 5000 + ".B",
-    "this.is.no.module",
+    "nowhere.is.no.module",
     "tests.plan.sample_operators",
     f"{SAMPLES}.NotAnOperator",
     f"{SAMPLES}.Portless",
