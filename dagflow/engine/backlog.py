@@ -26,11 +26,11 @@ class Throughput:
     """Measures committed windows, and sizes the next ones by them.
 
     Args:
-        parallelism: Tasks that run at the same time.
+        parallelism: Tasks that run at the same time, as far as is known before the start.
     """
 
     def __init__(self, parallelism: int) -> None:
-        self._parallelism = parallelism
+        self.parallelism = parallelism
         self._bytes_per_s = 0.0
         self._tuples_per_s = 0.0
         self._since = time.monotonic()
@@ -55,7 +55,7 @@ class Throughput:
 
     def budget(self) -> WindowBudget:
         """What the next window should hold at most."""
-        least = WindowBudget(FIRST_WINDOW_TUPLES * self._parallelism, FIRST_WINDOW_BYTES * self._parallelism)
+        least = WindowBudget(FIRST_WINDOW_TUPLES * self.parallelism, FIRST_WINDOW_BYTES * self.parallelism)
         return WindowBudget(
             min(max(int(self._tuples_per_s * WINDOW_TARGET_S), least.tuples), MAX_WINDOW_TUPLES),
             min(max(int(self._bytes_per_s * WINDOW_TARGET_S), least.size_bytes), MAX_WINDOW_BYTES),

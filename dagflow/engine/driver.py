@@ -16,7 +16,6 @@ from concurrent.futures import CancelledError, Future, TimeoutError
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from dagflow.api.context import WindowBudget
 from dagflow.api.operator import Operator
 from dagflow.api.supervision import Supervising
 from dagflow.engine.backlog import Throughput
@@ -88,7 +87,7 @@ class Driver:
         journal: Open, with its epoch claimed.
         control: The control operators, set up; they take back here what the journal kept of them.
         start_runtime: Starts the place where tasks run; called when the first window is planned.
-        parallelism: Tasks that will run at the same time, as far as is known before the start.
+        throughput: Sizes the windows.
         observer: Who watches.
         stop: How the run is asked to end.
         follow_millis: Length of a window while following; None to end when all input is processed.
@@ -103,7 +102,7 @@ class Driver:
         control: ControlGraph,
         start_runtime: Callable[[], Runtime],
         *,
-        parallelism: int,
+        throughput: Throughput,
         observer: Observer,
         stop: Stop,
         follow_millis: int | None = None,
@@ -117,8 +116,8 @@ class Driver:
         self._stop = stop
         self._follow_millis = follow_millis
         self._codec = WindowCodec(plan, operators, pending_tag(journal.state.app_uuid, journal.epoch))
-        self._scaling = Scaling(plan, operators, parallelism)
-        self._throughput = Throughput(parallelism)
+        self._scaling = Scaling(plan, operators, throughput.parallelism)
+        self._throughput = throughput
         self._emitted: deque[tuple[Emission, Load]] = deque()
         self._in_flight: deque[InFlight] = deque()
         self._next_window = journal.state.next_window_id
@@ -140,10 +139,6 @@ class Driver:
         )
         control.restore(planned_state[0], reported)
         self._surveyors.restore(planned_state[1])
-
-    def budget(self) -> WindowBudget:
-        """What the window that is being emitted should hold at most."""
-        return self._throughput.budget()
 
     def run(self) -> RunSummary:
         """Process what there is, or follow it until asked to stop.

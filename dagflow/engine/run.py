@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dagflow.api.context import Prepared, WindowBudget
 from dagflow.api.operator import Operator
+from dagflow.engine.backlog import Throughput
 from dagflow.engine.control import ControlGraph
 from dagflow.engine.driver import Driver, Observer
 from dagflow.engine.result import RunSummary
@@ -81,14 +82,14 @@ class SilentObserver:
 class _Services:
     """What one control operator may ask of the run."""
 
-    def __init__(self, state_url: str, follow: bool, budget: Callable[[], WindowBudget]) -> None:
+    def __init__(self, state_url: str, follow: bool, throughput: Throughput) -> None:
         self.state_url = state_url
         self.follow = follow
-        self._budget = budget
+        self._throughput = throughput
 
     @property
     def budget(self) -> WindowBudget:
-        return self._budget()
+        return self._throughput.budget()
 
 
 class _Preparation:
@@ -162,46 +163,59 @@ def run(
     Raises:
         DagflowError: The run failed; its journal is resumable.
     """
-    observer = observer or SilentObserver()
-    stop = stop or StopRequest()
-    plan = place(app)
-    operators = {name: node.operator for name, node in app.operators.items()}
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
-    master = options.master or app.attributes.master
+    journal = _open_journal(app.name, checkpoint, fresh=options.fresh)
+    try:
+        operators = {name: node.operator for name, node in app.operators.items()}
+        with _swept(_prepare(operators, journal), journal):
+            start = runtime or (lambda program: _spark(app, program, options))
+            return _drive(app, options, journal, checkpoint, observer or SilentObserver(), stop or StopRequest(), start)
+    finally:
+        journal.close()
+
+
+def _open_journal(app: str, checkpoint: str, *, fresh: bool) -> Journal:
     store = open_store(checkpoint)
-    if options.fresh:
+    if fresh:
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 remove(url)
-    journal = Journal.open(store, app=app.name)
+    return Journal.open(store, app=app)
+
+
+def _drive(
+    app: LogicalPlan,
+    options: RunOptions,
+    journal: Journal,
+    checkpoint: str,
+    observer: Observer,
+    stop: StopRequest,
+    start: RuntimeFactory,
+) -> RunSummary:
+    """Put a driver together, and let it run."""
+    plan = place(app)
+    operators = {name: node.operator for name, node in app.operators.items()}
     follow = options.follow or any(getattr(operator, "follow", False) is True for operator in operators.values())
-    drivers: list[Driver] = []
-    services = {
-        name: _Services(join(checkpoint, "state", name), follow, lambda: drivers[0].budget()) for name in plan.control
-    }
+    throughput = Throughput(parallelism_of(options.master or app.attributes.master))
+    services = {name: _Services(join(checkpoint, "state", name), follow, throughput) for name in plan.control}
+    control = ControlGraph(app.name, plan, operators, services)
     try:
-        with _swept(_prepare(operators, journal), journal):
-            control = ControlGraph(app.name, plan, operators, services)
-            program = Program.of(app.name, plan, operators)
-            driver = Driver(
-                app.name,
-                plan,
-                operators,
-                journal,
-                control,
-                lambda: runtime(program) if runtime else _spark(app, program, master, options.conf),
-                parallelism=parallelism_of(master),
-                observer=observer,
-                stop=stop,
-                follow_millis=app.attributes.window_millis if follow else None,
-            )
-            drivers.append(driver)
-            try:
-                return driver.run()
-            finally:
-                control.close()
+        program = Program.of(app.name, plan, operators)
+        driver = Driver(
+            app.name,
+            plan,
+            operators,
+            journal,
+            control,
+            lambda: start(program),
+            throughput=throughput,
+            observer=observer,
+            stop=stop,
+            follow_millis=app.attributes.window_millis if follow else None,
+        )
+        return driver.run()
     finally:
-        journal.close()
+        control.close()
 
 
 def parallelism_of(master: str) -> int:
@@ -210,12 +224,14 @@ def parallelism_of(master: str) -> int:
     return int(inside) if inside.isdigit() else os.cpu_count() or 1
 
 
-def _spark(app: LogicalPlan, program: Program, master: str, conf: Mapping[str, str]) -> Runtime:
+def _spark(app: LogicalPlan, program: Program, options: RunOptions) -> Runtime:
     """Start Spark; imported here because a run that finds nothing to do needs none."""
     from dagflow.runtime.spark import SparkRuntime, start_context
 
     log = Path(".dagflow") / f"{app.name}.spark.log"
-    context = start_context(app.name, master, {**app.attributes.spark, **conf}, log)
+    context = start_context(
+        app.name, options.master or app.attributes.master, {**app.attributes.spark, **options.conf}, log
+    )
     classes = [type(node.operator) for node in app.operators.values()]
     modules = user_modules(classes, search_path_of(app.spec.file)) if app.spec is not None else []
     return SparkRuntime(program, context, modules=modules, owns_context=True)
