@@ -121,8 +121,8 @@ class Scanner:
                 if location not in self._reported:
                     self._reported.add(location)
                     logger.warning("location does not exist yet, waiting for it location=%s", location)
-        # A file of its own comes before a scan that meets it, so that it is given whatever its name.
-        return sorted(roots, key=lambda root: (root.first_key, root.kind != "file"))
+        # Of locations that lie in each other the outermost is opened first, and gives its path to what both have.
+        return sorted(roots, key=lambda root: root.first_key)
 
     def scan(self) -> Iterator[Found]:
         """Go through everything once.

@@ -1,0 +1,216 @@
+"""What it costs to remember which files were taken: time, memory and disk by the number of files.
+
+    python benchmarks/tracking.py                          1 and 10 million files, in and out of order of path
+    python benchmarks/tracking.py --entries 1000000
+    python benchmarks/tracking.py --tree 1000000           also scans a real tree of that many files
+
+Files are taken in windows of 10 000, with a snapshot after each. Then a new process goes back to the last
+snapshot, and compares a listing of all files with the index, in which one of a hundred is new and one is
+modified. Each step is a process of its own, so that its peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+WINDOW_FILES = 10_000
+DIRECTORY_FILES = 1_000
+# Odd, and so without a common factor with the powers of ten that are benchmarked: a step through all numbers.
+SCATTER = 7_368_787
+MIB = 1 << 20
+
+
+def path_of(number: int) -> bytes:
+    """A path of 81 bytes; ascending with the number."""
+    return b"/data/landing-zone/region-01/%08d/service-access-log-part-%010d-0000.log.gz" % (
+        number // DIRECTORY_FILES,
+        number,
+    )
+
+
+def scrambled(number: int) -> int:
+    """64 bits without a pattern that a compressor could use; the finaliser of splitmix64."""
+    number = number * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+    return number ^ number >> 27
+
+
+def size_of(number: int) -> int:
+    """Up to 1 MB."""
+    return scrambled(number) % 1_000_000
+
+
+def mtime_ns_of(number: int) -> int:
+    """Within the second in which a file of its number is written, at a hundred files a second."""
+    return 1_700_000_000_000_000_000 + number * 10_000_000 + scrambled(number) % 10_000_000
+
+
+def peak_mib() -> float:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def directory_mib(directory: Path) -> float:
+    """What a directory takes on disk."""
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / MIB
+
+
+def track(directory: Path, entries: int, order: str) -> dict[str, Any]:
+    """Take all files, and leave the last snapshot behind."""
+    from operators.splitter.file_index import FileIndex, Seen
+
+    index = FileIndex(str(directory / "index"))
+    windows_ms = []
+    begun_s = time.process_time()
+    state: Any = None
+    for start in range(0, entries, WINDOW_FILES):
+        numbers = range(start, min(start + WINDOW_FILES, entries))
+        taken = [number if order == "sorted" else number * SCATTER % entries for number in numbers]
+        entered = [(path_of(n), Seen(size_of(n), mtime_ns_of(n), 9_000_000 + n, 1_700_000_000_000)) for n in taken]
+        begin = time.perf_counter()
+        for path, seen in entered:
+            index.record(path, seen)
+        state = index.snapshot()
+        windows_ms.append((time.perf_counter() - begin) * 1000)
+    index.close()
+    (directory / "state").write_bytes(pickle.dumps(state))
+    return {
+        "cpu_us_per_file": (time.process_time() - begun_s) / entries * 1e6,
+        "window_p50_ms": statistics.median(windows_ms),
+        "window_p99_ms": sorted(windows_ms)[len(windows_ms) * 99 // 100],
+        "state_kb": (directory / "state").stat().st_size / 1000,
+        "disk_mib": directory_mib(directory / "index"),
+        "peak_mib": peak_mib(),
+    }
+
+
+def check(directory: Path, entries: int) -> dict[str, Any]:
+    """Go back to the snapshot, and compare a listing of everything with it."""
+    import numpy as np
+
+    from operators.splitter.file_index import FileIndex
+
+    begin = time.perf_counter()
+    index = FileIndex(str(directory / "index"))
+    index.restore(pickle.loads((directory / "state").read_bytes()))
+    view = index.view()
+    assert view.look_up([path_of(0)]).known.all()
+    restart_s = time.perf_counter() - begin
+    found, spent_s = 0, 0.0
+    for start in range(1, entries, 8192):
+        numbers = range(start, min(start + 8192, entries))
+        paths = [path_of(number) for number in numbers]
+        sizes = np.array([size_of(number) for number in numbers])
+        # One of a hundred has another name, which sorts after its own; and another one another size.
+        for position in range(0, len(paths), 100):
+            paths[position] += b"~"
+        sizes[50::100] += 1
+        begin = time.process_time()
+        answers = view.look_up(paths)
+        found += int((answers.known & (answers.size_bytes == sizes)).sum())
+        spent_s += time.process_time() - begin
+    assert abs(found - entries * 0.98) <= 2 * (entries / 8192 + 2), found
+    return {"restart_ms": restart_s * 1000, "check_cpu_us_per_file": spent_s / entries * 1e6, "peak_mib": peak_mib()}
+
+
+def scan(directory: Path, entries: int) -> dict[str, Any]:
+    """Run a splitter over a real tree, as if in an app, and then once more after a restart."""
+    from dagflow.api.context import OperatorContext
+    from operators import FileSplitterInput
+
+    class Services:
+        follow = False
+        state_url = str(directory / "index")
+
+        def __init__(self) -> None:
+            from dagflow.api.context import WindowBudget
+
+            self.budget = WindowBudget(WINDOW_FILES, 1 << 50)
+
+    def life(state: Any) -> tuple[int, float, Any]:
+        splitter = FileSplitterInput(files=str(directory / "tree"))
+        counters: Counter[str] = Counter()
+        splitter.setup(OperatorContext(counters=counters, control=Services()))
+        begin = time.perf_counter()
+        if state is not None:
+            splitter.restore(state)
+        files = -1
+        while files != counters["files"]:
+            files = counters["files"]
+            splitter.begin_window(0)
+            splitter.emit_tuples()
+            splitter.end_window()
+            state = splitter.snapshot()
+        splitter.teardown()
+        return files, (time.perf_counter() - begin) / entries * 1e6, state
+
+    files, first_us, state = life(None)
+    again, again_us, _ = life(state)
+    assert (files, again) == (entries, 0), (files, again)
+    return {"first_us_per_file": first_us, "again_us_per_file": again_us, "peak_mib": peak_mib()}
+
+
+def grow(directory: Path, entries: int) -> None:
+    """Make a real tree of empty files."""
+    for number in range(entries):
+        path = directory / "tree" / f"{number // DIRECTORY_FILES:06}"
+        if number % DIRECTORY_FILES == 0:
+            path.mkdir(parents=True)
+        (path / f"service-access-log-part-{number:010}.log").touch()
+
+
+def measured(step: str, directory: Path, entries: int, order: str) -> dict[str, Any]:
+    """Run one step in a process of its own."""
+    command = [sys.executable, __file__, "--step", step, "--directory", str(directory), "--entries", str(entries)]
+    result = subprocess.run([*command, "--order", order], check=True, stdout=subprocess.PIPE)
+    figures: dict[str, Any] = json.loads(result.stdout)
+    return figures
+
+
+def rows(entries: list[int], tree: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every measurement, as it is made."""
+    for count in entries:
+        for order in ("sorted", "scattered"):
+            with tempfile.TemporaryDirectory() as directory:
+                for step in ("track", "check"):
+                    yield f"{step} {count:,} {order}", measured(step, Path(directory), count, order)
+    if tree:
+        with tempfile.TemporaryDirectory() as directory:
+            grow(Path(directory), tree)
+            yield f"scan a tree of {tree:,}", measured("scan", Path(directory), tree, "sorted")
+
+
+def main() -> None:
+    """Print one line a measurement."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entries", type=int, nargs="*", default=[1_000_000, 10_000_000])
+    parser.add_argument("--tree", type=int, default=0, help="number of real files")
+    parser.add_argument("--step", choices=["track", "check", "scan"], help=argparse.SUPPRESS)
+    parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--order", default="sorted", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.step is None:
+        for name, figures in rows(given.entries, given.tree):
+            print(f"{name:32}" + "  ".join(f"{key} {value:,.1f}" for key, value in figures.items()), flush=True)
+        return
+    if given.step == "track":
+        figures = track(given.directory, given.entries[0], given.order)
+    else:
+        figures = (check if given.step == "check" else scan)(given.directory, given.entries[0])
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
