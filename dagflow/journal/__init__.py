@@ -3,6 +3,7 @@
 from dagflow.journal.journal import Journal
 from dagflow.journal.reading import committed_windows, history, read_state
 from dagflow.journal.records import WindowIntent, WindowPlan
+from dagflow.journal.retention import Retention
 from dagflow.journal.start_over import set_aside
 from dagflow.journal.state import JournalState, PartitionCounts
 
@@ -10,6 +11,7 @@ __all__ = [
     "Journal",
     "JournalState",
     "PartitionCounts",
+    "Retention",
     "WindowIntent",
     "WindowPlan",
     "committed_windows",

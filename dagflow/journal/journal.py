@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dagflow.errors import DagflowError, JournalError
 from dagflow.journal.log import Log, Replay, SlotTakenError, fold, load
 from dagflow.journal.records import Event, WindowIntent, WindowPlan
-from dagflow.journal.retention import archive, is_due, published_urls, take_snapshot, trim
+from dagflow.journal.retention import Retention, archive, published_urls, take_snapshot, trim
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
 from dagflow.storage.store import Store
@@ -24,7 +24,8 @@ class Journal:
     After any error the journal takes nothing more: open it again. Not for use by several threads at once.
     """
 
-    def __init__(self, store: Store, log: Log, replay: Replay) -> None:
+    def __init__(self, store: Store, log: Log, replay: Replay, retention: Retention) -> None:
+        self._retention = retention
         self._store = store
         self._log = log
         self._seq = replay.seq
@@ -34,24 +35,25 @@ class Journal:
         self.state: JournalState = replay.state
 
     @classmethod
-    def open(cls, store: Store, *, app: str) -> Journal:
+    def open(cls, store: Store, *, app: str, retention: Retention = Retention()) -> Journal:  # noqa: B008  # frozen
         """Take over the journal in a store, or begin one.
 
         Args:
             store: The checkpoint.
             app: The app's name.
+            retention: When the journal is made smaller.
 
         Raises:
             FencedError: Another driver took over at the same time.
             JournalError: The journal is damaged, of an unknown version, or another app's.
             StorageError: The store failed, or cannot keep two drivers apart.
         """
-        journal = cls.take_over(store, app)
+        journal = cls.take_over(store, app, retention)
         journal.maintain()
         return journal
 
     @classmethod
-    def take_over(cls, store: Store, app: str | None) -> Journal:
+    def take_over(cls, store: Store, app: str | None, retention: Retention) -> Journal:
         """Claim an epoch, replay the log, fence whoever held it; app None accepts any app.
 
         Raises:
@@ -60,7 +62,7 @@ class Journal:
         store.probe()
         log = Log(store)
         replay = load(store)
-        journal = cls(store, log, replay)
+        journal = cls(store, log, replay, retention)
         journal._fence(app, [replay.torn] if replay.torn else [])
         return journal
 
@@ -165,7 +167,7 @@ class Journal:
             StorageError: The store failed.
         """
         self._require_open()
-        if is_due(self.state, self._seq - self._snapshot_seq):
+        if self._retention.is_due(self.state, self._seq - self._snapshot_seq):
             self.flush()
             try:
                 archive(self._store, self.state)
@@ -173,7 +175,7 @@ class Journal:
                 self._snapshot_seq = self._seq
                 trim(self._store, self._log)
             except DagflowError as error:
-                self._closed_by = str(error)
+                self._closed_by = error.message
                 raise
 
     def published(self) -> Iterator[str]:
@@ -209,12 +211,12 @@ class Journal:
         try:
             self._seq = self._log.append(self._seq + 1, said).seq
         except SlotTakenError as error:
-            self._closed_by = str(error)
-            if error.record is not None and error.record.epoch > self.epoch:
-                raise self._log.fenced() from error
-            raise
+            is_overtaken = error.record is not None and error.record.epoch > self.epoch
+            reason = self._log.fenced() if is_overtaken else error
+            self._closed_by = reason.message
+            raise reason from error
         except DagflowError as error:
-            self._closed_by = str(error)
+            self._closed_by = error.message
             raise
         self._closed_by = ""
         self._done.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import takewhile
 
 from dagflow.errors import AlreadyExistsError, MissingError
@@ -13,20 +14,26 @@ from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
 from dagflow.storage.store import Store
 
-FINISHED_WINDOWS = 32
-"""So many finished windows are moved to the archive together."""
-
-RECORDS = 128
-"""So many records after the newest snapshot make a new one due, also when no window finished."""
-
 _SNAPSHOTS_KEPT = 2
 
 Window = tuple[WindowPlan, WindowIntent]
 
 
-def is_due(state: JournalState, records: int) -> bool:
-    """Whether the journal should be made smaller; records counts those after the newest snapshot."""
-    return len(state.finished) >= FINISHED_WINDOWS or records >= RECORDS
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """When a journal is made smaller.
+
+    Attributes:
+        finished_windows: So many finished windows are moved to the archive together.
+        records: So many records after the newest snapshot make a new one due, also when no window finished.
+    """
+
+    finished_windows: int = 32
+    records: int = 128
+
+    def is_due(self, state: JournalState, records: int) -> bool:
+        """Whether it is time; records counts those after the newest snapshot."""
+        return len(state.finished) >= self.finished_windows or records >= self.records
 
 
 def archive(store: Store, state: JournalState) -> None:

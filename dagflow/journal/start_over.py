@@ -9,7 +9,7 @@ from dagflow.journal.codec import decode, encode
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import LOG, SNAPSHOTS
 from dagflow.journal.records import Event
-from dagflow.journal.retention import archive, published_urls
+from dagflow.journal.retention import Retention, archive, published_urls
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
 from dagflow.storage.store import Store
@@ -35,7 +35,7 @@ def set_aside(store: Store) -> Iterator[str]:
     """
     if not any(True for directory in (SNAPSHOTS, LOG) for _ in store.list(directory)):
         return
-    journal = Journal.take_over(store, None)
+    journal = Journal.take_over(store, None, Retention())
     if not journal.state.setting_aside:
         journal.flush()
         archive(store, journal.state)

@@ -91,6 +91,32 @@ class Faults:
         raise InjectedCrash
 
 
+class Pause(Faults):
+    """No fault: before the k-th durable call something else happens, as if this process had been frozen meanwhile.
+
+    Args:
+        at: Which call, counted from 1.
+        meanwhile: What happens.
+    """
+
+    def __init__(self, at: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__(0)
+        self._pause_at = at
+        self._meanwhile = meanwhile
+
+    @property
+    def has_struck(self) -> bool:
+        """Whether the call was reached."""
+        return self._pause_at <= self.calls
+
+    def call(self, act: Callable[[], T]) -> T:
+        """Do something durable, perhaps late."""
+        self.calls += 1
+        if self.calls == self._pause_at:
+            self._meanwhile()
+        return act()
+
+
 class FaultyStore(ReadBackStore):
     """A store with a fault in it.
 

@@ -1,0 +1,143 @@
+"""A small engine: numbers in, files of numbers out, with everything about it that a journal must cope with."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import fsspec
+
+from dagflow.journal import Journal, Retention, WindowIntent, WindowPlan
+from dagflow.storage.location import join
+from dagflow.storage.pending import PendingFile, open_pending, pending_tag, publish, sweep
+from dagflow.storage.store import Store
+from dagflow.testing.faults import Faults
+
+PER_WINDOW = 3
+RETENTION = Retention(finished_windows=2, records=8)
+_HIDDEN = re.compile(r"(^|/)\.")
+
+
+@dataclass
+class Toy:
+    """Copies the numbers below a limit into files, each once, and keeps their sum as operator state.
+
+    Args:
+        store: The checkpoint.
+        out: URL of the output directory.
+        numbers: How many there are.
+        cores: Into how many files a window's numbers are split, when it is planned here.
+        faults: Counts durable calls and may end in one.
+        retention: When the journal is made smaller.
+    """
+
+    store: Store
+    out: str
+    numbers: int = 9
+    cores: int = 2
+    faults: Faults | None = None
+    retention: Retention = RETENTION
+
+    def run(self) -> Journal:
+        """Work until all is published; return the journal, open."""
+        faults = self.faults or Faults()
+        self._publish: Callable[[PendingFile], None] = faults.wrap(publish)
+        self._journal = Journal.open(faults.store(self.store), app="toy", retention=self.retention)
+        self._tidy(self._journal.epoch)
+        self._recover()
+        self._work()
+        self._journal.flush()
+        self._tidy(self._journal.epoch + 1)
+        return self._journal
+
+    def _tidy(self, before_epoch: int) -> None:
+        keep = {file["pending_url"] for intent in self._journal.state.intents.values() for file in intent.files}
+        sweep(self.out, owner=self._journal.state.app_uuid, before_epoch=before_epoch, keep=keep)
+
+    def _recover(self) -> None:
+        state = self._journal.state
+        for window_id in sorted(state.intents):
+            self._finish(state.intents[window_id])
+        for window_id in sorted(state.planned):
+            self._execute(state.planned[window_id])
+
+    def _work(self) -> None:
+        start = int(self._journal.state.control_state or b"0")
+        plans: list[WindowPlan] = []
+        while start < self.numbers or plans:
+            # One window is planned ahead of the one that runs.
+            while start < self.numbers and len(plans) < 2:
+                end = min(start + PER_WINDOW, self.numbers)
+                plans.append(self._plan(start, end))
+                start = end
+            self._execute(plans.pop(0))
+
+    def _plan(self, start: int, end: int) -> WindowPlan:
+        plan = WindowPlan(
+            self._journal.state.next_window_id,
+            tuples=list(range(start, end)),
+            partitions={"copy": self.cores},
+            control_state=b"%d" % end,
+            counters={"source.numbers": end - start},
+        )
+        self._journal.append_plan(plan)
+        return plan
+
+    def _execute(self, plan: WindowPlan) -> None:
+        files = []
+        cores = plan.partitions["copy"]
+        for core in range(cores):
+            share = plan.tuples[core::cores]
+            tag = pending_tag(self._journal.state.app_uuid, self._journal.epoch)
+            writer = open_pending(join(self.out, f"w{plan.window_id}-{core}"), directory_tag=tag)
+            writer.write(json.dumps(share).encode())
+            files.append(writer.close(records=len(share)).to_json())
+        total = int(self._journal.state.state or b"0") + sum(plan.tuples)
+        count = {"copy.output": len(plan.tuples)}
+        intent = WindowIntent(plan.window_id, files=files, counters=count, state=b"%d" % total)
+        self._journal.append_intent(intent)
+        self._finish(intent)
+        self._journal.maintain()
+
+    def _finish(self, intent: WindowIntent) -> None:
+        for file in intent.files:
+            self._publish(PendingFile.from_json(file))
+        self._journal.mark_done(intent.window_id)
+
+
+def files_below(root: str) -> dict[str, bytes]:
+    """All files, hidden ones too, by their names below a root."""
+    filesystem, path = fsspec.core.url_to_fs(root, use_listings_cache=False)
+    return {name.removeprefix(path).lstrip("/"): filesystem.cat_file(name) for name in filesystem.find(path)}
+
+
+def published_numbers(out: str) -> Counter[int]:
+    """How often each number was published: what a reader sees who lists the directory."""
+    return Counter(
+        number for name, data in files_below(out).items() if not _HIDDEN.search(name) for number in json.loads(data)
+    )
+
+
+def require_partial(out: str, numbers: int) -> None:
+    """Every number at most once, and none that is not in the input."""
+    found = published_numbers(out)
+    assert set(found) <= set(range(numbers))
+    assert set(found.values()) <= {1}
+
+
+def require_complete(store: Store, out: str, numbers: int) -> None:
+    """Every number once, nothing pending, the account right, and a further run with nothing to do."""
+    assert published_numbers(out) == Counter(range(numbers))
+    assert [name for name in files_below(out) if _HIDDEN.search(name)] == []
+    before = files_below(out)
+    journal = Toy(store, out, numbers).run()
+    assert files_below(out) == before
+    state = journal.state
+    assert (state.planned, state.intents) == ({}, {})
+    assert state.state == b"%d" % sum(range(numbers))
+    assert state.totals == {"copy.output": numbers}
+    assert state.plan_totals == {"source.numbers": numbers}
+    assert sorted(journal.published()) == sorted(join(out, name) for name in before)
