@@ -10,7 +10,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,6 +136,11 @@ class FileIndex:
         # Left by an attempt that died before its snapshot was durable. Not removed at once, because looking
         # at a checkpoint must not change it.
         self._orphans = sorted(present - named)
+
+    def wait_for_merge(self) -> None:
+        """Wait until a merge that is under way is complete; the next snapshot makes use of it."""
+        if self._merging is not None:
+            wait([self._merging[1]])
 
     def close(self) -> None:
         """Wait for a merge that is under way; its result is not used."""

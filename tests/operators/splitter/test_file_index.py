@@ -73,8 +73,7 @@ class IndexHistory(RuleBasedStateMachine):
     @rule()
     def merged(self) -> None:
         """Let a merge under way come to its end before the next snapshot."""
-        if self.index._merging is not None:
-            self.index._merging[1].result()
+        self.index.wait_for_merge()
 
     @rule()
     def crash(self) -> None:
@@ -153,8 +152,7 @@ def test_merged_runs_stay_until_snapshots_without_them_are_durable(tmp_path: Pat
     states = []
     for window in range(12):
         fill(index, 3 * window, 3 * window + 3)
-        if index._merging is not None:
-            index._merging[1].result()
+        index.wait_for_merge()
         states.append(index.snapshot())
         for state in states[-2:]:
             named = {name for _, files in state["runs"] for name, *_ in files}
@@ -201,8 +199,7 @@ def test_a_check_holds_no_more_than_a_row_group_of_each_run(tmp_path: Path) -> N
         for number in numbers[start : start + 10_000]:
             index.record(b"/data/2026/%09d.log" % number, version(number))
         state = index.snapshot()
-        if index._merging is not None:
-            index._merging[1].result()
+        index.wait_for_merge()
     index.close()
     assert len(pickle.dumps(state)) < 5000
     before, view, held = pa.total_allocated_bytes(), index.view(), 0

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dagflow.testing.clock import ManualClock
+from operators.splitter import discovery
+from operators.splitter.discovery import Discovery, Rules
+from operators.splitter.file_index import FileIndex, Seen
+from operators.splitter.scanner import Scanner, Selection
+from tests.operators.splitter.driving import write
+
+
+@pytest.fixture
+def three_held() -> Iterator[None]:
+    """Three files wait in memory at most."""
+    before, discovery.NEWEST_HELD = discovery.NEWEST_HELD, 3
+    yield
+    discovery.NEWEST_HELD = before
+
+
+@pytest.mark.usefixtures("three_held")
+@pytest.mark.parametrize("count", [0, 2, 3, 4, 10])
+def test_the_newest_are_found_first_however_many_there_are(tmp_path: Path, count: int) -> None:
+    """The tree is scanned again for those that did not fit into memory; each comes once."""
+    for number in range(count):
+        write(tmp_path / str(number * 7 % 10), mtime_s=1000 + number)
+    index = FileIndex()
+    found = []
+    scanner = Scanner([str(tmp_path)], Selection())
+    for candidate in Discovery(scanner, index, Rules(latest_first=True), Counter(), ManualClock()).candidates():
+        stat = candidate.found.stat
+        found.append(stat.mtime_ns // 10**9 - 1000)
+        index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity))
+    assert found == list(reversed(range(count)))
+
+
+def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
+    """More files than one step of the join, of which one is new in the middle and one at the end."""
+    for number in range(1000):
+        write(tmp_path / "in" / f"{number:04}", b"")
+    index = FileIndex(str(tmp_path / "index"))
+    scanner = Scanner([str(tmp_path / "in")], Selection())
+
+    def scanned() -> list[str]:
+        found = []
+        for candidate in Discovery(scanner, index, Rules(), Counter(), ManualClock()).candidates():
+            stat = candidate.found.stat
+            found.append(candidate.found.relative_path)
+            index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity))
+        index.snapshot()
+        return found
+
+    assert scanned() == [f"{number:04}" for number in range(1000)]
+    assert scanned() == []
+    write(tmp_path / "in" / "0500-")
+    write(tmp_path / "in" / "9999")
+    assert scanned() == ["0500-", "9999"]
+    assert scanned() == []
