@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark import Broadcast, InheritableThread, SparkConf, SparkContext
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
@@ -40,6 +41,10 @@ SETTINGS = {
 }
 
 LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+# dagflow uses no accumulators, and the JVM's end is told once, by the job that fails; PySpark would print a traceback.
+for _server in (AccumulatorTCPServer, AccumulatorUnixServer):
+    _server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the hook that socketserver offers
 
 SURVEY_TASKS_PER_CORE = 4
 """More tasks than cores, so that a core that is done early finds another one."""
@@ -111,7 +116,8 @@ class SparkRuntime:
         self._program = program
         self._context = context
         self._owns_context = owns_context
-        self._broadcast: Broadcast[Program] = context.broadcast(program)
+        with _translating("the start of the run"):
+            self._broadcast: Broadcast[Program] = context.broadcast(program)
         self._group = f"dagflow-{program.app}-{id(self)}"
         self.parallelism = max(int(context.defaultParallelism), 1)
         packages = list(modules)
@@ -134,7 +140,8 @@ class SparkRuntime:
             except Exception as error:
                 future.set_exception(_translated(error, f"window {window.window_id}"))
 
-        InheritableThread(target=work, name=f"window-{window.window_id}", daemon=True).start()
+        with _translating(f"window {window.window_id}"):
+            InheritableThread(target=work, name=f"window-{window.window_id}", daemon=True).start()
         return future
 
     def _run(self, window: WindowTask) -> list[StageResult]:
@@ -160,15 +167,15 @@ class SparkRuntime:
             return run_survey(broadcast.value, operator, arrived)
 
         tasks = min(len(items), self.parallelism * SURVEY_TASKS_PER_CORE)
-        try:
+        with _translating(f"survey by operator '{operator}'"):
             self._context.setJobGroup(self._group, f"survey of {operator}", interruptOnCancel=False)
             return list(self._context.parallelize(items, tasks).mapPartitions(examine).collect())
-        except Exception as error:
-            raise _translated(error, f"survey by operator '{operator}'") from error
 
     def cancel(self) -> None:
         """Cancel the jobs under way; Python tasks may write on for about two seconds."""
-        self._context.cancelJobGroup(self._group)
+        # What fails here is a JVM that has ended, and its jobs with it.
+        with contextlib.suppress(Py4JError, OSError):
+            self._context.cancelJobGroup(self._group)
 
     def close(self) -> None:
         """Drop the broadcast, and stop the context where this runtime owns it."""
@@ -209,6 +216,15 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+@contextlib.contextmanager
+def _translating(work: str) -> Iterator[None]:
+    """Turn whatever the JVM's end, or Spark, raises into one line that says what was under way."""
+    try:
+        yield
+    except Exception as error:
+        raise _translated(error, work) from error
+
+
 def _translated(error: Exception, work: str) -> Exception:
     """What to tell of a job that failed as a whole."""
     text = str(error)
@@ -216,6 +232,11 @@ def _translated(error: Exception, work: str) -> Exception:
         return CancelledError(f"{work} was abandoned")
     if isinstance(error, DagflowError):
         return error
+    if isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError):
+        return DagflowError(
+            f"{work}: Spark's Java process has ended",
+            hint="somebody or the system killed it, perhaps for lack of memory; Spark's log in .dagflow may say more",
+        )
     lines = [line.strip() for line in text.splitlines()]
     told = [
         line
