@@ -135,7 +135,7 @@ class Journal:
         which changes nothing.
 
         Raises:
-            ValueError: The window has no intent.
+            ValueError: It is not the oldest window with an intent.
         """
         self.state.apply(Event("DONE", window_id))
         self._done.append(window_id)

@@ -125,8 +125,11 @@ class JournalState:
     def _done(self, window_id: int) -> None:
         if window_id not in self.intents:
             raise ValueError(f"window {window_id} is done without an intent")
+        # The archive is a sequence of ranges; a window that came later would be passed over by its readers.
+        if window_id != self.last_done + 1:
+            raise ValueError(f"window {window_id} is done before window {self.last_done + 1}")
         plan, intent = self.committing.pop(window_id), self.intents.pop(window_id)
-        self.last_done = max(self.last_done, window_id)
+        self.last_done = window_id
         self.finished[window_id] = encode([plan.to_json(), intent.without_state().to_json()])
 
     def _set_aside(self, name: str) -> None:

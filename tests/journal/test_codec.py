@@ -1,0 +1,64 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.errors import JournalError
+from dagflow.journal.codec import TornError, decode, decode_all, encode
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["\udcff", "\ud800x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(values=st.lists(JSON, max_size=4))
+def test_frames_say_what_was_encoded(values: list[object]) -> None:
+    """Any JSON values, also text that is not UTF-8, come back one by one."""
+    assert list(decode_all(b"".join(map(encode, values)), "x")) == values
+
+
+@given(value=JSON, data=st.data())
+def test_a_beginning_of_a_frame_is_torn(value: object, data: st.DataObject) -> None:
+    """Wherever it is cut, it is known for what it is."""
+    frame = encode(value)
+    cut = data.draw(st.integers(0, len(frame) - 1))
+    with pytest.raises(TornError, match="its writer died before it was done"):
+        decode(frame[:cut], "log/1")
+
+
+@given(value=JSON, data=st.data())
+def test_a_changed_byte_never_goes_unnoticed(value: object, data: st.DataObject) -> None:
+    """Not in the header, not in the body."""
+    frame = bytearray(encode(value))
+    position = data.draw(st.integers(0, len(frame) - 1))
+    frame[position] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(JournalError):  # noqa: PT011, RUF100  # which complaint depends on the byte
+        decode(bytes(frame), "log/1")
+
+
+def test_zeros_where_a_frame_should_be_are_torn() -> None:
+    """Some file systems show them after a power loss."""
+    with pytest.raises(TornError, match="cut off"):
+        decode(bytes(300), "log/1")
+
+
+@pytest.mark.parametrize("data", [b"hello", b"PAR1" + bytes(100), b"\n", b"{}"])
+def test_foreign_bytes_are_no_journal(data: bytes) -> None:
+    """They are not taken for a torn record, which would be passed over."""
+    with pytest.raises(JournalError, match="log/1: this is not a part of a journal") as caught:
+        decode(data, "log/1")
+    assert not isinstance(caught.value, TornError)
+
+
+def test_an_unknown_version_is_refused_with_a_way_out() -> None:
+    """A later format is not guessed at."""
+    frame = encode([1]).replace(b"dagflow-journal 1 ", b"dagflow-journal 2 ", 1)
+    with pytest.raises(JournalError, match=r"version 2 is unknown here(.|\n)*run the version of dagflow that wrote it"):
+        decode(frame, "log/1")
+
+
+def test_two_frames_are_not_one() -> None:
+    """An object that must be one frame is not read in part."""
+    with pytest.raises(JournalError, match="2 frames where one was expected"):
+        decode(encode(1) + encode(2), "log/1")

@@ -1,0 +1,132 @@
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import FencedError, JournalError, MissingError, StorageError
+from dagflow.journal import Journal, WindowIntent, WindowPlan, read_state
+from dagflow.storage.store import Store, open_store
+from dagflow.testing.faults import Faults
+
+
+@pytest.fixture
+def store(quick_path: Path) -> Store:
+    """A journal with three windows: done, committed, planned."""
+    store = open_store(str(quick_path))
+    journal = Journal.open(store, app="toy")
+    for window_id in (1, 2, 3):
+        journal.append_plan(WindowPlan(window_id))
+    for window_id in (1, 2):
+        journal.append_intent(WindowIntent(window_id))
+    journal.mark_done(1)
+    journal.flush()
+    return store
+
+
+def newest(store: Store) -> Path:
+    return Path(store.url, max(store.list("log/")))
+
+
+def test_a_torn_newest_record_is_passed_over_for_ever(store: Store) -> None:
+    """Its writer died before it could act on it: the journal goes on behind it, and later readers know."""
+    path = newest(store)
+    whole = path.read_bytes()
+    for cut in (0, 1, 20, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        assert sorted(read_state(store).intents) == [1, 2]
+    journal = Journal.open(store, app="toy")
+    assert sorted(journal.state.intents) == [1, 2]
+    journal.mark_done(1)
+    journal.append_intent(WindowIntent(3))
+    assert sorted(Journal.open(store, app="toy").state.intents) == [2, 3]
+
+
+def test_a_torn_record_that_no_driver_passed_over_stops_everything(store: Store) -> None:
+    """Only the newest record can be torn by a death."""
+    for name in sorted(store.list("log/"))[:-1]:
+        path = Path(store.url, name)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        for ask in (read_state, lambda store: Journal.open(store, app="toy")):
+            with pytest.raises(JournalError, match=f"{name}: .*its writer died"):
+                ask(store)
+        path.write_bytes(whole)
+        for seq in list(store.list("log/"))[7:]:  # the fences of drivers that did not get in
+            Path(store.url, seq).unlink()
+
+
+@pytest.mark.parametrize("which", [0, 3, -1])
+def test_a_damaged_record_stops_everything(store: Store, which: int) -> None:
+    """Also the newest: it was whole once, and somebody may have acted on it."""
+    path = Path(store.url, sorted(store.list("log/"))[which])
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(JournalError, match=f"{path.name}: the checksum does not fit"):
+        Journal.open(store, app="toy")
+
+
+def test_a_missing_record_stops_everything(store: Store) -> None:
+    """A gap is named by the slot that is free."""
+    names = sorted(store.list("log/"))
+    store.delete([names[2]])
+    with pytest.raises(JournalError, match="log record 3 is missing, record 4 is there"):
+        read_state(store)
+
+
+def test_a_record_in_another_slot_stops_everything(store: Store) -> None:
+    """A copy under another name is no record."""
+    shutil.copy(newest(store), Path(store.url, "log/000000000008"))
+    with pytest.raises(JournalError, match="this is record 7: somebody renamed it"):
+        read_state(store)
+
+
+def test_a_stray_file_among_the_records_is_named(store: Store) -> None:
+    """It is not passed over in silence."""
+    store.create("log/notes.txt", b"")
+    with pytest.raises(JournalError, match=r"log/notes\.txt: this name does not belong into a journal"):
+        read_state(store)
+
+
+def test_a_journal_that_vanishes_is_noticed_at_the_next_record(store: Store) -> None:
+    """A driver does not go on in an empty directory."""
+    journal = Journal.open(store, app="toy")
+    shutil.rmtree(store.url)
+    with pytest.raises(JournalError, match="the journal has vanished: epoch 2"):
+        journal.append_plan(WindowPlan(4))
+
+
+def test_a_lost_reply_makes_no_second_record(quick_path: Path) -> None:
+    """At whichever call the reply is lost, each window is in the log once."""
+    for at in range(1, 30):
+        store = open_store(str(quick_path / str(at)))
+        faults = Faults(at, "lost_reply")
+        try:
+            journal = Journal.open(faults.store(store), app="toy")
+            for window_id in (1, 2):
+                journal.append_plan(WindowPlan(window_id))
+        except StorageError as error:
+            assert "reply was lost" in str(error)  # only a deletion has nothing to read back
+            assert list(store.list("log/")) == []
+            continue
+        assert sorted(read_state(store).planned) == [1, 2]
+        assert len(list(store.list("log/"))) == 3
+        if not faults.has_struck:
+            return
+    pytest.fail("the run never came through")
+
+
+def test_the_loser_is_told_who_won(store: Store) -> None:
+    """By host and process id."""
+    first = Journal.open(store, app="toy")
+    Journal.open(store, app="toy")
+    with pytest.raises(FencedError, match=rf"process {os.getpid()} on .* \(epoch 3; this one has epoch 2\)"):
+        first.check_epoch()
+
+
+def test_where_there_is_no_journal_there_is_none(quick_path: Path) -> None:
+    """Reading creates nothing."""
+    with pytest.raises(MissingError, match="there is no journal"):
+        read_state(open_store(str(quick_path / "nothing")))
+    assert os.listdir(quick_path) == []

@@ -1,0 +1,67 @@
+import uuid
+
+import pytest
+
+from dagflow.errors import FencedError, JournalError
+from dagflow.journal import Journal, Retention, WindowIntent, WindowPlan, read_state, set_aside
+from dagflow.storage.store import Store, open_store
+
+
+def journal_with(store: Store, windows: int) -> Journal:
+    journal = Journal.open(store, app="toy", retention=Retention(finished_windows=2))
+    for window_id in range(1, windows + 1):
+        journal.append_plan(WindowPlan(window_id))
+        journal.append_intent(WindowIntent(window_id, [{"final_url": f"out/{window_id}"}]))
+        if window_id < windows:
+            journal.mark_done(window_id)
+        journal.maintain()
+    return journal
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store(f"memory://{uuid.uuid4().hex}")
+
+
+def test_every_file_of_the_old_journal_is_named_once(store: Store) -> None:
+    """Archived, finished, and those that were to be published."""
+    journal_with(store, 7)
+    assert list(set_aside(store)) == [f"out/{window_id}" for window_id in range(1, 8)]
+    assert list(set_aside(store)) == []
+
+
+def test_the_new_journal_begins_at_window_1_and_the_old_one_is_kept(store: Store) -> None:
+    """Also for another app; the checkpoint's own name stays, so that leftovers are known for its own."""
+    old = journal_with(store, 3).state.app_uuid
+    list(set_aside(store))
+    journal = Journal.open(store, app="other")
+    assert (journal.state.app, journal.state.app_uuid, journal.state.next_window_id) == ("other", old, 1)
+    assert list(journal.published()) == []
+    journal.append_plan(WindowPlan(1))
+    assert len(list(store.list("aside/"))) == 1
+    assert list(store.list("archive/000000/")) != []
+
+
+def test_an_unfinished_start_over_must_be_finished(store: Store) -> None:
+    """A run on top of half of the old files is refused, and the way on is named."""
+    journal_with(store, 3)
+    assert next(iter(set_aside(store))) == "out/1"
+    with pytest.raises(JournalError, match="run again with --fresh; it continues"):
+        Journal.open(store, app="toy")
+    assert list(set_aside(store)) == ["out/1", "out/2", "out/3"]
+    Journal.open(store, app="toy")
+
+
+def test_where_there_is_no_journal_nothing_is_created(store: Store) -> None:
+    """Starting over before the first run is no error."""
+    assert list(set_aside(store)) == []
+    assert list(store.list("epoch/")) == []
+
+
+def test_the_old_driver_is_fenced(store: Store) -> None:
+    """A run that is still under way cannot publish after its files were removed."""
+    running = journal_with(store, 3)
+    list(set_aside(store))
+    with pytest.raises(FencedError, match="another driver has taken over"):
+        running.append_plan(WindowPlan(4))
+    assert read_state(store).last_planned == 0
