@@ -149,7 +149,7 @@ def demo() -> int:
 
 def show(title: str, folder: pathlib.Path) -> None:
     """Print how much a folder holds, and the first lines of its first file."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
     lines = [line for path in files for line in path.read_bytes().splitlines()]
     say(f"{title}: {len(lines)} lines in {len(files)} files below {folder.relative_to(ROOT)}, the first:")
     for line in lines[:5]:
