@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.api.context import WindowBudget
+from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.estimate import Estimate
 from dagflow.api.ports import Emitter
 from dagflow.metrics import names
 from operators.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter.clock import Clock
+from operators.splitter.packing import Packer
 from operators.splitter.scanner import Found
 
 # A window without a driver's budget, as in a unit test: enough for any small input in one go.
@@ -93,6 +94,22 @@ class Allowance:
         self._tuples += 1
         return True
 
+    def takes_whole(self, size_bytes: int) -> bool:
+        """Whether one more file may be announced together with its only block; if so they are counted as one tuple."""
+        if self._blocks_left is not None:
+            is_full = self._blocks_left == 0
+        else:
+            is_full = bool(self._size_bytes) and self._size_bytes + size_bytes > self._budget.size_bytes
+        if is_full or self._files_left == 0 or self._tuples >= max(1, self._budget.tuples):
+            return False
+        if self._files_left is not None:
+            self._files_left -= 1
+        if self._blocks_left is not None and size_bytes:
+            self._blocks_left -= 1
+        self._tuples += 1
+        self._size_bytes += size_bytes
+        return True
+
     def takes_block(self, size_bytes: int) -> bool:
         """Whether one more block of that size may be emitted; if so it is counted."""
         if self._blocks_left is not None:
@@ -110,20 +127,25 @@ class Allowance:
 
 
 class BlockCutter:
-    """Announces files and emits their blocks, as far as the window allows.
+    """Announces files and emits their blocks, those of small files in packs, as far as the window allows.
 
-    Guarantee: block ids ascend from 1 without a gap over all windows, and a file is announced before its blocks.
+    Guarantee: ids ascend from 1 without a gap over all windows, in the order in which files are begun; an empty
+    file takes one, though it has no block. A file is announced before its blocks.
 
     Args:
         files: Where FileMetadata goes.
-        blocks: Where BlockMetadata goes.
-        counters: Where files, blocks and bytes are counted.
+        blocks: Where BlockMetadata and packs go.
+        context: Where files, blocks and bytes are counted, and who listens.
+        packer: Gathers small files.
     """
 
-    def __init__(self, files: Emitter[Any], blocks: Emitter[Any], counters: Counter[str]) -> None:
+    def __init__(self, files: Emitter[Any], blocks: Emitter[Any], context: OperatorContext, packer: Packer) -> None:
         self._files = files
         self._blocks = blocks
-        self._counters = counters
+        self._counters = context.counters
+        self._packer = packer
+        # In an app every port is watched, so that only the context tells whether somebody takes the files in.
+        self.announces = files.port.name in context.connected if context.connected else files.is_connected
         self._next_block_id = 1
         self._open: OpenFile | None = None
         self.allowance = Allowance(DEFAULT_BUDGET)
@@ -146,14 +168,45 @@ class BlockCutter:
         Returns:
             False when the window is full; nothing was emitted then.
         """
+        if not start and self._packer.is_small(version.size_bytes, block_size):
+            return self.pack(url, relative_path, version, block_size)
         if not self.allowance.takes_file():
             return False
+        self.flush()
         count = count_blocks(start, version.size_bytes, block_size)
         self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, count))
         self._counters[names.FILES] += 1
         if count:
             self._open = OpenFile(url, version, block_size, start)
         return True
+
+    def pack(self, url: str, relative_path: str, version: FileVersion, block_size: int) -> bool:
+        """Announce a small file if the window allows, and put it into the pack.
+
+        Returns:
+            False when the window is full; nothing was emitted then.
+        """
+        size_bytes = version.size_bytes
+        if not self.allowance.takes_whole(size_bytes):
+            return False
+        if self.announces:
+            block_id = self._next_block_id + len(self._packer)
+            self._files.emit(FileMetadata(url, relative_path, version, block_size, block_id, int(size_bytes > 0)))
+        self._counters[names.FILES] += 1
+        if size_bytes:
+            self._counters[names.BLOCKS] += 1
+            self._counters[names.BYTES] += size_bytes
+        self._packer.add(url, size_bytes, version.mtime_ns, version.etag)
+        if self._packer.is_full:
+            self.flush()
+        return True
+
+    def flush(self, *, may_wait: bool = False) -> None:
+        """Emit the pack as it is; may_wait leaves one that is neither full nor old for a later window."""
+        if len(self._packer) and not (may_wait and self._packer.may_wait):
+            pack = self._packer.take(self._next_block_id)
+            self._next_block_id += len(pack)
+            self._blocks.emit(pack)
 
     def announce_directory(self, url: str, relative_path: str, block_size: int) -> bool:
         """Announce a directory if the window allows.
@@ -195,15 +248,18 @@ class BlockCutter:
     def snapshot(self) -> dict[str, Any]:
         """The next block id, and how far the begun file is cut."""
         file = self._open
-        if file is None:
-            return {"next_block_id": self._next_block_id}
-        version = (file.version.size_bytes, file.version.mtime_ns, file.version.etag)
-        begun = (file.url, version, file.block_size, file.next_start, file.previous_block_id)
-        return {"next_block_id": self._next_block_id, "open": begun}
+        state: dict[str, Any] = {"next_block_id": self._next_block_id}
+        if len(self._packer):
+            state["packed"] = self._packer.snapshot()
+        if file is not None:
+            version = (file.version.size_bytes, file.version.mtime_ns, file.version.etag)
+            state["open"] = (file.url, version, file.block_size, file.next_start, file.previous_block_id)
+        return state
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what snapshot gave."""
         self._next_block_id = state["next_block_id"]
+        self._packer.restore(state.get("packed", []))
         self._open = None
         if "open" in state:
             url, version, block_size, next_start, previous_block_id = state["open"]

@@ -72,55 +72,81 @@ class RunWriter:
     Args:
         store: The index's directory.
         level: The run's level.
-        file_rows: How many rows a file has at most.
+        file_rows: How many rows a file has at most; best a multiple of GROUP_ROWS.
     """
 
     def __init__(self, store: Store, level: int, file_rows: int = FILE_ROWS) -> None:
         self._store = store
         self._level = level
         self._file_rows = file_rows
+        self._files: list[RunFile] = []
         self._tables: list[pa.Table] = []
         self._rows = 0
-        self._files: list[RunFile] = []
+        self._open: _OpenFile | None = None
 
     def write(self, table: pa.Table) -> None:
         """Append entries, whose paths come after all that were written."""
         while table.num_rows:
-            part = table.slice(0, self._file_rows - self._rows)
+            group_rows = min(GROUP_ROWS, self._file_rows)
+            part = table.slice(0, group_rows - self._rows)
             self._tables.append(part)
             self._rows += part.num_rows
             table = table.slice(part.num_rows)
-            if self._rows == self._file_rows:
-                self._end_file()
+            if self._rows == group_rows:
+                self._end_group()
 
     def close(self) -> Run:
         """The run, which is durable now."""
+        self._end_group()
         self._end_file()
         return Run(self._level, tuple(self._files))
 
-    def _end_file(self) -> None:
+    def _end_group(self) -> None:
         if not self._rows:
             return
-        table = pa.concat_tables(self._tables).combine_chunks()
+        # Encoded group by group: what is held of a file is 19 bytes a row, and not 120.
+        group = pa.concat_tables(self._tables)
         self._tables, self._rows = [], 0
-        sink = io.BytesIO()
-        # Paths in order share their beginnings: delta encoding and zstd bring an entry of 100 bytes to about 19.
-        pq.write_table(
-            table,
-            sink,
-            row_group_size=GROUP_ROWS,
-            compression="zstd",
-            use_dictionary=False,
-            column_encoding={
-                "path": "DELTA_BYTE_ARRAY",
-                **{name: "DELTA_BINARY_PACKED" for name in SCHEMA.names[1:]},
-            },
-        )
+        if self._open is None:
+            self._open = _OpenFile(group)
+        self._open.write(group)
+        if self._open.rows + GROUP_ROWS > self._file_rows:
+            self._end_file()
+
+    def _end_file(self) -> None:
+        if self._open is None:
+            return
         # A name that nobody else can have: what a dead driver left behind is never mistaken for this.
         name = f"L{self._level}-{uuid.uuid4().hex}.parquet"
-        self._store.create(name, sink.getvalue())
-        paths = table.column("path")
-        self._files.append(RunFile(name, paths[0].as_py(), paths[-1].as_py(), table.num_rows))
+        self._store.create(name, self._open.close())
+        self._files.append(RunFile(name, self._open.first, self._open.last, self._open.rows))
+        self._open = None
+
+
+class _OpenFile:
+    """A file that is being encoded, in memory."""
+
+    def __init__(self, group: pa.Table) -> None:
+        self.first: bytes = group.column("path")[0].as_py()
+        self.last = self.first
+        self.rows = 0
+        self._sink = io.BytesIO()
+        # Paths in order share their beginnings: delta encoding and zstd bring an entry of 100 bytes to about 19.
+        encodings = {"path": "DELTA_BYTE_ARRAY", **{name: "DELTA_BINARY_PACKED" for name in SCHEMA.names[1:]}}
+        self._writer = pq.ParquetWriter(
+            self._sink, SCHEMA, compression="zstd", use_dictionary=False, column_encoding=encodings
+        )
+
+    def write(self, group: pa.Table) -> None:
+        """Append one row group."""
+        self._writer.write_table(group, row_group_size=GROUP_ROWS)
+        self.rows += group.num_rows
+        self.last = group.column("path")[-1].as_py()
+
+    def close(self) -> bytes:
+        """The file's bytes."""
+        self._writer.close()
+        return self._sink.getvalue()
 
 
 class RunCursor:

@@ -21,6 +21,15 @@ from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter, e
 from operators.splitter.discovery import Candidate, Discovery, Rules
 from operators.splitter.file_index import FileIndex, Seen
 from operators.splitter.following import TimeBasedDirectoryScanner
+from operators.splitter.packing import (
+    DEFAULT_PACK_BYTES,
+    DEFAULT_PACK_FILES,
+    PackBytes,
+    Packer,
+    PackFiles,
+    PackMillis,
+    PackRules,
+)
 from operators.splitter.roots import find_root
 from operators.splitter.scanner import Scanner, Selection
 
@@ -37,6 +46,8 @@ class FileSplitterBase(ControlOperator):
 
     block_size: BlockSize = 64 << 20
     blocks_threshold: Threshold = None
+    pack_bytes: PackBytes = DEFAULT_PACK_BYTES
+    pack_files: PackFiles = DEFAULT_PACK_FILES
 
     input = InputPort(FileInfo)
     files_metadata_output = OutputPort(FileMetadata)
@@ -49,7 +60,8 @@ class FileSplitterBase(ControlOperator):
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         self._context = context
-        self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context.counters)
+        packer = Packer(PackRules(self.pack_bytes, self.pack_files), SystemClock())
+        self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context, packer)
         self._waiting = deque()
 
     def begin_window(self, window_id: int) -> None:
@@ -69,8 +81,9 @@ class FileSplitterBase(ControlOperator):
         """
         while self._cutter.cut() and self._waiting:
             if not self._begin(self._waiting[0]):
-                return
+                break
             self._waiting.popleft()
+        self._cutter.flush()
 
     def _begin(self, file: FileInfo) -> bool:
         # The location is taken literally: what an operator names is no glob.
@@ -122,6 +135,9 @@ class FileSplitterInput(InputOperator):
     scan_interval_millis: Annotated[Millis, Field(description="while following: time from one scan to the next")] = 5000
     block_size: BlockSize = 64 << 20
     blocks_threshold: Threshold = None
+    pack_bytes: PackBytes = DEFAULT_PACK_BYTES
+    pack_files: PackFiles = DEFAULT_PACK_FILES
+    pack_millis: PackMillis = 0
     follow: Annotated[bool, Field(description="whether to go on watching for new files")] = False
     existing: Annotated[
         Literal["process", "ignore"],
@@ -166,7 +182,8 @@ class FileSplitterInput(InputOperator):
         self._context = context
         control = context.control
         self._is_following = self.follow or (control is not None and control.follow)
-        self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context.counters)
+        packer = Packer(PackRules(self.pack_bytes, self.pack_files, self.pack_millis), self._clock)
+        self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context, packer)
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)
         # Counted apart, because the scanner's thread must not touch what the driver is reading.
@@ -206,6 +223,7 @@ class FileSplitterInput(InputOperator):
             if candidate is None or not self._begin(candidate):
                 break
             source.pop()
+        self._cutter.flush(may_wait=self._is_following)
         self._context.counters.update(self._scanned_since())
 
     def _started(self) -> _OneScan | TimeBasedDirectoryScanner:
@@ -240,7 +258,8 @@ class FileSplitterInput(InputOperator):
         if found.is_directory:
             return self._cutter.announce_directory(found.url, found.relative_path, self.block_size)
         version = FileVersion(found.stat.size_bytes, found.stat.mtime_ns, found.stat.etag)
-        return self._cutter.begin(found.url, found.relative_path, version, self.block_size, candidate.start)
+        relative_path = found.relative_path if self._cutter.announces else ""
+        return self._cutter.begin(found.url, relative_path, version, self.block_size, candidate.start)
 
     def _scanned_since(self) -> Counter[str]:
         """What the scans counted since this was last asked for."""

@@ -1,0 +1,110 @@
+"""Packing small files, so that reading a million of them takes thousands of steps and not millions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from dagflow.api.properties import Count, Millis, Size
+from operators.pack import BlockPack
+from operators.splitter.clock import Clock
+
+SMALL_PARTS = 16
+"""A file is small when so many of its size fit into a pack: packs are then full to within 6 %."""
+
+PackBytes = Annotated[
+    Size, Field(ge=0, description="small files, those of up to a sixteenth of this, are read in packs of this size")
+]
+PackFiles = Annotated[Count, Field(ge=1, description="files in a pack at most")]
+PackMillis = Annotated[
+    Millis, Field(description="while following: how long small files may wait for their pack to be filled")
+]
+DEFAULT_PACK_BYTES = 16 << 20
+DEFAULT_PACK_FILES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class PackRules:
+    """When a pack is full.
+
+    Attributes:
+        pack_bytes: At so many bytes.
+        pack_files: At so many files.
+        pack_millis: A pack that is not full waits so long for further files; 0 for no longer than its window.
+    """
+
+    pack_bytes: int = DEFAULT_PACK_BYTES
+    pack_files: int = DEFAULT_PACK_FILES
+    pack_millis: int = 0
+
+
+class Packer:
+    """Gathers small files.
+
+    Guarantee: the packs are a function of the files in their order and of the windows that they fall into;
+    while following, pack_millis makes them one of time as well.
+
+    Args:
+        rules: When a pack is full.
+        clock: The time.
+    """
+
+    def __init__(self, rules: PackRules, clock: Clock) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._clear()
+
+    def _clear(self) -> None:
+        self._urls: list[str] = []
+        self._sizes: list[int] = []
+        self._mtimes: list[int] = []
+        self._etags: list[str] = []
+        self._size_bytes = 0
+        self._since_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._urls)
+
+    def is_small(self, size_bytes: int, block_size: int) -> bool:
+        """Whether a file belongs into a pack; an empty one always does, because it has no block to be read by."""
+        return size_bytes == 0 or (size_bytes <= block_size and size_bytes * SMALL_PARTS <= self._rules.pack_bytes)
+
+    def add(self, url: str, size_bytes: int, mtime_ns: int, etag: str) -> None:
+        """Put a file into the pack."""
+        if not self._urls:
+            self._since_s = self._clock.elapsed_s()
+        self._urls.append(url)
+        self._sizes.append(size_bytes)
+        self._mtimes.append(mtime_ns)
+        self._etags.append(etag)
+        self._size_bytes += size_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the pack must be taken before the next file."""
+        return len(self._urls) >= self._rules.pack_files or self._size_bytes >= max(self._rules.pack_bytes, 1)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the pack may wait for further files."""
+        return (self._clock.elapsed_s() - self._since_s) * 1000 < self._rules.pack_millis and not self.is_full
+
+    def take(self, first_id: int) -> BlockPack:
+        """The pack, whose first member gets that id; the next one is empty."""
+        pack = BlockPack.of(first_id, self._urls, self._sizes, self._mtimes, self._etags)
+        self._clear()
+        return pack
+
+    def snapshot(self) -> list[Any]:
+        """The files that wait."""
+        return list(zip(self._urls, self._sizes, self._mtimes, self._etags, strict=True))
+
+    def restore(self, waiting: list[Any]) -> None:
+        """Take back what snapshot gave."""
+        self._clear()
+        for file in waiting:
+            self.add(*file)
+
+
