@@ -13,8 +13,9 @@ from typing import Any, Literal, Protocol
 
 from typing_extensions import Buffer
 
+from dagflow.errors import StorageError
 from dagflow.storage.local_disk import translated
-from dagflow.storage.location import absolute, is_local
+from dagflow.storage.location import absolute, is_local, redacted
 
 PENDING_DIRECTORY = ".dagflow-pending"
 Durability = Literal["process", "power"]
@@ -94,7 +95,7 @@ def open_pending(
         directory_tag: What pending_tag() gave the driver.
         durability: "process" survives the death of every process; "power" also a power loss, at the price of
             waiting for the disk. Object stores always do the latter.
-        checksum: Whether to compute crc32, which costs a few per cent of a fast local writer's time.
+        checksum: Whether to compute crc32, which costs a local writer about 0.15 s per GB, a fifth of its speed.
 
     Raises:
         StorageError: The store refused.
@@ -195,3 +196,21 @@ def sweep(root_url: str, *, owner: str, before_epoch: int, keep: Collection[str]
     from dagflow.storage import pending_remote
 
     return pending_remote.sweep(root_url, owner, before_epoch, keep)
+
+
+def lost_output(pending: PendingFile) -> StorageError:
+    """The error for a committed file that is neither pending nor published."""
+    return StorageError(
+        f"output was lost: neither this file nor its pending file {redacted(pending.pending_url)} exists",
+        url=redacted(pending.final_url),
+        hint="somebody removed it after its window was committed; put it back, or start over with --fresh",
+    )
+
+
+def conflict(pending: PendingFile) -> StorageError:
+    """The error for a committed file whose name holds something else."""
+    return StorageError(
+        f"the name is taken by another file than {redacted(pending.pending_url)} ({pending.size_bytes} bytes)",
+        url=redacted(pending.final_url),
+        hint="move the file that is in the way, and run again",
+    )

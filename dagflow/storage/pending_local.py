@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 
 from dagflow.errors import StorageError
 from dagflow.storage.local_disk import make_directories, move_exclusive, sync_directory, translated, write_all
-from dagflow.storage.pending import PENDING_DIRECTORY, Durability, PendingFile
+from dagflow.storage.pending import PENDING_DIRECTORY, Durability, PendingFile, conflict, lost_output
 
 _BUFFER_BYTES = 1 << 20
 # Above this a copy into the buffer costs more than the system call that it saves.
@@ -115,7 +115,7 @@ def _move(pending: PendingFile) -> None:
             move_exclusive(source, target)
         except FileExistsError:
             if not os.path.samefile(source, target) and not _same_bytes(source, target):
-                raise _conflict(pending) from None
+                raise conflict(pending) from None
             os.unlink(source)
     except FileNotFoundError:
         # A driver that was thought dead publishes the same committed file at this moment.
@@ -126,28 +126,11 @@ def _require_published(pending: PendingFile) -> None:
     try:
         found_bytes = os.stat(pending.final_url).st_size
     except FileNotFoundError:
-        raise _lost_output(pending) from None
+        raise lost_output(pending) from None
     if found_bytes != pending.size_bytes:
-        raise _conflict(pending)
+        raise conflict(pending)
     if pending.crc32 is not None and _crc32_of(pending.final_url) != pending.crc32:
-        raise _conflict(pending)
-
-
-def _lost_output(pending: PendingFile) -> StorageError:
-    """The error for a committed file that is neither pending nor published."""
-    return StorageError(
-        f"output was lost: neither this file nor its pending file {pending.pending_url} exists",
-        url=pending.final_url,
-        hint="somebody removed it after its window was committed; put it back, or start over with --fresh",
-    )
-
-
-def _conflict(pending: PendingFile) -> StorageError:
-    return StorageError(
-        f"the name is taken by another file than {pending.pending_url} ({pending.size_bytes} bytes)",
-        url=pending.final_url,
-        hint="move the file that is in the way, and run again",
-    )
+        raise conflict(pending)
 
 
 def discard(pending: PendingFile) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, StorageError
-from dagflow.storage import pending_remote
+from dagflow.storage import pending_s3
 from dagflow.storage.files import list_directory, open_file
 from dagflow.storage.pending import (
     PENDING_DIRECTORY,
@@ -25,6 +25,7 @@ from dagflow.storage.pending import (
     remove,
     sweep,
 )
+from dagflow.storage.remote import s3_location
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 
 TAG = pending_tag("app", 1)
@@ -210,7 +211,9 @@ def test_a_sweep_ends_only_old_uploads_that_nobody_wants(s3_root: str) -> None:
     write(f"{s3_root}/other/h", b"elsewhere")
     # The server dates every upload to 2010.
     for_ever_s = 1000 * 365 * 24 * 3600.0
-    assert pending_remote.sweep(f"{s3_root}/out", "app", 9, {kept.pending_url}, stale_s=for_ever_s) == 0
+    place = s3_location(f"{s3_root}/out")
+    assert place is not None
+    assert pending_s3.sweep(place, {kept.pending_url}, stale_s=for_ever_s) == 0
     assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, keep={kept.pending_url}) == 1
     publish(kept)
     assert [upload["Key"] for upload in unfinished_uploads(s3_root)] == ["other/h"]

@@ -1,0 +1,127 @@
+"""Pending output on stores that only fsspec knows: a hidden name beside the final one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from collections.abc import Collection
+from typing import Any
+
+from typing_extensions import Buffer
+
+from dagflow.storage.location import join, name_of, parent
+from dagflow.storage.pending import PENDING_DIRECTORY, PendingFile, conflict, lost_output
+from dagflow.storage.remote import filesystem_of, translated_remote
+
+_COMPARE_BYTES = 8 << 20
+
+
+class HiddenWriter:
+    """Writes under a hidden name beside the final one.
+
+    Guarantee: readers that leave out names with a leading dot see nothing; how safe the later move is depends
+    on the store, and on a single driver.
+    """
+
+    def __init__(self, final_url: str, directory_tag: str, checksum: bool) -> None:
+        self._final = final_url
+        self._url = join(parent(final_url), PENDING_DIRECTORY, directory_tag, os.urandom(16).hex())
+        self._crc32 = 0 if checksum else None
+        self._size_bytes = 0
+        self._filesystem, self._path = filesystem_of(self._url)
+        with translated_remote(self._url, "open"):
+            self._filesystem.makedirs(self._path.rpartition("/")[0], exist_ok=True)
+            self._file: Any = self._filesystem.open(self._path, "wb")
+
+    def write(self, data: Buffer) -> None:
+        """See PendingWriter."""
+        view = memoryview(data).cast("B")
+        with translated_remote(self._url, "write"):
+            self._file.write(view)
+        self._size_bytes += len(view)
+        if self._crc32 is not None:
+            self._crc32 = zlib.crc32(view, self._crc32)
+
+    def close(self, *, records: int) -> PendingFile:
+        """See PendingWriter."""
+        with translated_remote(self._url, "complete"):
+            self._file.close()
+        self._file = None
+        return PendingFile(self._final, self._url, self._size_bytes, records, self._crc32)
+
+    def abandon(self) -> None:
+        """See PendingWriter."""
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        with contextlib.suppress(Exception):  # whatever the client raises: the file is not wanted
+            file.close()
+        with contextlib.suppress(Exception):
+            self._filesystem.rm_file(self._path)
+        _remove_empty(self._filesystem, self._path)
+
+
+def publish(pending: PendingFile) -> None:
+    """See pending.publish."""
+    filesystem, source = filesystem_of(pending.pending_url)
+    target = filesystem_of(pending.final_url)[1]
+    with translated_remote(pending.final_url, "publish"):
+        is_staged, is_published = filesystem.exists(source), filesystem.exists(target)
+        if not is_published:
+            if not is_staged:
+                raise lost_output(pending)
+            filesystem.mv(source, target)
+        elif is_staged:
+            # A move that copies may die half-way: the copy is made whole again, anything else stays.
+            if not _is_same(filesystem, source, target):
+                raise conflict(pending)
+            filesystem.rm_file(source)
+        elif filesystem.size(target) != pending.size_bytes:
+            raise conflict(pending)
+    _remove_empty(filesystem, source)
+
+
+def discard(pending: PendingFile) -> None:
+    """See pending.discard."""
+    filesystem, path = filesystem_of(pending.pending_url)
+    with translated_remote(pending.pending_url, "discard"), contextlib.suppress(FileNotFoundError):
+        filesystem.rm_file(path)
+    _remove_empty(filesystem, path)
+
+
+def _is_same(filesystem: Any, first: str, second: str) -> bool:
+    size_bytes = filesystem.size(first)
+    return size_bytes == filesystem.size(second) and all(
+        filesystem.cat_file(first, start=start, end=start + _COMPARE_BYTES)
+        == filesystem.cat_file(second, start=start, end=start + _COMPARE_BYTES)
+        for start in range(0, size_bytes, _COMPARE_BYTES)
+    )
+
+
+def sweep(root_url: str, owner: str, before_epoch: int, keep: Collection[str]) -> int:
+    """See pending.sweep."""
+    filesystem, root = filesystem_of(root_url)
+    kept = {filesystem_of(url)[1] for url in keep}
+    removed = 0
+    with translated_remote(root_url, "sweep"):
+        if not filesystem.isdir(root):
+            return 0
+        for above, _, names in list(filesystem.walk(root)):
+            tag_owner, _, epoch = name_of(above).rpartition("-")
+            is_ours = name_of(parent(above)) == PENDING_DIRECTORY and tag_owner == owner and epoch.isdigit()
+            if not is_ours or int(epoch) >= before_epoch:
+                continue
+            for path in (join(above, name) for name in names):
+                if path not in kept:
+                    filesystem.rm_file(path)
+                    removed += 1
+                    _remove_empty(filesystem, path)
+    return removed
+
+
+def _remove_empty(filesystem: Any, path: str) -> None:
+    directory = path.rpartition("/")[0]
+    with contextlib.suppress(Exception):  # each client says in its own way that a directory is not empty
+        filesystem.rmdir(directory)
+        filesystem.rmdir(directory.rpartition("/")[0])

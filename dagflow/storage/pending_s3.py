@@ -1,0 +1,176 @@
+"""Pending output on S3: an upload that nobody completed yet."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import zlib
+from collections.abc import Collection
+from urllib.parse import quote
+
+from typing_extensions import Buffer
+
+from dagflow.errors import MissingError, StorageError
+from dagflow.storage.location import join, name_of, parent
+from dagflow.storage.pending import PENDING_DIRECTORY, PendingFile, conflict, lost_output
+from dagflow.storage.remote import S3Location
+
+_PART_BYTES = 16 << 20
+# S3 takes at most 10 000 parts of at least 5 MiB: parts that grow reach its 5 TiB limit for an object.
+_PARTS_PER_STEP = 200
+_STALE_S = 7 * 24 * 3600.0
+_IDENTITY = "dagflow-pending"
+
+
+class S3PendingWriter:
+    """Uploads parts as they fill; only publish() makes an object of them.
+
+    Guarantee: what close() returned can be published by any process; the object carries the upload's identity
+    in its metadata, so that publish() knows its own work again.
+    """
+
+    def __init__(self, final_url: str, place: S3Location, directory_tag: str, checksum: bool) -> None:
+        self._final = final_url
+        self._place = place
+        self._tag = directory_tag
+        self._crc32 = 0 if checksum else None
+        self._identity = os.urandom(16).hex()
+        self._upload = ""
+        self._parts: list[str] = []
+        self._size_bytes = 0
+        self._buffer = bytearray()
+        self._is_open = True
+
+    def write(self, data: Buffer) -> None:
+        """See PendingWriter."""
+        view = memoryview(data).cast("B")
+        if self._crc32 is not None:
+            self._crc32 = zlib.crc32(view, self._crc32)
+        self._size_bytes += len(view)
+        while view:
+            room = _PART_BYTES * (1 + len(self._parts) // _PARTS_PER_STEP) - len(self._buffer)
+            self._buffer += view[:room]
+            view = view[room:]
+            if len(self._buffer) >= _PART_BYTES * (1 + len(self._parts) // _PARTS_PER_STEP):
+                self._put_part()
+
+    def _put_part(self) -> None:
+        if not self._upload:
+            answer = self._place.call(
+                "create_multipart_upload",
+                "begin an upload",
+                Key=self._place.key,
+                Metadata={_IDENTITY: self._identity},
+            )
+            self._upload = answer["UploadId"]
+        answer = self._place.call(
+            "upload_part",
+            "upload a part",
+            Key=self._place.key,
+            UploadId=self._upload,
+            PartNumber=len(self._parts) + 1,
+            Body=bytes(self._buffer),
+        )
+        self._parts.append(answer["ETag"])
+        self._buffer = bytearray()
+
+    def close(self, *, records: int) -> PendingFile:
+        """See PendingWriter."""
+        if self._buffer:
+            self._put_part()
+        self._is_open = False
+        # An upload without parts cannot be completed: an empty file is created when it is published.
+        name = quote(self._upload, safe="") or f"empty-{self._identity}"
+        pending_url = join(parent(self._final), PENDING_DIRECTORY, self._tag, name)
+        token = json.dumps({"id": self._identity, "upload": self._upload, "parts": self._parts})
+        return PendingFile(self._final, pending_url, self._size_bytes, records, self._crc32, token)
+
+    def abandon(self) -> None:
+        """See PendingWriter."""
+        if self._is_open and self._upload:
+            with contextlib.suppress(StorageError):
+                _abort(self._place, self._place.key, self._upload)
+        self._is_open = False
+
+
+def publish(pending: PendingFile, place: S3Location) -> None:
+    """See pending.publish."""
+    token = json.loads(pending.token)
+    try:
+        if not token["upload"]:
+            place.call(
+                "put_object", "publish", Key=place.key, Body=b"", IfNoneMatch="*", Metadata={_IDENTITY: token["id"]}
+            )
+            return
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(token["parts"], start=1)]
+        place.call(
+            "complete_multipart_upload",
+            "publish",
+            Key=place.key,
+            UploadId=token["upload"],
+            MultipartUpload={"Parts": parts},
+            IfNoneMatch="*",
+        )
+    except StorageError as error:
+        _settle(pending, place, token["id"], token["upload"], error)
+
+
+def _settle(pending: PendingFile, place: S3Location, identity: str, upload: str, error: StorageError) -> None:
+    """Find out what became of a publication that the store did not confirm."""
+    try:
+        found = place.call("head_object", "look at", Key=place.key)
+    except MissingError:
+        # An empty file has no upload that could be lost.
+        if isinstance(error, MissingError) or (upload and upload not in _uploads_of(place)):
+            raise lost_output(pending) from error
+        raise error from None
+    if found.get("Metadata", {}).get(_IDENTITY) != identity:
+        raise conflict(pending) from error
+
+
+def _uploads_of(place: S3Location) -> list[str]:
+    return [upload for key, upload, _ in _uploads(place, place.key) if key == place.key]
+
+
+def _uploads(place: S3Location, prefix: str) -> list[tuple[str, str, float]]:
+    found: list[tuple[str, str, float]] = []
+    marker: dict[str, str] = {}
+    while True:
+        page = place.call("list_multipart_uploads", "list unfinished uploads", Prefix=prefix, **marker)
+        found += [(u["Key"], u["UploadId"], u["Initiated"].timestamp()) for u in page.get("Uploads", ())]
+        if not page.get("IsTruncated"):
+            return found
+        marker = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+
+def _abort(place: S3Location, key: str, upload: str) -> None:
+    with contextlib.suppress(MissingError):
+        place.call("abort_multipart_upload", "abort an upload", Key=key, UploadId=upload)
+
+
+def discard(pending: PendingFile, place: S3Location) -> None:
+    """See pending.discard."""
+    upload = json.loads(pending.token)["upload"]
+    if upload:
+        _abort(place, place.key, upload)
+
+
+def discard_rivals(pending: PendingFile, place: S3Location) -> None:
+    """See pending.discard_rivals."""
+    own = json.loads(pending.token)["upload"]
+    for upload in _uploads_of(place):
+        if upload != own:
+            _abort(place, place.key, upload)
+
+
+def sweep(place: S3Location, keep: Collection[str], stale_s: float = _STALE_S) -> int:
+    """See pending.sweep; stale_s is the age at which an upload is nobody's."""
+    removed = 0
+    kept_names = {name_of(url) for url in keep}
+    for key, upload, initiated_s in _uploads(place, f"{place.key}/" if place.key else ""):
+        if quote(upload, safe="") not in kept_names and time.time() - initiated_s > stale_s:
+            _abort(place, key, upload)
+            removed += 1
+    return removed
