@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dagflow.api.estimate import Estimate, Estimating
 from dagflow.engine.backlog import FIRST_WINDOW_BYTES, FIRST_WINDOW_TUPLES
 from dagflow.plan.logical import LogicalPlan
+from dagflow.storage.options import options_in_use
 
 WITHIN_S = 2.0
 """How long a person who asked for a plan waits for the estimate."""
@@ -49,7 +50,8 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
     windows = 0
     inputs = [node.operator for node in app.operators.values() if isinstance(node.operator, Estimating)]
     for operator in inputs:
-        part = operator.estimate(WITHIN_S / len(inputs))
+        with options_in_use(app.attributes.storage):
+            part = operator.estimate(WITHIN_S / len(inputs))
         found += part
         by_tuples = part.blocks / (getattr(operator, "blocks_threshold", None) or FIRST_WINDOW_TUPLES * parallelism)
         windows = max(windows, math.ceil(by_tuples), math.ceil(part.bytes / (FIRST_WINDOW_BYTES * parallelism)))

@@ -22,7 +22,8 @@ from dagflow.plan.placement import place
 from dagflow.runtime.inline import Runtime
 from dagflow.spec.registry import search_path_of
 from dagflow.spec.user_modules import user_modules
-from dagflow.storage.location import absolute, join
+from dagflow.storage.location import absolute, join, redacted
+from dagflow.storage.options import options_in_use
 from dagflow.storage.pending import remove, sweep
 from dagflow.storage.store import open_store
 from dagflow.worker.results import Program
@@ -110,7 +111,7 @@ class _Preparation:
         if owner != self.operator:
             raise StorageError(
                 f"operators '{owner}' and '{self.operator}' would both publish here",
-                url=url,
+                url=redacted(url),
                 hint="give each of them a path of its own",
             )
 
@@ -164,14 +165,16 @@ def run(
         DagflowError: The run failed; its journal is resumable.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
-    journal = _open_journal(app.name, checkpoint, fresh=options.fresh)
-    try:
-        operators = {name: node.operator for name, node in app.operators.items()}
-        with _swept(_prepare(operators, journal), journal):
-            start = runtime or (lambda program: _spark(app, program, options))
-            return _drive(app, options, journal, checkpoint, observer or SilentObserver(), stop or StopRequest(), start)
-    finally:
-        journal.close()
+    with options_in_use(app.attributes.storage):
+        journal = _open_journal(app.name, checkpoint, fresh=options.fresh)
+        try:
+            operators = {name: node.operator for name, node in app.operators.items()}
+            with _swept(_prepare(operators, journal), journal):
+                start = runtime or (lambda program: _spark(app, program, options))
+                watcher = observer or SilentObserver()
+                return _drive(app, options, journal, checkpoint, watcher, stop or StopRequest(), start)
+        finally:
+            journal.close()
 
 
 def _open_journal(app: str, checkpoint: str, *, fresh: bool) -> Journal:
@@ -200,7 +203,7 @@ def _drive(
     services = {name: _Services(join(checkpoint, "state", name), follow, throughput) for name in plan.control}
     control = ControlGraph(app.name, plan, operators, services)
     try:
-        program = Program.of(app.name, plan, operators)
+        program = Program.of(app.name, plan, operators, app.attributes.storage)
         driver = Driver(
             app.name,
             plan,

@@ -11,6 +11,7 @@ from dagflow.api.operator import Operator
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
 from dagflow.spec.user_modules import user_modules
+from dagflow.storage.options import StorageOptions
 
 Partition = Literal["parallel"] | int | None
 
@@ -24,12 +25,14 @@ class Attributes:
         window_millis: How long a window lasts while following.
         master: The Spark master.
         spark: Spark's own settings by name.
+        storage: Options of file systems by protocol, credentials among them.
     """
 
     checkpoint: str = field(repr=False)
     window_millis: int = 500
     master: str = field(default="local[*]", repr=False)
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage: StorageOptions = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

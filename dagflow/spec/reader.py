@@ -15,10 +15,11 @@ from dagflow.spec.overrides import apply
 from dagflow.spec.problems import Place, Problems, did_you_mean, quoted
 from dagflow.spec.properties import PropertyCheck
 from dagflow.spec.registry import UnknownClassError, find_operator
+from dagflow.spec.storage import storage_of
 from dagflow.spec.yaml_nodes import parse_file
 
 APP_KEYS = ("name", "attributes", "operators", "streams")
-ATTRIBUTE_KEYS = ("checkpoint", "window_millis", "master", "spark")
+ATTRIBUTE_KEYS = ("checkpoint", "window_millis", "master", "spark", "storage")
 OPERATOR_KEYS = ("class", "properties", "partition")
 STREAM_KEYS = ("from", "to")
 MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
@@ -130,6 +131,7 @@ class AppReader:
         return Attributes(
             checkpoint=self._text(section.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}",
             window_millis=millis or 500,
+            storage=storage_of(section.get("storage"), self.environment, self.problems),
             master=self._text(section.get("master"), "'master'", "a Spark master") or "local[*]",
             spark=self._spark(self._section(section, "spark")),
         )

@@ -100,6 +100,11 @@ def _attributes_schema() -> dict[str, Any]:
         "window_millis": {"anyOf": [window, _FROM_ENVIRONMENT], "description": "window length while following"},
         "master": {"type": "string", "description": "Spark master; default local[*]"},
         "spark": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+        "storage": {
+            "type": "object",
+            "additionalProperties": {"type": "object"},
+            "description": "options of file systems by protocol: s3, gs, hdfs, ...; credentials come from ${NAME}",
+        },
     }
     return {"type": ["object", "null"], "additionalProperties": False, "properties": properties}
 

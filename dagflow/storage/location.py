@@ -9,9 +9,15 @@ from __future__ import annotations
 import os
 import re
 
+from dagflow.errors import StorageError
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
-_USER_INFO = re.compile(r"(://)[^/@]*@")
-_QUERY = re.compile(r"^(https?://[^?]*)\?.*$", re.DOTALL)
+_USER_INFO = re.compile(r"(://)[^/]*@")
+_PASSWORD = re.compile(r"://[^/@]*:[^/]*@")
+# In Azure's URLs a container stands where others have a user.
+_CONTAINER = re.compile(r"(abfss?|wasbs?)://[^/:@]*@")
+_QUERY = re.compile(r"^((?:\w+::)*https?://[^?]*)\?.*$", re.DOTALL)
+_SIGNED = re.compile(r"[?&](x-(amz|goog)-\w+|sig|signature|\w*token|\w*key|\w*keyid|password|secret)=", re.IGNORECASE)
 _FILE_SCHEME = "file://"
 
 
@@ -72,4 +78,22 @@ def redacted(url: str) -> str:
     """The location as it may be shown: no user, no password, no signed query."""
     if is_local(url):
         return url
-    return _QUERY.sub(r"\1?***", _USER_INFO.sub(r"\1***@", url))
+    shown = url if _CONTAINER.match(url) else _USER_INFO.sub(r"\1***@", url)
+    return _QUERY.sub(r"\1?***", shown)
+
+
+def require_no_credentials(url: str) -> None:
+    """Refuse a remote location that holds a password or a signature: locations are journaled and shown.
+
+    Raises:
+        StorageError: It does.
+    """
+    if is_local(url):
+        return
+    if _PASSWORD.search(url) or ("http" in url.partition("://")[0] and _SIGNED.search(url)):
+        raise StorageError(
+            "the location holds a credential, and locations are journaled and shown",
+            url=redacted(url),
+            hint="take it out, and give it as an option in the app's attributes: "
+            f"storage: {{{url.partition('://')[0]}: {{...: ${{NAME}}}}}}",
+        )

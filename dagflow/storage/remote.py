@@ -11,7 +11,8 @@ from fsspec.asyn import sync
 
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError, TransientStorageError
 from dagflow.storage.local_disk import storage_error
-from dagflow.storage.location import redacted
+from dagflow.storage.location import redacted, require_no_credentials
+from dagflow.storage.options import options_of, without_secrets
 
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}
 _TRANSIENT_CODES = {
@@ -41,11 +42,12 @@ def filesystem_of(url: str) -> tuple[Any, str]:
     Listings are never cached: a listing that does not show what another driver wrote would break the fence.
 
     Raises:
-        StorageError: The scheme is unknown, or its package is not installed.
+        StorageError: The scheme is unknown, its package is not installed, or the URL holds a credential.
     """
+    require_no_credentials(url)
     scheme = url.partition("://")[0]
     try:
-        filesystem, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        filesystem, path = fsspec.core.url_to_fs(url, use_listings_cache=False, **_arguments(scheme))
     except ImportError as error:
         extra = _EXTRAS.get(scheme, "")
         hint = f"install it with: pip install 'dagflow[{extra}]'" if extra else str(error)
@@ -53,6 +55,13 @@ def filesystem_of(url: str) -> tuple[Any, str]:
     except ValueError as error:
         raise StorageError(f"unknown scheme '{scheme}'", url=redacted(url), hint=str(error)) from error
     return filesystem, path
+
+
+def _arguments(scheme: str) -> dict[str, Any]:
+    """What to construct a file system with; for a chain such as `simplecache::s3` by protocol."""
+    if "::" in scheme:
+        return {protocol: options_of(protocol) for protocol in scheme.split("::")}
+    return options_of(scheme)
 
 
 def is_s3(filesystem: Any) -> bool:
@@ -78,7 +87,7 @@ def translated_remote(url: str, action: str) -> Iterator[None]:
 
 
 def _remote_error(error: Exception, url: str, action: str) -> StorageError:
-    message = f"cannot {action}: {error}"
+    message = f"cannot {action}: {without_secrets(str(error))}"
     code = _code_of(error)
     if code in _PRECONDITION_CODES:
         return PreconditionError(message, url=url)

@@ -10,6 +10,7 @@ from typing import Any
 from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError
 from dagflow.plan.physical import PhysicalPlan, PortRef
+from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import PendingFile
 
 
@@ -21,17 +22,22 @@ class Program:
         app: The app's name.
         plan: The physical plan.
         operators: Pickled operators by name; each task makes instances of its own.
+        storage: How tasks reach stores: options by protocol.
     """
 
     app: str
     plan: PhysicalPlan
     operators: Mapping[str, bytes]
+    storage: StorageOptions = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, app: str, plan: PhysicalPlan, operators: Mapping[str, Operator]) -> Program:
+    def of(
+        cls, app: str, plan: PhysicalPlan, operators: Mapping[str, Operator], storage: StorageOptions | None = None
+    ) -> Program:
         """Pack the partitioned operators of a plan."""
         names = [name for stage in plan.stages for name in stage.operators]
-        return cls(app, plan, {name: pickle.dumps(operators[name], protocol=5) for name in names})
+        packed = {name: pickle.dumps(operators[name], protocol=5) for name in names}
+        return cls(app, plan, packed, storage or {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError
 from dagflow.plan.physical import PortRef, Stage
+from dagflow.storage.options import use_options
 from dagflow.storage.pending import PendingFile, PendingWriter, open_pending
 from dagflow.worker.chain import Chain
 from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
@@ -199,6 +200,7 @@ def run_survey(program: Program, operator: str, items: Iterable[Any]) -> Iterato
     Yields:
         For each item, in order, what the operator found; or the DagflowError that it raised.
     """
+    use_options(program.storage)
     instance: Any = pickle.loads(program.operators[operator])
     for item in items:
         try:
@@ -225,6 +227,7 @@ def run_level(
     Yields:
         Parcels for higher levels, and one StageResult per stage task of this level and all lower ones.
     """
+    use_options(program.storage)
     partition = slot
     for stage in program.plan.levels[level]:
         count = window.partitions[stage.head]
