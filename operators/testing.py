@@ -111,7 +111,7 @@ class FormatContract:
             made = make_format(spec)
             for content in self._contents():
                 records, rejects = self.reference(content, made)
-                for chunk_bytes in (1, 2, 3, 1 << 20):
+                for chunk_bytes in (1, 3, 1 << 20):
                     made.chunk_bytes = chunk_bytes
                     for start, end in itertools.combinations(range(len(content) + 1), 2):
                         expected = (

@@ -12,7 +12,15 @@ from pydantic import BeforeValidator, ValidationError, WithJsonSchema
 from dagflow.api.properties import property_model
 from operators.reader.formats.base import ReaderContext, option_problems
 
-_MODULES = {"lines": "Lines", "fixed": "Fixed"}
+_MODULES = {
+    "lines": "Lines",
+    "escaped_lines": "EscapedLines",
+    "paragraphs": "Paragraphs",
+    "regex": "Regex",
+    "fixed": "Fixed",
+    "length_prefixed": "LengthPrefixed",
+    "whole_file": "WholeFile",
+}
 """The built-in formats: the module of each, which is its name, and the class in it."""
 
 

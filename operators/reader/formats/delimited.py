@@ -38,6 +38,11 @@ class Terminators:
     stops: Positions
     codes: npt.NDArray[np.uint8] | None = None
 
+    def part(self, start: int, end: int) -> Terminators:
+        """Some of them."""
+        codes = None if self.codes is None else self.codes[start:end]
+        return Terminators(self.starts[start:end], self.stops[start:end], codes)
+
 
 class Delimited(ReaderContext):
     """The common part of the formats whose records end with a terminator.
@@ -99,7 +104,7 @@ class Delimited(ReaderContext):
         floor = self.first_record(source, block, account)
         position = self.next_start(source, block.start, limit, floor)
         window = Window(source)
-        # When so much holds no terminator of its first record, that record is too long.
+        # When so much holds no terminator, the record that it begins with is too long, or as good as that.
         longest = self.max_record + self.reach
         held, beyond = self.chunk_bytes, self._probe_bytes
         while position < limit:
@@ -114,16 +119,29 @@ class Delimited(ReaderContext):
             elif window.is_at_end:
                 yield from self._last(window, block, account)
                 return
-            elif len(data) >= longest:
+            elif self.is_long(data):
                 yield from self._long(data, block, account, position)
                 position = self.next_start(source, position + self.max_record + 1, limit, floor)
             else:
                 held, beyond = 2 * held, 2 * beyond
+                longest = max(longest, 2 * len(data)) if len(data) >= longest else longest
+
+    def begin(self, source: ByteSource) -> int:
+        """Called before a block is read; gives the length of the file's byte order mark."""
+        head = read_exactly(source, 0, len(BYTE_ORDER_MARK)).tobytes()
+        return len(head) if head == BYTE_ORDER_MARK else 0
+
+    def settled(self, data: Bytes) -> int:
+        """Up to where find has told of every terminator that stops there; what follows depends on more bytes."""
+        return len(data)
+
+    def is_long(self, data: Bytes) -> bool:
+        """Whether a stretch that begins at a record, and in which find found nothing, has a record that is too long."""
+        return len(data) >= self.max_record + self.reach
 
     def first_record(self, source: ByteSource, block: BlockMetadata, account: Account) -> int:
         """Where the file's first record begins, behind byte order mark and header, or some place beyond the block."""
-        head = read_exactly(source, 0, len(BYTE_ORDER_MARK)).tobytes()
-        floor = len(head) if head == BYTE_ORDER_MARK else 0
+        floor = self.begin(source)
         if self.skip_header:
             floor = self._skip_records(source, floor, min(block.end, source.size_bytes))
         if block.start < floor:
@@ -155,52 +173,51 @@ class Delimited(ReaderContext):
         if start <= floor:
             return min(floor, limit)
         position = self.anchor(source, start, floor)
-        held = self._probe_bytes
+        held, needed = self._probe_bytes, 0
         window = Window(source)
         while position < limit:
-            data = window.move(position, min(position + held, limit + self.reach))
+            data = window.move(position, position + max(needed, min(held, limit + self.reach - position)))
             stops = self.find(data, window.is_at_end).stops
             index = int(np.searchsorted(stops, start - position))
             if index < len(stops):
                 return min(position + int(stops[index]), limit)
-            if window.end >= limit:
+            told = position + self.settled(data)
+            if window.is_at_end or told >= limit:
                 return limit
-            following = self.anchor(source, window.end, floor)
-            held = min(2 * held, self.chunk_bytes) if following > position else 2 * held
+            following = self.anchor(source, told, floor)
+            # Without a step forward the window must grow; otherwise it may, so that few steps are needed.
+            needed = 0 if following > position else 2 * len(data)
+            held = min(2 * held, self.chunk_bytes)
             position = max(position, following)
         return limit
 
     def _batches(
         self, window: Window, found: Terminators, count: int, block: BlockMetadata, account: Account
     ) -> Iterator[RecordBatch]:
-        borders = np.empty(count + 1, np.int32)
-        borders[0] = 0
-        borders[1:] = found.stops[:count]
-        lengths = found.starts[:count] - borders[:-1]
-        codes = None if found.codes is None else found.codes[:count]
+        starts = np.concatenate(([0], found.stops[: count - 1]))
         done = 0
-        for index in np.flatnonzero(lengths > self.max_record).tolist():
+        for index in np.flatnonzero(found.starts[:count] - starts > self.max_record).tolist():
             if index > done:
-                yield self._adjacent(window, borders[done : index + 1], codes, done, block)
-            start = int(borders[index])
+                yield self.frame(window, found.part(done, index), int(starts[done]), block)
+            start = int(starts[index])
             yield from self._long(window.data[start:], block, account, window.start + start)
             done = index + 1
         if count > done:
-            yield self._adjacent(window, borders[done:], codes, done, block)
+            yield self.frame(window, found.part(done, count), int(starts[done]), block)
 
-    def _adjacent(
-        self,
-        window: Window,
-        borders: npt.NDArray[np.int32],
-        codes: npt.NDArray[np.uint8] | None,
-        first: int,
-        block: BlockMetadata,
-    ) -> RecordBatch:
-        delimiters = NO_DELIMITER
-        if not self.keep_delimiter:
-            delimiters = Delimiters(self.table[:1])
-            if codes is not None:
-                delimiters = _delimiters(self.table, codes[first : first + len(borders) - 1])
+    def frame(self, window: Window, found: Terminators, start: int, block: BlockMetadata) -> RecordBatch:
+        """Make a batch of records that lie side by side.
+
+        Args:
+            window: Holds them.
+            found: What ends each, at least one.
+            start: Where the first begins in the window.
+            block: Their block.
+        """
+        borders = np.empty(len(found.stops) + 1, np.int32)
+        borders[0] = start
+        borders[1:] = found.stops
+        delimiters = NO_DELIMITER if self.keep_delimiter else _delimiters(self.table, found.codes)
         return frame_adjacent(window.buffer, borders, delimiters, block, window.start)
 
     def _last(self, window: Window, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
@@ -227,8 +244,10 @@ class Delimited(ReaderContext):
             yield frame_one(raw, b"" if self.keep_delimiter else self.table[0], block, offset)
 
 
-def _delimiters(table: tuple[bytes, ...], codes: npt.NDArray[np.uint8]) -> Delimiters:
+def _delimiters(table: tuple[bytes, ...], codes: npt.NDArray[np.uint8] | None) -> Delimiters:
     """Delimiters in their simplest form."""
+    if codes is None:
+        return Delimiters(table[:1])
     if (codes == codes[0]).all():
         return Delimiters((table[codes[0]],))
     return Delimiters(table, codes)

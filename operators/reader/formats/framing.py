@@ -29,7 +29,13 @@ def frame_adjacent(
 
 
 def frame_apart(
-    buffer: pa.Buffer, starts: Positions, stops: Positions, delimiters: Delimiters, block: BlockMetadata, base: int
+    buffer: pa.Buffer,
+    starts: Positions,
+    stops: Positions,
+    delimiters: Delimiters,
+    block: BlockMetadata,
+    base: int,
+    offsets: Positions | None = None,
 ) -> RecordBatch:
     """Records with other bytes between them, ascending and disjoint; they are copied together.
 
@@ -40,15 +46,23 @@ def frame_apart(
         delimiters: What ends each record.
         block: The block they belong to.
         base: Offset in the file of the buffer's first byte.
+        offsets: What counts as the offset of each record, from base; starts if None.
     """
-    if len(starts) and np.array_equal(stops[:-1], starts[1:]):
+    origin = Origin((block,), starts if offsets is None else offsets, base)
+    return RecordBatch(framed=pieces_of(buffer, starts, stops), delimiters=delimiters, origin=origin)
+
+
+def pieces_of(buffer: pa.Buffer, starts: Positions, stops: Positions) -> pa.BinaryArray:
+    """Ascending, disjoint stretches of a buffer; copied together unless they lie side by side."""
+    if not len(starts):
+        return pa.array([], pa.binary())
+    if np.array_equal(stops[:-1], starts[1:]):
         borders = np.append(starts, stops[-1]).astype(np.int32)
-        return frame_adjacent(buffer, borders, delimiters, block, base)
+        return pa.BinaryArray.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(borders), buffer])
     borders = np.empty(2 * len(starts), np.int32)
     borders[0::2], borders[1::2] = starts, stops
-    pieces = pa.BinaryArray.from_buffers(pa.binary(), max(len(borders) - 1, 0), [None, pa.py_buffer(borders), buffer])
-    framed = pieces.take(pa.array(np.arange(0, len(borders), 2)))
-    return RecordBatch(framed=framed, delimiters=delimiters, origin=Origin((block,), starts, base))
+    pieces = pa.BinaryArray.from_buffers(pa.binary(), len(borders) - 1, [None, pa.py_buffer(borders), buffer])
+    return pieces.take(pa.array(np.arange(0, len(borders), 2)))
 
 
 def frame_one(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int) -> RecordBatch:
@@ -56,3 +70,10 @@ def frame_one(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int
     borders = np.array([0, len(record) + len(delimiter)], np.int32)
     batch = frame_adjacent(pa.py_buffer(record + delimiter), borders, Delimiters((delimiter,)), block, offset)
     return batch
+
+
+def borders_of(framed: pa.BinaryArray) -> npt.NDArray[np.int32]:
+    """Where each record of an array begins in its buffer, and where the last one ends."""
+    if not len(framed):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(framed.buffers()[1], np.int32)[framed.offset :][: len(framed) + 1]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Iterator
 from typing import Annotated, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from pydantic import Field
 
-from operators.reader.formats.base import ByteSource
+from dagflow.api.records import RecordBatch
+from operators.metadata import BlockMetadata
+from operators.reader.formats.base import Account, ByteSource, Parsed
+from operators.reader.formats.charset import BadBytes, Charset, Decoder
 from operators.reader.formats.delimited import Delimited, Terminators
-from operators.reader.formats.search import anchor_of, occurrences, overlaps_itself, without_overlaps
-from operators.reader.formats.window import Bytes
+from operators.reader.formats.framing import Positions
+from operators.reader.formats.search import BYTE, Look, Unit, Units, occurrences, overlaps_itself, without_overlaps
+from operators.reader.formats.window import Bytes, read_exactly
 
-LF, CR = b"\n"[0], b"\r"[0]
-NEWLINES = (b"\n", b"\r\n", b"\r")
+NEWLINES = ("\n", "\r\n", "\r")
 
 
 class Lines(Delimited):
@@ -22,52 +28,144 @@ class Lines(Delimited):
     name: ClassVar[str] = "lines"
 
     delimiter: Annotated[
-        str | None, Field(min_length=1, description="what ends a record, as UTF-8; LF, CR LF and CR if not given")
+        str | None, Field(min_length=1, description="what ends a record; LF, CR LF and CR if not given")
+    ] = None
+    encoding: Annotated[
+        str | None,
+        Field(description="what the text is in, by a name that Python knows; records become UTF-8. Bytes if not given"),
+    ] = None
+    on_bad_bytes: Annotated[
+        BadBytes, Field(description="what becomes of a record that is not valid in the encoding")
+    ] = "fail"
+    read_ahead: Annotated[
+        bool,
+        Field(description="false takes what stands at a block's start for a record; validator tells whether it is"),
+    ] = True
+    validator: Annotated[
+        str | None,
+        Field(description="dotted path of a function that is given each record's bytes and says whether it is one"),
     ] = None
 
     def check_options(self) -> None:
-        """Work out what the scan needs to know of the delimiter."""
-        self._table = NEWLINES if self.delimiter is None else (self.delimiter.encode("utf-8", "surrogateescape"),)
-        self._overlaps = self.delimiter is not None and overlaps_itself(self._table[0])
+        """Work out what the scan needs to know of delimiter and encoding."""
+        self._validate = None if self.validator is None else _function(self.validator)
+        if not self.read_ahead and self.validator is None:
+            raise ValueError("read_ahead: false needs validator: nothing else tells a record from the end of one")
+        self._url = ""
+        self._use(Charset.named(self.encoding) if self.encoding else None)
+
+    def _use(self, charset: Charset | None) -> None:
+        self._charset = charset
+        texts = NEWLINES if self.delimiter is None else (self.delimiter,)
+        encode = charset.encode if charset else lambda text: text.encode("utf-8", "surrogateescape")
+        self._table = tuple(map(encode, texts))
+        self._unit: Unit = charset.unit if charset else BYTE
+        self._pattern = self._unit.view(np.frombuffer(self._table[0], np.uint8))
+        self._returns = self._unit.view(np.frombuffer(self._table[-1], np.uint8))
+        self._overlaps = self.delimiter is not None and overlaps_itself(self._table[0], self._unit)
 
     @property
     def table(self) -> tuple[bytes, ...]:
         """The delimiter, or the three newlines."""
         return self._table
 
+    def begin(self, source: ByteSource) -> int:
+        """Learn the file's byte order, and pass over its byte order mark."""
+        if self.encoding is None:
+            return super().begin(source)
+        charset, mark_bytes = Charset.named(self.encoding).for_file(read_exactly(source, 0, 4).tobytes())
+        if charset != self._charset:
+            self._use(charset)
+        return mark_bytes
+
+    def next_start(self, source: ByteSource, start: int, limit: int, floor: int) -> int:
+        """The first place from start on where a record begins, or what is taken for one."""
+        if not self.read_ahead and start > floor:
+            return min(start, limit)
+        return super().next_start(source, start, limit, floor)
+
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The delimiters in a stretch that begins at a record or an anchor."""
+        return self._scaled(self._find(self._unit.view(data), is_at_end))
+
+    def _find(self, units: Units, is_at_end: bool) -> Terminators:
         if self.delimiter is None:
-            return find_newlines(data, is_at_end)
-        starts = occurrences(data, self._table[0])
+            return find_newlines(units, is_at_end, int(self._pattern[0]), int(self._returns[0]))
+        starts = occurrences(units, self._pattern)
         if self._overlaps:
-            starts = without_overlaps(starts, len(self._table[0]))
-        return Terminators(starts, starts + len(self._table[0]))
+            starts = without_overlaps(starts, len(self._pattern))
+        return Terminators(starts, starts + len(self._pattern))
+
+    def _scaled(self, found: Terminators) -> Terminators:
+        size = self._unit.size
+        return found if size == 1 else Terminators(found.starts * size, found.stops * size, found.codes)
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
         """A place at or before position from which a scan finds every delimiter that ends there or later."""
-        if self.delimiter is None:
-            # A scan that begins between CR and LF takes the LF alone, which ends where the pair does.
-            return max(floor, position - 1)
-        if self._overlaps:
-            return anchor_of(source, position, floor, self._table[0], min(self.chunk_bytes, 64))
-        return max(floor, position - len(self._table[0]))
+        look = Look(source, floor, self._unit, min(64, self.chunk_bytes))
+        # A scan that begins between CR and LF takes the LF alone, which ends where the pair does.
+        length = self._unit.size if self.delimiter is None else len(self._table[0])
+        place = look.aligned(look.aligned(position) - length)
+        return look.before_overlaps(place, self._pattern) if self._overlaps else place
+
+    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        """The records that begin in a block."""
+        self._url = block.url
+        return super().read(source, block, account)
+
+    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+        """Records in UTF-8, if the encoding is known, without those that validator refuses."""
+        if self._charset is not None:
+            batch = Decoder(self._charset, self.on_bad_bytes, self._url).decode(batch, account)
+        if self._validate is not None:
+            batch = self._validated(batch, self._validate, account)
+        return Parsed(batch)
+
+    def _validated(self, batch: RecordBatch, validate: Callable[[bytes], bool], account: Account) -> RecordBatch:
+        is_valid = pa.array([bool(validate(record)) for record in batch.to_pylist()], pa.bool_())
+        for index in np.flatnonzero(~is_valid.to_numpy(zero_copy_only=False)).tolist():
+            account.skip(int(batch.offsets()[index]), len(batch.record[index].as_py()), "refused by the validator")
+        return batch.filter(is_valid)
 
 
-def find_newlines(data: Bytes, is_at_end: bool) -> Terminators:
+def _function(path: str) -> Callable[[bytes], bool]:
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, ValueError, AttributeError) as error:
+        raise ValueError(f"validator: there is no function {path!r}: {error}") from error
+    if not callable(found):
+        raise ValueError(f"validator: {path!r} is not a function")
+    return found  # type: ignore[no-any-return]  # what it returns is only asked for its truth
+
+
+def find_newlines(
+    units: Units, is_at_end: bool, line_feed: int = 10, carriage_return: int = 13, escaped: Positions | None = None
+) -> Terminators:
     """Find LF, CR LF and CR, as Hadoop's line reader does; codes are indices into NEWLINES.
 
     A CR that ends the stretch is left out unless the file ends there, because an LF may follow.
+
+    Args:
+        units: Code units.
+        is_at_end: Whether the file ends where they do.
+        line_feed: The code unit of LF.
+        carriage_return: The code unit of CR.
+        escaped: Places at which neither counts.
     """
-    is_return = data == CR
-    if not is_return.any():
-        starts = np.flatnonzero(data == LF)
+    is_return = units == carriage_return
+    if escaped is None and not is_return.any():
+        starts = np.flatnonzero(units == line_feed)
         return Terminators(starts, starts + 1)
-    is_feed = data == LF
-    is_return[:-1] &= ~is_feed[1:]
-    if not is_at_end:
-        is_return[-1] = False
-    last = np.flatnonzero(is_feed | is_return)
-    follows_return = (data[last - 1] == CR) & (last > 0)
-    codes = np.where(data[last] == CR, 2, follows_return).astype(np.uint8)
+    is_feed = units == line_feed
+    if escaped is not None:
+        escaped = escaped[escaped < len(units)]
+        is_return[escaped] = is_feed[escaped] = False
+    ends_line = is_feed.copy()
+    ends_line |= is_return
+    ends_line[:-1] ^= is_return[:-1] & is_feed[1:]
+    if len(units) and not is_at_end and is_return[-1]:
+        ends_line[-1] = False
+    last = np.flatnonzero(ends_line)
+    codes = np.where(is_return[last], 2, is_return[last - 1] & (last > 0)).astype(np.uint8)
     return Terminators(last - (codes == 1), last + 1, codes)

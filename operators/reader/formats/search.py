@@ -1,32 +1,63 @@
-"""Finding a delimiter in bytes, also one that overlaps itself, and the phase of such a one at any cut."""
+"""Finding delimiters in code units, also one that overlaps itself, and the phase of such a one at any cut."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from operators.reader.formats.base import CHUNK_BYTES, ByteSource
 from operators.reader.formats.framing import Positions
 from operators.reader.formats.window import Bytes, read_exactly
 
+Units = npt.NDArray[Any]
+"""Code units: bytes, or the 2 or 4 bytes that UTF-16 and UTF-32 are made of."""
 
-def overlaps_itself(pattern: bytes) -> bool:
-    """Whether two occurrences of pattern can share bytes, as those of `||` or `|+|` can."""
-    return any(pattern.endswith(pattern[:length]) for length in range(1, len(pattern)))
+NONE = np.empty(0, np.int64)
 
 
-def occurrences(data: Bytes, pattern: bytes) -> Positions:
-    """Where pattern occurs in data, occurrences that share bytes included."""
-    size = len(data) - len(pattern) + 1
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a text is made of.
+
+    Attributes:
+        dtype: The numpy type of a code unit, with its byte order.
+    """
+
+    dtype: str = "u1"
+
+    @property
+    def size(self) -> int:
+        """Bytes in a code unit."""
+        return int(self.dtype[-1])
+
+    def view(self, data: Bytes) -> Units:
+        """The code units of bytes that begin at the border of one; a torn one at the end is left out."""
+        return data if self.size == 1 else data[: len(data) // self.size * self.size].view(self.dtype)
+
+
+BYTE = Unit()
+
+
+def overlaps_itself(pattern: bytes, unit: Unit = BYTE) -> bool:
+    """Whether two occurrences of pattern can share code units, as those of `||` or `|+|` can."""
+    return any(pattern.endswith(pattern[:length]) for length in range(unit.size, len(pattern), unit.size))
+
+
+def occurrences(units: Units, pattern: Units) -> Positions:
+    """Where pattern occurs, occurrences that share code units included."""
+    size = len(units) - len(pattern) + 1
     if size <= 0:
-        return np.empty(0, np.int64)
-    hits = data[:size] == pattern[0]
-    # Two comparisons of the whole stretch cost less than looking up the few bytes that the first leaves, unless
-    # these are few indeed; from the third byte on they are.
+        return NONE
+    hits = units[:size] == pattern[0]
+    # Two comparisons of the whole stretch leave so few places that looking these up costs next to nothing.
     if len(pattern) > 1:
-        hits &= data[len(pattern) - 1 :] == pattern[-1]
-    found = np.flatnonzero(hits)
+        hits &= units[len(pattern) - 1 :] == pattern[-1]
+    found: Positions = np.flatnonzero(hits)
     for index in range(1, len(pattern) - 1):
-        found = found[data[found + index] == pattern[index]]
+        found = found[units[found + index] == pattern[index]]
     return found
 
 
@@ -38,55 +69,111 @@ def without_overlaps(found: Positions, length: int) -> Positions:
 
     Args:
         found: Where a pattern occurs, ascending.
-        length: Bytes in the pattern.
+        length: Code units in the pattern.
     """
     if len(found) < 2:
         return found
-    is_taken = np.empty(len(found), bool)
-    is_taken[0] = True
-    np.greater_equal(np.diff(found), length, out=is_taken[1:])
-    if is_taken.all():
-        return found
+    is_taken = np.empty(len(found) + 1, bool)
+    is_taken[0], is_taken[-1] = True, False
+    np.greater_equal(np.diff(found), length, out=is_taken[1:-1])
     heads = np.flatnonzero(is_taken)
+    if len(heads) == len(found):
+        return found
     longest = int(np.diff(np.append(heads, len(found))).max())
     jump = np.append(np.searchsorted(found, found + length), len(found))
-    is_taken = np.append(is_taken, False)
     for _ in range(longest.bit_length()):
         is_taken[jump[np.flatnonzero(is_taken)]] = True
         jump = jump[jump]
     return found[is_taken[:-1]]
 
 
-def anchor_of(source: ByteSource, position: int, floor: int, pattern: bytes, step: int = 64) -> int:
-    """Where to begin the scan for a pattern that overlaps itself, so that it is right from position on.
+def escaped_places(units: Units, escape: int) -> Positions:
+    """The places right behind a run of an odd number of escapes; the run's start must be in units."""
+    found = np.flatnonzero(units == escape)
+    if not len(found):
+        return NONE
+    is_last = np.append(np.diff(found) > 1, True)
+    lasts = np.flatnonzero(is_last)
+    lengths = np.diff(lasts, prepend=-1)
+    places: Positions = found[lasts[lengths % 2 == 1]] + 1
+    return places
 
-    The scan may begin at any place that no occurrence begins less than the pattern's length before: what
-    it takes before that place ends there at the latest. The nearest such place is looked for backwards, as far
-    as occurrences that share bytes follow each other.
 
-    Args:
+def is_escape_active(units: Units, escape: int) -> npt.NDArray[np.bool_]:
+    """For each unit whether it is an escape that makes the next one literal: every other one in a run."""
+    found = np.flatnonzero(units == escape)
+    active = np.zeros(len(units), bool)
+    if len(found):
+        is_first = np.append(True, np.diff(found) > 1)
+        first = found[is_first][np.cumsum(is_first) - 1]
+        active[found[(found - first) % 2 == 0]] = True
+    return active
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Looks back from a place in a file.
+
+    Attributes:
         source: The file.
-        position: Every occurrence that ends here or later must be right.
-        floor: Where the file's first record begins.
-        pattern: The pattern.
-        step: How far to look back at first; it doubles.
-
-    Returns:
-        An offset at least len(pattern) before position, or floor.
+        floor: Where its first record begins; never looked beyond.
+        unit: What its text is made of; places are looked at in steps of it from floor on.
+        step: How many bytes are looked at first; it doubles.
     """
-    length = len(pattern)
-    place = position - length
-    step = max(step, length)
-    while place > floor:
-        low = max(floor, place - step)
-        before = occurrences(read_exactly(source, low, place + length - 1), pattern) + low
-        places = np.append(before[before < place], place)
-        apart = np.flatnonzero(np.diff(places) >= length)
-        if len(apart):
-            return int(places[apart[-1] + 1])
-        first = int(places[0])
-        if first - low >= length - 1 or low == floor:
-            return first
-        place = first
-        step = min(2 * step, CHUNK_BYTES)
-    return floor
+
+    source: ByteSource
+    floor: int
+    unit: Unit = BYTE
+    step: int = 64
+
+    def aligned(self, position: int) -> int:
+        """The last border of a code unit that is not behind position; at least floor."""
+        return max(self.floor, position - (position - self.floor) % self.unit.size)
+
+    def units(self, start: int, end: int) -> Units:
+        """The code units between two borders."""
+        return self.unit.view(read_exactly(self.source, start, end))
+
+    def run_start(self, position: int, value: int) -> int:
+        """Where the run of code units of one value begins that ends at position; position if there is none."""
+        step = self.step
+        while position > self.floor:
+            low = self.aligned(position - max(step, self.unit.size))
+            others = np.flatnonzero(self.units(low, position) != value)
+            if len(others):
+                return low + (int(others[-1]) + 1) * self.unit.size
+            position, step = low, min(2 * step, CHUNK_BYTES)
+        return position
+
+    def before_overlaps(self, place: int, pattern: Units, escape: int | None = None) -> int:
+        """Where to begin the scan for a pattern that overlaps itself, so that it is right from place on.
+
+        The scan may begin at any place that no occurrence begins less than the pattern's length before: what
+        it takes before that place ends there at the latest. The nearest such place is looked for
+        backwards, as far as occurrences that share code units follow each other.
+
+        Args:
+            place: A border of a code unit; every occurrence that begins here or later must be right.
+            pattern: The pattern's code units.
+            escape: The code unit that makes the next one literal, or None; not in pattern.
+        """
+        size, step = self.unit.size, self.step
+        length = len(pattern) * size
+        while place > self.floor:
+            low = self.aligned(place - max(step, length))
+            if escape is not None:
+                low = self.run_start(low, escape)
+            units = self.units(low, place + length - size)
+            before = occurrences(units, pattern)
+            if escape is not None:
+                before = np.setdiff1d(before, escaped_places(units, escape), assume_unique=True)
+            before = before * size + low
+            places = np.append(before[before < place], place)
+            apart = np.flatnonzero(np.diff(places) >= length)
+            if len(apart):
+                return int(places[apart[-1] + 1])
+            first = int(places[0])
+            if first - low >= length - size or low == self.floor:
+                return first
+            place, step = first, min(2 * step, CHUNK_BYTES)
+        return place

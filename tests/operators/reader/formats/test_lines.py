@@ -166,3 +166,42 @@ def test_framed_batches_hold_each_record_with_the_newline_it_had() -> None:
     content = b"a\r\nb\n\rc\r\n"
     batches = list(made.read(MemorySource(content), block_of(content, 0, len(content)), account_of_nobody()))
     assert b"".join(record for batch in batches for record in batch.framed().to_pylist()) == content
+
+
+def has_four_bytes(record: bytes) -> bool:
+    """A validator for records that are known to have four bytes."""
+    return len(record) == 4
+
+
+def is_there(record: bytes) -> bool:
+    """A validator that takes everything."""
+    return True
+
+
+VALIDATOR = f"{has_four_bytes.__module__}.{has_four_bytes.__name__}"
+
+
+def test_without_read_ahead_the_validator_tells_a_record_from_the_end_of_one() -> None:
+    """Blocks begin with what stands there; of the pieces only those that the validator knows are records."""
+    content = b"aaaa\nbbbb\ncccc\ndddd\n"
+    everything = make_format(
+        {"type": "lines", "read_ahead": False, "validator": f"{is_there.__module__}.{is_there.__name__}"}
+    )
+    found = [record for _, record in read_cut(everything, content, 4)[0]]
+    assert found == [b"aaaa", b"", b"bbbb", b"b", b"cccc", b"cc", b"dddd", b"ddd"]
+    valid = make_format({"type": "lines", "read_ahead": False, "validator": VALIDATOR})
+    for block_size in range(1, 22):
+        assert [record for _, record in read_cut(valid, content, block_size)[0]] == [
+            b"aaaa",
+            b"bbbb",
+            b"cccc",
+            b"dddd",
+        ]
+
+
+def test_read_ahead_is_given_up_for_a_validator_only() -> None:
+    """Nothing else would tell the end of a record from a record."""
+    with pytest.raises(ValueError, match="read_ahead: false needs validator"):
+        make_format({"type": "lines", "read_ahead": False})
+    with pytest.raises(ValueError, match=r"there is no function 'nowhere\.check'"):
+        make_format({"type": "lines", "validator": "nowhere.check"})

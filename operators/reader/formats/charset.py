@@ -1,0 +1,183 @@
+"""Text in another encoding than UTF-8: what it is made of, and how records of it become UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dagflow.api.records import Delimiters, Origin, RecordBatch
+from dagflow.errors import RecordError
+from operators.reader.formats.base import Account
+from operators.reader.formats.framing import borders_of
+from operators.reader.formats.search import BYTE, Unit
+
+BadBytes = Literal["fail", "replace", "reject"]
+
+_WIDE = {
+    "utf-16-le": Unit("<u2"),
+    "utf-16-be": Unit(">u2"),
+    "utf-32-le": Unit("<u4"),
+    "utf-32-be": Unit(">u4"),
+}
+_ANY_ORDER = {"utf-16": ("utf-16-le", "utf-16-be"), "utf-32": ("utf-32-le", "utf-32-be")}
+# Their bytes mean something only together with bytes far before them.
+_STATEFUL = ("iso2022", "utf-7", "hz", "punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs")
+_MARKS = {
+    "utf-8": codecs.BOM_UTF8,
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+    "utf-32-le": codecs.BOM_UTF32_LE,
+    "utf-32-be": codecs.BOM_UTF32_BE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Charset:
+    """An encoding that records can be cut in.
+
+    Attributes:
+        name: The name that Python's codec has for itself.
+    """
+
+    name: str
+
+    @classmethod
+    def named(cls, encoding: str) -> Charset:
+        """The charset of a name that Python knows.
+
+        Raises:
+            ValueError: Python does not know it, or text in it cannot be cut.
+        """
+        try:
+            codec = codecs.lookup(encoding)
+        except (LookupError, ValueError):
+            raise ValueError(f"encoding {encoding!r} is not one that Python knows") from None
+        name = "utf-8" if codec.name == "utf-8-sig" else codec.name
+        if not codec._is_text_encoding:
+            raise ValueError(f"encoding {encoding!r} is not one of text")
+        if name.startswith(_STATEFUL):
+            raise ValueError(f"text in {encoding!r} cannot be cut: what its bytes mean depends on what was before")
+        return cls(name)
+
+    def for_file(self, head: bytes) -> tuple[Charset, int]:
+        """The charset of one file, whose byte order its first bytes may tell, and how many bytes that mark has."""
+        for name in _ANY_ORDER.get(self.name, (self.name,)):
+            mark = _MARKS.get(name)
+            if mark is not None and head.startswith(mark):
+                return Charset(name), len(mark)
+        return Charset(_ANY_ORDER[self.name][sys.byteorder == "big"] if self.name in _ANY_ORDER else self.name), 0
+
+    @property
+    def unit(self) -> Unit:
+        """What text in it is made of."""
+        return _WIDE.get(self.name, BYTE)
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of a delimiter.
+
+        Raises:
+            ValueError: The encoding has no bytes for it, or others might be mistaken for them.
+        """
+        name = _ANY_ORDER.get(self.name, (self.name,))[0]
+        try:
+            encoded = text.encode(name)
+        except UnicodeEncodeError:
+            raise ValueError(f"{text!r} cannot be written in {self.name}") from None
+        if self._has_trail_bytes and any(byte >= 0x30 for byte in encoded):
+            raise ValueError(f"{text!r} cannot be told from the second byte of another character in {self.name}")
+        return encoded
+
+    @property
+    def _has_trail_bytes(self) -> bool:
+        return self.unit == BYTE and self.name != "utf-8" and _utf8_lengths(self.name) is None
+
+    def lengths_in_utf8(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8] | None:
+        """For each code unit of valid text how many bytes it adds in UTF-8; None where that needs more than a look."""
+        if self.unit == BYTE:
+            table = _utf8_lengths(self.name)
+            return None if table is None else table[data]
+        units = self.unit.view(data)
+        lengths = 1 + (units > 0x7F).astype(np.uint8) + (units > 0x7FF) + (units > 0xFFFF)
+        if self.unit.size == 2:
+            # The halves of a pair make four bytes together.
+            lengths -= (units >= 0xD800) & (units < 0xE000)
+        return lengths
+
+
+@cache
+def _utf8_lengths(encoding: str) -> npt.NDArray[np.uint8] | None:
+    """Bytes in UTF-8 for each byte of an encoding in which every byte is a character of its own; otherwise None."""
+    each = [bytes([byte]).decode(encoding, "replace") for byte in range(256)]
+    pairs = [bytes([byte, byte]).decode(encoding, "replace") for byte in range(256)]
+    if encoding == "utf-8" or any(pair != 2 * one or len(one) != 1 for one, pair in zip(each, pairs, strict=True)):
+        return None
+    return np.array([len(character.encode()) for character in each], np.uint8)
+
+
+class Decoder:
+    """Makes records of a charset UTF-8.
+
+    Args:
+        charset: What they are in.
+        on_bad_bytes: What becomes of a record that is not valid in it.
+        url: The file.
+    """
+
+    def __init__(self, charset: Charset, on_bad_bytes: BadBytes, url: str) -> None:
+        self.charset = charset
+        self.on_bad_bytes = on_bad_bytes
+        self.url = url
+
+    def decode(self, batch: RecordBatch, account: Account) -> RecordBatch:
+        """The same records, and their delimiters, in UTF-8.
+
+        Raises:
+            RecordError: A record is not valid, and such records fail the run.
+        """
+        table = tuple(delimiter.decode(self.charset.name).encode() for delimiter in batch.delimiters.table)
+        delimiters = Delimiters(table, batch.delimiters.codes)
+        framed = batch.framed()
+        borders = borders_of(framed)
+        data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
+        try:
+            if self.charset.name == "utf-8":
+                framed.cast(pa.string())
+                return batch
+            lengths = self.charset.lengths_in_utf8(data)
+            if lengths is not None:
+                text = data.tobytes().decode(self.charset.name).encode()
+                ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+                moved = ends[(borders - borders[0]) // self.charset.unit.size].astype(np.int32)
+                made = pa.BinaryArray.from_buffers(
+                    pa.binary(), len(batch), [None, pa.py_buffer(moved), pa.py_buffer(text)]
+                )
+                return RecordBatch(framed=made, delimiters=delimiters, origin=batch.origin)
+        except (UnicodeDecodeError, pa.ArrowInvalid):
+            pass
+        return self._one_by_one(batch, delimiters, account)
+
+    def _one_by_one(self, batch: RecordBatch, delimiters: Delimiters, account: Account) -> RecordBatch:
+        texts: list[bytes] = []
+        kept: list[int] = []
+        for index, (offset, raw) in enumerate(zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)):
+            try:
+                text = raw.decode(self.charset.name, "replace" if self.on_bad_bytes == "replace" else "strict")
+            except UnicodeDecodeError as error:
+                reason = f"not valid {self.charset.name}: {error.reason} at byte {error.start} of the record"
+                if self.on_bad_bytes == "fail":
+                    hint = "say what shall become of such records with on_bad_bytes: replace or reject"
+                    raise RecordError(reason, url=self.url, offset=offset, length=len(raw), hint=hint) from error
+                account.reject(offset, len(raw), reason, raw)
+                continue
+            texts.append(text.encode())
+            kept.append(index)
+        indices = np.array(kept, np.int64)
+        origin: Origin | None = batch.origin.select(indices) if batch.origin is not None else None
+        return RecordBatch.from_records(texts, delimiters.take(indices), origin)

@@ -1,0 +1,97 @@
+"""Lines in which an escape makes a delimiter part of the record."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from dagflow.api.records import RecordBatch
+from operators.reader.formats.base import Account, ByteSource, Parsed
+from operators.reader.formats.charset import Charset
+from operators.reader.formats.delimited import Terminators
+from operators.reader.formats.framing import borders_of
+from operators.reader.formats.lines import Lines, find_newlines
+from operators.reader.formats.search import (
+    Look,
+    Units,
+    escaped_places,
+    is_escape_active,
+    occurrences,
+    without_overlaps,
+)
+
+
+class EscapedLines(Lines):
+    r"""Lines in which a delimiter behind an odd number of escapes does not end the record.
+
+    Of a CR LF the escape takes the CR alone, so the LF ends the line; write `\` before each of the two, or
+    give the delimiter "\r\n", which is escaped as one.
+    """
+
+    name: ClassVar[str] = "escaped_lines"
+
+    escape: Annotated[str, Field(min_length=1, max_length=1, description="what makes the next character literal")] = (
+        "\\"
+    )
+    unescape: Annotated[bool, Field(description="whether the escapes are taken out of the records")] = False
+
+    def check_options(self) -> None:
+        """Refuse an escape that is more than one code unit, or part of the delimiter."""
+        super().check_options()
+        if self.escape in (self.delimiter or "\r\n"):
+            raise ValueError(f"escape {self.escape!r} is part of the delimiter")
+        if not self.escape.isascii():
+            raise ValueError(f"escape {self.escape!r} is not an ASCII character")
+
+    def _use(self, charset: Charset | None) -> None:
+        super()._use(charset)
+        encoded = charset.encode(self.escape) if charset else self.escape.encode()
+        self._escape = int(self._unit.view(np.frombuffer(encoded, np.uint8))[0])
+
+    def _find(self, units: Units, is_at_end: bool) -> Terminators:
+        escaped = escaped_places(units, self._escape)
+        if not len(escaped):
+            return super()._find(units, is_at_end)
+        if self.delimiter is None:
+            return find_newlines(units, is_at_end, int(self._pattern[0]), int(self._returns[0]), escaped)
+        starts = occurrences(units, self._pattern)
+        starts = starts[~np.isin(starts, escaped, assume_unique=True)]
+        if self._overlaps:
+            starts = without_overlaps(starts, len(self._pattern))
+        return Terminators(starts, starts + len(self._pattern))
+
+    def anchor(self, source: ByteSource, position: int, floor: int) -> int:
+        """A place at or before position from which a scan finds every delimiter that ends there or later."""
+        look = Look(source, floor, self._unit, min(64, self.chunk_bytes))
+        length = self._unit.size if self.delimiter is None else len(self._table[0])
+        place = look.aligned(look.aligned(position) - length)
+        if self._overlaps:
+            place = look.before_overlaps(place, self._pattern, self._escape)
+        # Whether an escape counts is known where the run that it stands in begins.
+        return look.run_start(place, self._escape)
+
+    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+        """Records in UTF-8, if the encoding is known, and without escapes, if that is asked for."""
+        raw = super().parse(batch, account).raw
+        return Parsed(without_escapes(raw, self.escape.encode()[0]) if self.unescape else raw)
+
+
+def without_escapes(batch: RecordBatch, escape: int) -> RecordBatch:
+    """The same records without their escapes; one at a record's end, which makes nothing literal, stays."""
+    framed = batch.framed()
+    borders = borders_of(framed)
+    data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
+    ends = borders[1:] - borders[0] - batch.delimiters.lengths()
+    goes = is_escape_active(data, escape)
+    if not goes.any():
+        return batch
+    goes[ends[ends > 0] - 1] = False
+    before = np.concatenate(([0], np.cumsum(goes, dtype=np.int32)))
+    relative = borders - borders[0]
+    moved = (relative - before[relative]).astype(np.int32)
+    kept = pa.py_buffer(data[~goes])
+    array = pa.BinaryArray.from_buffers(pa.binary(), len(batch), [None, pa.py_buffer(moved), kept])
+    return RecordBatch(framed=array, delimiters=batch.delimiters, origin=batch.origin)

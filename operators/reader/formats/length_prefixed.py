@@ -1,0 +1,156 @@
+"""Records that say how long they are."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from dagflow.api.properties import Size
+from dagflow.api.records import NO_DELIMITER, RecordBatch
+from operators.metadata import BlockMetadata
+from operators.reader.formats.base import Account, ByteSource, ReaderContext
+from operators.reader.formats.framing import Positions, frame_apart
+from operators.reader.formats.window import Window, read_exactly
+
+SHOWN_BYTES = 4 << 10
+"""How much of what cannot be read goes with the reject: from a wrong length on, that is the rest of the file."""
+
+MAX_PREFIX_BYTES = 10
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Records found one after the other in a stretch.
+
+    Attributes:
+        starts: Where the length of each begins.
+        contents: Where its bytes begin.
+        following: Where the first record begins that is not whole in the stretch.
+        extent: Bytes in that one, length included; 0 where not even its length is there.
+        wrong: Why it cannot be a record, or "".
+    """
+
+    starts: Positions
+    contents: Positions
+    following: int
+    extent: int
+    wrong: str
+
+
+class LengthPrefixed(ReaderContext):
+    """Records with their length, in bytes, before them: a number of fixed size, or a varint as in protobuf.
+
+    A record's offset is that of its length. Where a record begins is only known from the one before, so
+    for a block that is not read right after its predecessor the file is walked through from its beginning.
+    """
+
+    name: ClassVar[str] = "length_prefixed"
+
+    prefix: Annotated[
+        Literal[1, 2, 4, 8, "varint"], Field(description="bytes that the length takes; or varint, as in protobuf")
+    ] = 4
+    byte_order: Annotated[Literal["little", "big"], Field(description="order of the bytes of the length")] = "little"
+    max_record: Annotated[
+        Size, Field(ge=1, le=1 << 30, description="a length above this many bytes cannot be right")
+    ] = 64 << 20
+
+    def check_options(self) -> None:
+        """Forget every file."""
+        self._reached: tuple[object, int, int] = (None, 0, 0)
+
+    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        """The records that begin in a block."""
+        file = (block.url, block.version)
+        limit = min(block.end, source.size_bytes)
+        position = self._first(source, block, file)
+        window = Window(source)
+        usual = held = max(self.chunk_bytes, MAX_PREFIX_BYTES)
+        while position < limit:
+            walk = self._walk(window.move(position, position + held).data, limit - position)
+            if len(walk.starts):
+                stops = np.append(walk.starts[1:], walk.following)
+                yield frame_apart(window.buffer, walk.contents, stops, NO_DELIMITER, block, position, walk.starts)
+                position, held = position + walk.following, usual
+            elif walk.wrong or not walk.extent or position + walk.extent > source.size_bytes:
+                length = source.size_bytes - position
+                raw = window.data[:SHOWN_BYTES].tobytes()
+                account.reject(position, length, walk.wrong or "the file ends within a record", raw)
+                position = source.size_bytes
+            else:
+                held = walk.extent
+        self._reached = (file, block.end, position)
+
+    def _first(self, source: ByteSource, block: BlockMetadata, file: object) -> int:
+        """Where the first record from the block's start on begins; the file's end if there is none."""
+        reached, end, position = self._reached
+        if reached != file or end > block.start:
+            position = 0
+        usual = max(self.chunk_bytes, MAX_PREFIX_BYTES)
+        while position < block.start:
+            walk = self._walk(read_exactly(source, position, position + usual).data, block.start - position)
+            position += walk.following
+            if position < block.start:
+                if walk.wrong or not (walk.extent or walk.following):
+                    return source.size_bytes
+                position += walk.extent
+        return min(position, source.size_bytes)
+
+    def _walk(self, data: memoryview, limit: int) -> Walk:
+        """The whole records that begin in a stretch before limit."""
+        return self._walk_varints(data, limit) if self.prefix == "varint" else self._walk_fixed(data, limit)
+
+    def _walk_fixed(self, data: memoryview, limit: int) -> Walk:
+        width = int(self.prefix)
+        code = ("<" if self.byte_order == "little" else ">") + _CODES[width]
+        unpack = struct.Struct(code).unpack_from
+        size, last, most = len(data), len(data) - width, self.max_record
+        starts: list[int] = []
+        position, extent, wrong = 0, 0, ""
+        # One step of Python per record: where a record begins is only known from the length of the one before.
+        while position < limit and position <= last:
+            (length,) = unpack(data, position)
+            following = position + width + length
+            if length > most or following > size:
+                wrong, extent = self._too_long(length), width + length
+                break
+            starts.append(position)
+            position = following
+        found = np.array(starts, np.int64)
+        return Walk(found, found + width, position, extent, wrong)
+
+    def _walk_varints(self, data: memoryview, limit: int) -> Walk:
+        size = len(data)
+        starts: list[int] = []
+        contents: list[int] = []
+        position, extent, wrong = 0, 0, ""
+        while position < limit and position < size:
+            length = shift = 0
+            content = position
+            while content < size:
+                byte = data[content]
+                length |= (byte & 0x7F) << shift
+                content += 1
+                shift += 7
+                if byte < 0x80 or shift == 7 * MAX_PREFIX_BYTES:
+                    break
+            if data[content - 1] >= 0x80:
+                wrong = "the length is not a varint" if shift == 7 * MAX_PREFIX_BYTES else ""
+                break
+            if length > self.max_record or content + length > size:
+                wrong, extent = self._too_long(length), content - position + length
+                break
+            starts.append(position)
+            contents.append(content)
+            position = content + length
+        return Walk(np.array(starts, np.int64), np.array(contents, np.int64), position, extent, wrong)
+
+    def _too_long(self, length: int) -> str:
+        if length <= self.max_record:
+            return ""
+        return f"the length says {length} bytes, which is above max_record, {self.max_record}"

@@ -1,0 +1,122 @@
+"""Paragraphs: records with blank lines between them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
+from operators.metadata import BlockMetadata
+from operators.reader.formats.base import ByteSource
+from operators.reader.formats.delimited import Delimited, Terminators
+from operators.reader.formats.framing import Positions, frame_apart, pieces_of
+from operators.reader.formats.window import Bytes, Window, read_exactly
+
+LF, CR, SPACE = b"\n\r "
+BLANK_LINE = Delimiters((b"\n\n",))
+
+
+class Paragraphs(Delimited):
+    """Groups of lines with one or more blank lines between them, as in package lists and mail headers.
+
+    A blank line holds nothing but spaces, tabs and other bytes up to 32. Lines end with LF; a CR before the
+    last one's LF is not part of the record. Blank lines before the first paragraph are passed over. Written
+    back, a paragraph is followed by one blank line.
+    """
+
+    name: ClassVar[str] = "paragraphs"
+
+    @property
+    def table(self) -> tuple[bytes, ...]:
+        """The end of a paragraph as it is written back."""
+        return BLANK_LINE.table
+
+    def begin(self, source: ByteSource) -> int:
+        """Pass over the byte order mark, and over blank lines at the head of the file."""
+        line = position = super().begin(source)
+        while position < source.size_bytes:
+            data = read_exactly(source, position, position + self.chunk_bytes)
+            ink = np.flatnonzero(data > SPACE)
+            feeds = np.flatnonzero(data[: ink[0]] == LF) if len(ink) else np.flatnonzero(data == LF)
+            if len(feeds):
+                line = position + int(feeds[-1]) + 1
+            if len(ink):
+                return line
+            position += len(data)
+        return source.size_bytes
+
+    def find(self, data: Bytes, is_at_end: bool) -> Terminators:
+        """The ends of paragraphs: from the newline of the last line to the next line that is not blank."""
+        feeds = np.flatnonzero(data == LF)
+        lines = np.append(0, feeds + 1)
+        has_ink = _has_ink(data, lines)
+        if lines[-1] == len(data) or not (has_ink[-1] or is_at_end):
+            lines, has_ink = lines[:-1], has_ink[:-1]
+        if not len(lines):
+            return Terminators(feeds, feeds)
+        changes = has_ink[1:] != has_ink[:-1]
+        starts = feeds[np.flatnonzero(changes & has_ink[:-1])]
+        stops = lines[np.flatnonzero(changes & has_ink[1:]) + 1]
+        starts = starts - (data[starts - 1] == CR)
+        if not has_ink[0]:
+            starts = np.append(0, starts)
+        if is_at_end and has_ink[-1] and data[-1] == LF:
+            starts = np.append(starts, len(data) - 1 - int((data[-2:-1] == CR).any()))
+        if is_at_end and len(stops) < len(starts):
+            stops = np.append(stops, len(data))
+        return Terminators(starts[: len(stops)], stops)
+
+    def anchor(self, source: ByteSource, position: int, floor: int) -> int:
+        """The start of the line before position if it may be blank, otherwise some byte of ink in it."""
+        place = position - 1
+        step = min(64, self.chunk_bytes)
+        while place > floor:
+            low = max(floor, place - step)
+            data = read_exactly(source, low, place)
+            found = np.flatnonzero((data > SPACE) | (data == LF))
+            if len(found):
+                last = int(found[-1])
+                return low + last + int(data[last] == LF)
+            place, step = low, 2 * step
+        return floor
+
+    def settled(self, data: Bytes) -> int:
+        """Up to the last line if there is no ink in it as far as it is known."""
+        feeds = np.flatnonzero(data == LF)
+        last = int(feeds[-1]) + 1 if len(feeds) else 0
+        return len(data) if (data[last:] > SPACE).any() else last
+
+    def is_long(self, data: Bytes) -> bool:
+        """Whether there is ink beyond max_record: blank lines, however many, make no record long."""
+        return bool((data[self.max_record :] > SPACE).any())
+
+    def frame(self, window: Window, found: Terminators, start: int, block: BlockMetadata) -> RecordBatch:
+        """Make a batch of paragraphs, each with one blank line behind it."""
+        if self.keep_delimiter:
+            return super().frame(window, found, start, block)
+        starts = np.append(start, found.stops[:-1])
+        data = window.data
+        is_plain = found.stops >= found.starts + 2
+        if is_plain.all() and (data[found.starts] == LF).all() and (data[found.starts + 1] == LF).all():
+            return frame_apart(window.buffer, starts, found.starts + 2, BLANK_LINE, block, window.start)
+        column = pieces_of(window.buffer, starts, found.starts)
+        arrow = pa.RecordBatch.from_arrays([column], [RECORD])
+        return RecordBatch(arrow, delimiters=BLANK_LINE, origin=Origin((block,), starts, window.start))
+
+
+def _has_ink(data: Bytes, lines: Positions) -> npt.NDArray[np.bool_]:
+    """For each line, given where it begins, whether it holds a byte above 32; the last one may be empty."""
+    inside = lines[:-1] if lines[-1] == len(data) else lines
+    first = data[inside]
+    has_ink = np.zeros(len(lines), bool)
+    has_ink[: len(inside)] = first > SPACE
+    # Only lines that begin with a blank other than a newline need a look at the rest of them.
+    doubtful = np.flatnonzero((first <= SPACE) & (first != LF))
+    if len(doubtful):
+        counts = np.concatenate(([0], np.cumsum(data > SPACE, dtype=np.int32)))
+        ends = np.append(lines[1:], len(data))[doubtful]
+        has_ink[doubtful] = counts[ends] > counts[lines[doubtful]]
+    return has_ink

@@ -1,0 +1,76 @@
+"""Records that begin with a line that matches a pattern, such as log entries with stack traces."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from operators.reader.formats.base import ByteSource
+from operators.reader.formats.delimited import Delimited, Terminators
+from operators.reader.formats.framing import pieces_of
+from operators.reader.formats.window import Bytes
+
+LF, CR = b"\n\r"
+
+
+class Regex(Delimited):
+    r"""Records of one or more lines, of which the first matches a pattern from its beginning on.
+
+    Lines end with LF or CR LF, which the pattern does not see. Lines before the first match are a record of
+    their own. Of a line longer than max_record the pattern sees the first max_record bytes.
+    """
+
+    name: ClassVar[str] = "regex"
+
+    pattern: Annotated[
+        str, Field(min_length=1, description=r"RE2 expression that the first line of a record matches, as \d{4}-\d\d")
+    ]
+
+    def check_options(self) -> None:
+        """Refuse a pattern that RE2 does not take."""
+        self._anchored = rf"\A(?:{self.pattern})"
+        try:
+            pc.match_substring_regex(pa.array([b""], pa.binary()), pattern=self._anchored)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"pattern {self.pattern!r} is not a valid RE2 expression: {error}") from None
+
+    @property
+    def table(self) -> tuple[bytes, ...]:
+        """The two newlines."""
+        return (b"\n", b"\r\n")
+
+    @property
+    def reach(self) -> int:
+        """A newline is known to end a record when as much of the next line is known as the pattern sees."""
+        return self.max_record + 3
+
+    def find(self, data: Bytes, is_at_end: bool) -> Terminators:
+        """The newlines before lines that match, and the one that ends the file."""
+        feeds = np.flatnonzero(data == LF)
+        lines = feeds + 1
+        ends = np.append(feeds[1:], len(data))[: len(feeds)]
+        if len(lines) and (lines[-1] == len(data) or not (is_at_end or len(data) - lines[-1] >= self.max_record)):
+            lines, ends = lines[:-1], ends[:-1]
+        ends = ends - ((data[ends - 1] == CR) & (ends > lines) & (ends < len(data)))
+        ends = np.minimum(ends, lines + self.max_record)
+        matches = pc.match_substring_regex(pieces_of(pa.py_buffer(data), lines, ends), pattern=self._anchored)
+        stops = lines[matches.to_numpy(zero_copy_only=False)]
+        if is_at_end and len(data) and data[-1] == LF:
+            stops = np.append(stops, len(data))
+        codes = (data[stops - 2] == CR) & (stops > 1)
+        return Terminators(stops - 1 - codes, stops, codes.astype(np.uint8))
+
+    def anchor(self, source: ByteSource, position: int, floor: int) -> int:
+        """The byte before position: a newline there, and the line behind it, decide whether a record begins."""
+        return max(floor, position - 1)
+
+    def settled(self, data: Bytes) -> int:
+        """Up to the last line if more of it has to be known."""
+        feeds = np.flatnonzero(data == LF)
+        if len(feeds) and len(data) - int(feeds[-1]) - 1 < self.max_record:
+            return int(feeds[-1]) + 1
+        return len(data)

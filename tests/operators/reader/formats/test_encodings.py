@@ -1,0 +1,113 @@
+"""Lines in other encodings than UTF-8."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.errors import RecordError
+from operators.reader.formats import make_format
+from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.lines import Lines
+from operators.testing import FormatContract, Records, Rejects, read_cut
+from tests.reference.encodings import decoded_records
+
+
+class EncodedContract(FormatContract):
+    """What the file holds, by a parser that goes from one code unit to the next."""
+
+    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+        assert isinstance(format, Lines)
+        assert format.encoding is not None
+        return decoded_records(content, format.encoding, format.delimiter, format.on_bad_bytes)
+
+
+class TestUtf16(EncodedContract):
+    """Delimiters lie at even places only, whatever the cuts; torn and unpaired units are refused or replaced."""
+
+    formats: ClassVar = [
+        {"type": "lines", "encoding": encoding, "delimiter": delimiter, "on_bad_bytes": action}
+        for encoding in ("utf-16-le", "utf-16-be", "utf-16")
+        for delimiter, action in ((None, "reject"), ("\n\n", "replace"))
+    ]
+    pieces: ClassVar = [b"\n", b"\x00", b"\r"]
+    longest = 4
+
+
+class TestMarks(EncodedContract):
+    """A byte order mark decides the order, and is in no record."""
+
+    formats: ClassVar = [
+        {"type": "lines", "encoding": encoding, "on_bad_bytes": "replace"}
+        for encoding in ("utf-16", "utf-16-le", "utf-8", "utf-32")
+    ]
+    pieces: ClassVar = [b"\xff\xfe", b"\xfe\xff", b"\n\x00", b"\x00\xd8"]
+    longest = 3
+
+
+class TestSingleBytes(EncodedContract):
+    """Every byte is a character, and not every byte need be one."""
+
+    formats: ClassVar = [
+        {"type": "lines", "encoding": encoding, "on_bad_bytes": "reject"}
+        for encoding in ("latin-1", "cp1252", "ascii", "utf-8", "shift_jis", "cp037")
+    ]
+    pieces: ClassVar = [b"\n", b"\x81", b"\x25", b"\xe9"]
+    longest = 3
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\ufeff")), max_size=8),
+    st.sampled_from(["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "utf-8", "gb18030"]),
+    st.integers(1, 30),
+)
+def test_text_comes_through_whatever_it_was_encoded_in(texts: list[str], encoding: str, block_size: int) -> None:
+    """Every line is the text that was written, as UTF-8."""
+    content = "".join(text + "\n" for text in texts).encode(encoding)
+    made = make_format({"type": "lines", "encoding": encoding})
+    assert [record.decode() for _, record in read_cut(made, content, block_size)[0]] == texts
+
+
+def test_a_bad_byte_fails_with_its_place_and_a_way_out() -> None:
+    """on_bad_bytes: fail is the default."""
+    made = make_format({"type": "lines", "encoding": "ascii"})
+    with pytest.raises(RecordError, match=r"offset 3 \(4 bytes\): not valid ascii: .* at byte 3 .*\n.*on_bad_bytes"):
+        read_cut(made, b"ab\nJos\xe9\nAlice", 100)
+
+
+def test_utf_8_is_checked_record_by_record() -> None:
+    """A character that is torn between two records is in neither."""
+    made = make_format({"type": "lines", "encoding": "utf-8", "delimiter": "|", "on_bad_bytes": "reject"})
+    assert read_cut(made, b"a\xc3|\xa9|b", 100) == ([(5, b"b")], [(0, 2), (3, 1)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoding": "utf-9"}, "not one that Python knows"),
+        ({"encoding": "rot13"}, "is not one of text"),
+        ({"encoding": "iso2022_jp"}, "cannot be cut"),
+        ({"encoding": "latin-1", "delimiter": "€"}, "'€' cannot be written in iso8859-1"),
+        ({"encoding": "shift_jis", "delimiter": "|"}, "cannot be told from the second byte"),
+    ],
+)
+def test_encodings_that_cannot_be_cut_are_refused(options: dict[str, str], message: str) -> None:
+    """Each says why."""
+    with pytest.raises(ValueError, match=message):
+        make_format({"type": "lines", **options})
+
+
+def test_every_encoding_of_python_is_either_refused_or_read() -> None:
+    """No codec slips through to fail in the middle of a run."""
+    import encodings.aliases
+
+    for name in sorted(set(encodings.aliases.aliases.values())):
+        try:
+            made = make_format({"type": "lines", "encoding": name})
+        except ValueError:
+            continue
+        content = "one\ntwo\n".encode(name)
+        assert [record for _, record in read_cut(made, content, 3)[0]] == [b"one", b"two"], name

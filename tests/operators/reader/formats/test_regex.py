@@ -1,0 +1,67 @@
+"""Entries that begin with a line that matches."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from operators.reader.formats import make_format
+from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.regex import Regex
+from operators.testing import FormatContract, Records, Rejects, read_cut
+from tests.reference.lines import without_header, without_long
+from tests.reference.others import entry_records
+
+
+class RegexContract(FormatContract):
+    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+        assert isinstance(format, Regex)
+        start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
+        records = [(start + offset, record) for offset, record in entry_records(content[start:], format.pattern)]
+        return without_long(without_header(records, format.skip_header), format.max_record, format.on_long)
+
+
+class TestRegex(RegexContract):
+    """Patterns for the beginning, for the whole line, for an empty line, for what no line has."""
+
+    formats: ClassVar = [{"type": "regex", "pattern": pattern} for pattern in ("a", "a$|b", "$", "a|ab", r"\D\s", "c")]
+    pieces: ClassVar = [b"a", b"b", b"\n"]
+    longest = 4
+
+
+class TestRegexWithReturns(RegexContract):
+    """The pattern does not see the CR of a CR LF, and sees any other."""
+
+    formats: ClassVar = [{"type": "regex", "pattern": "a$"}, {"type": "regex", "pattern": r"\r"}]
+    pieces: ClassVar = [b"a", b"\r", b"\n"]
+    longest = 5
+
+
+class TestLongEntries(RegexContract):
+    """Entries beyond max_record, with lines that the pattern sees whole."""
+
+    formats: ClassVar = [
+        {"type": "regex", "pattern": "a", "max_record": size, "on_long": action}
+        for size in (1, 3)
+        for action in ("skip", "reject", "cut")
+    ]
+    pieces: ClassVar = [b"a", b"b", b"\n"]
+    longest = 4
+
+
+def test_a_stack_trace_stays_with_its_log_line() -> None:
+    """At every block size."""
+    entries = [b"2024-05-01 x\n  at y\n  at z", b"2024-05-02 ok", b"2024-05-03 \xff"]
+    content = b"\n".join(entries) + b"\n"
+    made = make_format({"type": "regex", "pattern": r"\d{4}-\d\d-\d\d "})
+    for block_size in range(1, len(content) + 1):
+        assert [record for _, record in read_cut(made, content, block_size)[0]] == entries
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    """By what is wrong with it."""
+    with pytest.raises(ValueError, match=r"pattern '\(' is not a valid RE2 expression"):
+        make_format({"type": "regex", "pattern": "("})
+    with pytest.raises(ValueError, match="needs option 'pattern'"):
+        make_format("regex")

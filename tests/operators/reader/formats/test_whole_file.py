@@ -1,0 +1,57 @@
+"""Files that are one record each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar
+
+import pytest
+
+from dagflow.errors import RecordError
+from operators.metadata import BlockMetadata, FileVersion
+from operators.reader.formats import make_format
+from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.whole_file import WholeFile
+from operators.reader.rejects import BlockAccount
+from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_range
+
+
+class TestWholeFile(FormatContract):
+    """The first block has the file, the others nothing."""
+
+    formats: ClassVar = [
+        "whole_file",
+        {"type": "whole_file", "columns": True},
+        {"type": "whole_file", "max_record": 2, "on_long": "reject"},
+        {"type": "whole_file", "max_record": 2, "on_long": "skip"},
+    ]
+    pieces: ClassVar = [b"a", b"\n"]
+    longest = 4
+
+    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+        assert isinstance(format, WholeFile)
+        if len(content) > format.max_record:
+            return [], [(0, len(content))] if format.on_long == "reject" else []
+        return ([(0, content)] if content else []), []
+
+
+def test_an_empty_file_is_a_record() -> None:
+    """Where a block says that the file is there."""
+    made = make_format("whole_file")
+    block = BlockMetadata(0, URL, FileVersion(0), 0, 0, True)
+    [batch] = made.read(MemorySource(b""), block, BlockAccount(URL, Counter(), None))
+    assert batch.to_pylist() == [b""]
+
+
+def test_columns_name_the_file() -> None:
+    """Path and content, one row a file."""
+    made = make_format({"type": "whole_file", "columns": True})
+    account = BlockAccount(URL, Counter(), None)
+    [batch] = made.read(MemorySource(b"a\nb"), block_of(b"a\nb", 0, 3), account)
+    assert made.parse(batch, account).batch.to_arrow().to_pylist() == [{"path": URL, "content": b"a\nb"}]
+
+
+def test_a_file_that_is_too_long_fails_with_a_way_out() -> None:
+    """on_long: fail is the default."""
+    with pytest.raises(RecordError, match=r"longer than max_record, 2 bytes\n.*on_long"):
+        read_range(make_format({"type": "whole_file", "max_record": 2}), b"abc", 0, 3)
