@@ -1,0 +1,147 @@
+"""Packs: many small files as one tuple, in columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from dagflow.api.bundle import Bundle
+from operators.metadata import BlockMetadata, FileVersion
+
+Column = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockPack(Bundle):
+    """Small files, each of which is one block from its first byte to its last.
+
+    An empty file is a member and has an id, though it has no block: most formats have nothing to say of it,
+    and one that makes a record of each file does.
+
+    Attributes:
+        first_id: Id of the first member; the others follow without a gap.
+        base: What all URLs begin with, up to and with a slash.
+        names: For each member the rest of its URL.
+        sizes: Its length in bytes.
+        mtimes: Its modification time in nanoseconds since 1970; 0 where the store has none.
+        etags: The store's own tags of the contents; () where the store has none.
+    """
+
+    first_id: int
+    base: str
+    names: Sequence[str]
+    sizes: Column
+    mtimes: Column
+    etags: Sequence[str] = ()
+
+    kind: ClassVar[type] = BlockMetadata
+
+    @classmethod
+    def of(
+        cls, first_id: int, urls: Sequence[str], sizes: Sequence[int], mtimes: Sequence[int], etags: Sequence[str] = ()
+    ) -> BlockPack:
+        """Pack files.
+
+        Args:
+            first_id: Id of the first.
+            urls: At least one.
+            sizes: For each its length in bytes.
+            mtimes: For each its modification time in nanoseconds since 1970.
+            etags: For each its etag, or () where there are none.
+        """
+        # What the first and the last in order have in common, all have.
+        common = os.path.commonprefix([min(urls), max(urls)])
+        length = common.rfind("/") + 1
+        names = tuple(url[length:] for url in urls)
+        numbers = np.array(sizes, np.int64), np.array(mtimes, np.int64)
+        return cls(first_id, common[:length], names, *numbers, tuple(etags) if any(etags) else ())
+
+    @property
+    def weights(self) -> Column:
+        """The members' sizes."""
+        return self.sizes
+
+    def url(self, index: int) -> str:
+        """Where a member is."""
+        return self.base + self.names[index]
+
+    def block(self, index: int) -> BlockMetadata:
+        """A member as a block; that of an empty file is empty."""
+        size = int(self.sizes[index])
+        version = FileVersion(size, int(self.mtimes[index]), self.etags[index] if self.etags else "")
+        return BlockMetadata(self.first_id + index, self.url(index), version, 0, size, True)
+
+    def __iter__(self) -> Iterator[BlockMetadata]:
+        """The blocks; an empty file has none."""
+        return (self.block(index) for index in np.flatnonzero(self.sizes).tolist())
+
+    def slice(self, start: int, end: int) -> BlockPack:
+        """The members [start, end)."""
+        etags = self.etags[start:end]
+        columns = self.sizes[start:end], self.mtimes[start:end]
+        return BlockPack(self.first_id + start, self.base, self.names[start:end], *columns, etags)
+
+    def to_json(self) -> dict[str, Any]:
+        """The pack as JSON values."""
+        return {
+            "first_id": self.first_id,
+            "base": self.base,
+            "names": list(self.names),
+            "sizes": self.sizes.tolist(),
+            # Files that were made together differ little, and small numbers are written faster.
+            "mtimes": np.diff(self.mtimes, prepend=0).tolist(),
+            "etags": list(self.etags),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> BlockPack:
+        """The pack that to_json described."""
+        mtimes = np.cumsum(np.array(value["mtimes"], np.int64))
+        sizes = np.array(value["sizes"], np.int64)
+        return cls(value["first_id"], value["base"], tuple(value["names"]), sizes, mtimes, tuple(value["etags"]))
+
+
+class PackBlocks(Sequence[BlockMetadata]):
+    """Some blocks of a pack, made when they are asked for: most records are written without anybody asking.
+
+    Args:
+        pack: The pack.
+        indices: Which of its members.
+    """
+
+    __slots__ = ("_indices", "_pack")
+
+    def __init__(self, pack: BlockPack, indices: Column) -> None:
+        self._pack = pack
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, index: int) -> BlockMetadata: ...
+    @overload
+    def __getitem__(self, index: slice) -> PackBlocks: ...
+    def __getitem__(self, index: int | slice) -> BlockMetadata | PackBlocks:
+        """One block, or some."""
+        if isinstance(index, slice):
+            return PackBlocks(self._pack, self._indices[index])
+        return self._pack.block(int(self._indices[index]))
+
+    @property
+    def urls(self) -> list[str]:
+        """Where each is."""
+        base, names = self._pack.base, self._pack.names
+        return [base + names[index] for index in self._indices.tolist()]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not len(self._indices):
+            return PackBlocks, (self._pack.slice(0, 0), self._indices)
+        # A batch that travels takes along only the stretch of the pack that it came from.
+        first, last = int(self._indices.min()), int(self._indices.max())
+        return PackBlocks, (self._pack.slice(first, last + 1), self._indices - first)
