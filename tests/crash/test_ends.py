@@ -1,0 +1,69 @@
+"""Runs on Spark that are asked to end, or that meet a rival."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.crash.killing import Victim, make_folder, published_records, require_whole, visible_files, watched
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
+
+
+def stop_in_the_middle(folder: Path, number: signal.Signals, *, again: bool = False) -> int:
+    """Start the run, signal it once it publishes, a second time if asked to, and give its exit code."""
+    victim = Victim(folder, "-q")
+    try:
+        before = visible_files(folder)
+        assert victim.wait_for(lambda: visible_files(folder) >= before + 4)
+        os.kill(victim.process.pid, number)
+        if again:
+            # Two within a tenth of a second count as one, as from a terminal and a launcher.
+            assert not victim.wait_for(lambda: False, most_s=0.15)
+            os.kill(victim.process.pid, number)
+        return victim.end()
+    finally:
+        victim.destroy()
+
+
+def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    """SIGTERM, SIGINT, and twice SIGTERM: exit code 130, no process left, and at last every record once."""
+    make_folder(tmp_path, files=90)
+    with watched(tmp_path):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = len(published_records(tmp_path))
+            assert stop_in_the_middle(tmp_path, number) == 130
+            assert [path for path in (tmp_path / "out").rglob("*") if path.name[0] == "."] == []
+            assert len(published_records(tmp_path)) > before
+        assert stop_in_the_middle(tmp_path, signal.SIGTERM, again=True) == 130
+        last = Victim(tmp_path, "-q")
+        try:
+            assert last.end() == 0
+        finally:
+            last.destroy()
+    require_whole(tmp_path)
+    assert "Traceback" not in (tmp_path / "run.log").read_text()
+
+
+def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path) -> None:
+    """A second run on the same checkpoint takes over; the first ends with 1 and names the second's process."""
+    make_folder(tmp_path, files=90)
+    with watched(tmp_path):
+        first = Victim(tmp_path, "-q")
+        second = None
+        try:
+            assert first.wait_for(lambda: visible_files(tmp_path) >= 4)
+            second = Victim(tmp_path, "-q")
+            assert first.end() == 1
+            assert second.end() == 0
+        finally:
+            first.destroy()
+            if second is not None:
+                second.destroy()
+    require_whole(tmp_path)
+    log = (tmp_path / "run.log").read_text()
+    assert f"another driver has taken over: process {second.process.pid} on " in log, log
+    assert "Traceback" not in log, log

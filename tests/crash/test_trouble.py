@@ -1,0 +1,185 @@
+"""What surrounds a run goes wrong: disks that are full, read-only or gone, and clocks that jump."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.run import RuntimeFactory, run
+from dagflow.errors import DagflowError, JournalError, StorageError
+from dagflow.plan.logical import LogicalPlan
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.testing.clock import ManualClock
+from dagflow.worker.results import WindowTask
+from operators.splitter.splitter import FileSplitterInput
+from tests.crash.apps import files_app, leftovers, published, require_part_of
+
+LINES = b"".join(b"%sline %d\n" % (b"." if n % 3 == 0 else b"", n) for n in range(400))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A directory with two files."""
+    directory = tmp_path / "source"
+    directory.mkdir()
+    (directory / "a.txt").write_bytes(LINES)
+    (directory / "b.txt").write_bytes(LINES[:300])
+    return directory
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts a small disk of its own, and mounts it again with other options."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a disk")
+
+    def mount(options: str) -> Path:
+        again = "remount," if path.is_mount() else ""
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", again + options, "tmpfs", str(path)], capture_output=True, text=True
+        )
+        if done.returncode:
+            pytest.skip(f"no disk can be mounted here: {done.stderr}")
+        return path
+
+    yield mount
+    if path.is_mount():
+        subprocess.run(["umount", str(path)], check=True)
+
+
+def expected_of(source: Path, root: Path) -> dict[str, bytes]:
+    """What a run publishes that nothing happens to."""
+    run(app_of(source, root), runtime=InlineRuntime)
+    return published(root / "out")
+
+
+def app_of(source: Path, root: Path) -> LogicalPlan:
+    """Several windows of a few blocks."""
+    return files_app(source, root, block_size=256, blocks=3)
+
+
+def at_window(window_id: int, act: Callable[[], object]) -> RuntimeFactory:
+    """A runtime before whose window something happens, once."""
+
+    def before(window: WindowTask) -> None:
+        if window.window_id == window_id:
+            act()
+
+    return lambda program: InlineRuntime(program, before=before)
+
+
+def test_a_full_disk_ends_a_run_cleanly_wherever_it_is_met(
+    source: Path, tmp_path: Path, disk: Callable[[str], Path]
+) -> None:
+    """With room for 1, 2, 3, … more pages a run ends with the reason; with space it goes on and completes."""
+    expected = expected_of(source, tmp_path / "undisturbed")
+    failures = 0
+    for pages in range(1, 200):
+        root = disk("size=4m")
+        room = os.statvfs(root)
+        with (root / "filler").open("wb") as filler:
+            filler.write(b"x" * (room.f_bavail - pages) * room.f_frsize)
+        is_complete = False
+        try:
+            is_complete = run(app_of(source, root), runtime=InlineRuntime).state == "completed"
+        except DagflowError as error:
+            failures += 1
+            assert "No space left on device" in str(error)
+            assert "free some space" in str(error)
+            assert error.exit_code == 1
+        require_part_of(published(root / "out"), expected)
+        (root / "filler").unlink()
+        run(app_of(source, root), runtime=InlineRuntime)
+        assert published(root / "out") == expected
+        assert leftovers(root / "out") == []
+        for name in ("out", "journal"):
+            shutil.rmtree(root / name)
+        if is_complete:
+            assert failures > 10
+            return
+    pytest.fail("the run never had enough space")
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_output_that_becomes_read_only_ends_a_run_cleanly(
+    source: Path, tmp_path: Path, disk: Callable[[str], Path], window: int
+) -> None:
+    """The error names the cause; once the disk takes writes again, the run goes on and completes."""
+    expected = expected_of(source, tmp_path / "undisturbed")
+    root = disk("size=4m,rw")
+    made = app_of(source, root)
+    app = replace(made, attributes=replace(made.attributes, checkpoint=str(tmp_path / "journal")))
+
+    with pytest.raises(StorageError, match="Read-only file system\n    the file system is mounted read-only"):
+        run(app, runtime=at_window(window, lambda: disk("ro")))
+    require_part_of(published(root / "out"), expected)
+    with pytest.raises(StorageError, match="Read-only file system"):
+        run(app, runtime=InlineRuntime)
+    disk("rw")
+    run(app, runtime=InlineRuntime)
+    assert published(root / "out") == expected
+    assert leftovers(root / "out") == []
+
+
+@pytest.mark.parametrize("window", [1, 2, 4])
+def test_a_checkpoint_that_vanishes_ends_a_run_and_put_back_it_is_continued(
+    source: Path, tmp_path: Path, window: int
+) -> None:
+    """Nothing is published that the journal does not know; without the journal no run publishes beside the old one."""
+    expected = expected_of(source, tmp_path / "undisturbed")
+    journal, aside = tmp_path / "journal", tmp_path / "aside"
+
+    def vanish() -> None:
+        journal.rename(aside)
+
+    with pytest.raises(JournalError, match="vanished"):
+        run(app_of(source, tmp_path), runtime=at_window(window, vanish))
+    before = published(tmp_path / "out")
+    require_part_of(before, expected)
+    if before:
+        # What the first run tried to write after the journal was gone is no journal either.
+        refusal = "files that this checkpoint did not publish|log record 1 is missing"
+        with pytest.raises(DagflowError, match=refusal):
+            run(app_of(source, tmp_path), runtime=InlineRuntime)
+    assert published(tmp_path / "out") == before
+    with suppress(FileNotFoundError):
+        shutil.rmtree(journal)
+    aside.rename(journal)
+    run(app_of(source, tmp_path), runtime=InlineRuntime)
+    assert published(tmp_path / "out") == expected
+    # What a window had written whose commit was in doubt was kept until the journal could say.
+    assert leftovers(tmp_path / "out") == []
+
+
+def test_a_clock_that_jumps_back_loses_and_repeats_nothing(source: Path, tmp_path: Path) -> None:
+    """A day earlier at each of several restarts, and files from the future: every record is there once."""
+    os.utime(source / "b.txt", (4e9, 4e9))
+    expected = expected_of(source, tmp_path / "undisturbed")
+    clock = ManualClock(1_800_000_000_000)
+
+    def make() -> LogicalPlan:
+        made = app_of(source, tmp_path)
+        splitter = made.operators["splitter"].operator
+        assert isinstance(splitter, FileSplitterInput)
+        splitter.use_clock(clock)
+        return made
+
+    def fail() -> None:
+        raise DagflowError("the lights went out")
+
+    for window in (1, 2, 4):
+        with pytest.raises(DagflowError, match="the lights went out"):
+            run(make(), runtime=at_window(window, fail))
+        clock.advance(-86_400_000)
+    run(make(), runtime=InlineRuntime)
+    assert published(tmp_path / "out") == expected
+    assert run(make(), runtime=InlineRuntime).windows == 0

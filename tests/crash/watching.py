@@ -1,0 +1,71 @@
+"""Somebody who lists an output directory all the while, and reads every file as soon as it is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+
+@dataclass(slots=True)
+class Watcher:
+    """What a plain reader of a directory has seen.
+
+    Attributes:
+        directory: The directory.
+        seen: Size and checksum of each visible file when it was first seen, by name.
+        looks: How often the directory was listed.
+        complaints: Files that vanished, or changed after they were first seen.
+    """
+
+    directory: Path
+    seen: dict[str, list[int]] = field(default_factory=dict)
+    looks: int = 0
+    complaints: list[str] = field(default_factory=list)
+
+    def look(self) -> None:
+        """List once; read what is new, and look at what was there before."""
+        self.looks += 1
+        try:
+            names = {name for name in os.listdir(self.directory) if name[0] not in "._"}
+        except FileNotFoundError:
+            names = set()
+        self.complaints += [f"{name} vanished" for name in self.seen.keys() - names]
+        for name in names:
+            try:
+                if name not in self.seen:
+                    content = (self.directory / name).read_bytes()
+                    self.seen[name] = [len(content), zlib.crc32(content)]
+                elif (self.directory / name).stat().st_size != self.seen[name][0]:
+                    self.complaints.append(f"{name} changed its size")
+            except FileNotFoundError:
+                self.complaints.append(f"{name} vanished after it was listed")
+
+    def to_json(self) -> str:
+        """All of this as text."""
+        return json.dumps([str(self.directory), self.seen, self.looks, self.complaints])
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """What to_json() gave."""
+        directory, *others = json.loads(text)
+        return cls(Path(directory), *others)
+
+
+def main() -> None:
+    """Watch the directory that the command line names until there is something on stdin, and say what was seen."""
+    watcher = Watcher(Path(sys.argv[1]))
+    # The pause lets the runs that are watched have most of the processor.
+    while not select.select([sys.stdin], [], [], 0.01)[0]:
+        watcher.look()
+    watcher.look()
+    sys.stdout.write(watcher.to_json())
+
+
+if __name__ == "__main__":
+    main()
