@@ -56,6 +56,10 @@ class ReadableFile(Protocol):
     def size_bytes(self) -> int:
         """Length of the version that was opened."""
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether every read names the version, so that what was read needs no second look at the file."""
+
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill a buffer from an offset on.
 
@@ -157,6 +161,11 @@ class LocalFile:
     def size_bytes(self) -> int:
         """See ReadableFile."""
         return self._size_bytes
+
+    @property
+    def is_pinned(self) -> bool:
+        """See ReadableFile."""
+        return False
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """See ReadableFile."""

@@ -15,6 +15,8 @@ from dagflow.storage.location import redacted, require_no_credentials
 from dagflow.storage.options import options_of, without_secrets
 
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}
+# Clients of one request at a time, which nevertheless do not mind threads.
+_FOR_THREADS = {"hdfs", "viewfs", "memory"}
 _TRANSIENT_CODES = {
     "409",
     "500",
@@ -68,6 +70,13 @@ def is_s3(filesystem: Any) -> bool:
     """Whether the file system speaks S3, and so has conditional writes and multipart uploads."""
     protocol = filesystem.protocol
     return "s3" in ((protocol,) if isinstance(protocol, str) else protocol)
+
+
+def takes_several(filesystem: Any) -> bool:
+    """Whether the file system's client takes several requests at the same time, from any thread."""
+    protocol = filesystem.protocol
+    names = {protocol} if isinstance(protocol, str) else set(protocol)
+    return bool(getattr(filesystem, "async_impl", False)) or not names.isdisjoint(_FOR_THREADS)
 
 
 @contextlib.contextmanager
@@ -135,21 +144,28 @@ class S3Location:
             answer: dict[str, Any] = self.filesystem.call_s3(method, Bucket=self.bucket, **arguments)
             return answer
 
-    def get(self, action: str, **arguments: Any) -> bytes:
-        """One object's bytes, or a range of them.
+    def get(self, action: str, etag: str = "", **arguments: Any) -> bytes:
+        """One object's bytes, or a range of them; with an etag those of that version or none.
 
         Raises:
+            PreconditionError: The object has another etag.
             StorageError: As translated_remote says.
         """
         with translated_remote(self.url, action):
-            data: bytes = sync(self.filesystem.loop, self._get, arguments)
-            return data
+            if not etag:
+                data: bytes = sync(self.filesystem.loop, self._get, arguments)[0]
+                return data
+            data, found = sync(self.filesystem.loop, self._get, {**arguments, "IfMatch": f'"{etag}"'})
+        # A server that does not know the condition answers all the same.
+        if found.strip('"') != etag:
+            raise PreconditionError(f"cannot {action}: the etag is {found}", url=redacted(self.url))
+        return data
 
-    async def _get(self, arguments: dict[str, Any]) -> bytes:
+    async def _get(self, arguments: dict[str, Any]) -> tuple[bytes, str]:
         answer = await self.filesystem._call_s3("get_object", Bucket=self.bucket, **arguments)
         async with answer["Body"] as body:
             data: bytes = await body.read()
-        return data
+        return data, answer.get("ETag", "")
 
     def list(self, action: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """The pages of a listing, each fetched when it is asked for.

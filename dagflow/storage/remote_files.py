@@ -12,7 +12,14 @@ from typing import Any, Self
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.storage.files import FileStat, ReadableFile, require_version
 from dagflow.storage.location import join, redacted
-from dagflow.storage.remote import PreconditionError, S3Location, filesystem_of, is_s3, translated_remote
+from dagflow.storage.remote import (
+    PreconditionError,
+    S3Location,
+    filesystem_of,
+    is_s3,
+    takes_several,
+    translated_remote,
+)
 
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "checksum")
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
@@ -35,6 +42,17 @@ def open_file(url: str, expected: FileStat | None) -> ReadableFile:
     if is_s3(filesystem):
         return S3File(S3Location(filesystem, path, url), found)
     return RemoteFile(filesystem, path, found)
+
+
+def planned_file(url: str, planned: FileStat) -> RemoteFile | None:
+    """A file that was looked at before, without another look; None where a store takes one request at a time.
+
+    Where reads do not name the version, the caller has to look before it believes what it reads.
+    """
+    filesystem, path = filesystem_of(url)
+    if is_s3(filesystem):
+        return S3File(S3Location(filesystem, path, url), planned)
+    return RemoteFile(filesystem, path, planned) if takes_several(filesystem) else None
 
 
 def list_directory(url: str) -> Iterator[FileStat]:
@@ -61,20 +79,35 @@ class RemoteFile:
         """See ReadableFile."""
         return self._found.size_bytes
 
+    @property
+    def is_pinned(self) -> bool:
+        """See ReadableFile."""
+        return False
+
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """See ReadableFile."""
         end = min(offset + len(buffer), self.size_bytes)
         if end <= offset:
             return 0
-        data = self._fetch(offset, end)
-        if len(data) != end - offset:
-            raise SourceChangedError(
-                f"it had {self.size_bytes} bytes, now it ends at {offset + len(data)}", url=redacted(self._found.url)
-            )
+        data = self.fetch(offset, end)
         buffer[: len(data)] = data
         return len(data)
 
-    def _fetch(self, start: int, end: int) -> bytes:
+    def fetch(self, start: int, end: int) -> bytes:
+        """The bytes from start to end, by one request; may be called by several threads.
+
+        Raises:
+            SourceChangedError: The store no longer has this version.
+            StorageError: The store failed.
+        """
+        data = self._request(start, end)
+        if len(data) != end - start:
+            raise SourceChangedError(
+                f"it had {self.size_bytes} bytes, now it ends at {start + len(data)}", url=redacted(self._found.url)
+            )
+        return data
+
+    def _request(self, start: int, end: int) -> bytes:
         with translated_remote(self._found.url, f"read at {start}"):
             data: bytes = self._filesystem.cat_file(self._path, start=start, end=end)
             return data
@@ -103,11 +136,15 @@ class S3File(RemoteFile):
         super().__init__(place.filesystem, f"{place.bucket}/{place.key}", found)
         self._place = place
 
-    def _fetch(self, start: int, end: int) -> bytes:
-        condition = {"IfMatch": f'"{self._found.etag}"'} if self._found.etag else {}
+    @property
+    def is_pinned(self) -> bool:
+        """See ReadableFile."""
+        return bool(self._found.etag)
+
+    def _request(self, start: int, end: int) -> bytes:
         try:
             return self._place.get(
-                f"read at {start}", Key=self._place.key, Range=f"bytes={start}-{end - 1}", **condition
+                f"read at {start}", self._found.etag, Key=self._place.key, Range=f"bytes={start}-{end - 1}"
             )
         except PreconditionError as error:
             raise SourceChangedError("the file was replaced while it was read", url=error.url) from error

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dagflow.api.foresight import Foreseeing
 from dagflow.api.operator import Operator
 from dagflow.api.ports import Emitter
 from dagflow.api.records import RecordBatch
@@ -168,6 +169,8 @@ class Chain:
         elif isinstance(payload, RecordBatch):
             self._feed_each_record(target.operator, method, payload, outlets)
         else:
+            if isinstance(operator, Foreseeing):
+                operator.foresee(payload)
             for item in payload:
                 yield from self._guarded(target.operator, method, item)
 

@@ -16,6 +16,7 @@ from dagflow.api.properties import Count, Millis
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.metrics.names import BLOCKS, BYTES, FILES
 from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
+from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.metadata import BlockMetadata
 from operators.reader.formats import FormatSpec
 from operators.reader.rejects import BlockAccount
@@ -46,6 +47,7 @@ class BlockReader(Operator):
 
     _context: OperatorContext | None = None
     _file: ReadableFile | None = None
+    _ahead: ReadAhead | None = None
     _opened: tuple[str, object] | None = None
     _changed_at_millis: int | None = None
 
@@ -80,13 +82,26 @@ class BlockReader(Operator):
         self._count(block, context.counters)
         self.blocks_metadata_output.emit(block)
 
+    def foresee(self, tuples: list[object]) -> None:
+        """Begin to fetch the blocks that come, where fetching takes time."""
+        blocks = (block for block in tuples if isinstance(block, BlockMetadata))
+        self._ahead = ReadAhead()
+        self._ahead.expect(Stretch(_stat_of(block), block.start, block.end) for block in blocks)
+
     def end_window(self) -> None:
         """Let go of the file: the next window's blocks may be of others."""
         self._close()
+        self._look_no_further()
 
     def teardown(self) -> None:
         """Let go of the file."""
         self._close()
+        self._look_no_further()
+
+    def _look_no_further(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
 
     def _alone(self) -> OperatorContext:
         ports = ("errors",) if self.errors.is_connected else ()
@@ -97,7 +112,7 @@ class BlockReader(Operator):
         # Consecutive blocks of a file use one open stream.
         if self._file is None or self._opened != (block.url, block.version):
             self._close()
-            self._file = open_file(block.url, _stat_of(block))
+            self._file = (self._ahead.open if self._ahead else open_file)(block.url, _stat_of(block))
             self._opened = (block.url, block.version)
         return self._file
 
@@ -108,6 +123,8 @@ class BlockReader(Operator):
             file.close()
 
     def _check_unchanged(self, block: BlockMetadata) -> None:
+        if self._file is not None and self._file.is_pinned:
+            return
         require_version(_stat_of(block), stat(block.url))
 
     def _count(self, block: BlockMetadata, counters: Counter[str]) -> None:

@@ -1,0 +1,268 @@
+"""Reading ahead on remote stores: requests are under way before their bytes are asked for, so that latency hides.
+
+A reader says which stretches of which files it will read, in order. What comes next is fetched in large
+parts, or whole small files, several requests at a time, while the reader works on what has arrived.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from dagflow.errors import TransientStorageError
+from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
+from dagflow.storage.location import absolute, is_local
+from dagflow.storage.remote_files import RemoteFile, planned_file
+
+PART_BYTES = 4 << 20
+"""A request: long enough that its own cost vanishes, short enough that several of them fill the budget."""
+
+BUDGET_BYTES = 32 << 20
+"""Bytes of one reader that are under way or wait to be read: 640 MB/s at a latency of 50 ms."""
+
+MAX_REQUESTS = 32
+"""Requests of one process that are under way at the same time: that many small files in one latency."""
+
+MARGIN_BYTES = 16 << 10
+"""Fetched along on either side of a stretch, where its first record is looked for and its last one ends."""
+
+HEAD_BYTES = 4 << 10
+"""Fetched along of a file whose beginning is in no stretch: formats look for marks and headers there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Bytes of a file that will be read.
+
+    Attributes:
+        file: The file, in the version that was planned.
+        start: First byte.
+        end: One past the last byte.
+    """
+
+    file: FileStat
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Part:
+    start: int
+    end: int
+    future: Future[bytes]
+
+
+@dataclass(slots=True, eq=False)
+class _Opening:
+    """A file that will be opened, with the parts of it that are under way or have arrived, in order."""
+
+    planned: FileStat
+    file: RemoteFile
+    parts: deque[_Part] = field(default_factory=deque)
+
+
+class ReadAhead:
+    """Opens files of which is known what will be read.
+
+    Local files, files of stores whose client takes one request at a time, and files that nobody has announced are
+    opened as open_file does. For one thread; not picklable.
+
+    Args:
+        budget_bytes: How much is held and under way at most; one part more where a reader leaves no choice.
+    """
+
+    def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
+        self._budget_bytes = budget_bytes
+        self._plan: Iterator[tuple[_Opening, int, int]] = iter(())
+        self._openings: deque[_Opening] = deque()
+        self._held_bytes = 0
+        self._held_parts = 0
+
+    def expect(self, stretches: Iterable[Stretch]) -> None:
+        """Begin to fetch what will be read; takes the place of what was announced before.
+
+        Args:
+            stretches: In the order of reading; taken from when there is room for more.
+        """
+        self.close()
+        self._plan = _parts_of(stretches)
+        self._fill()
+
+    def open(self, url: str, expected: FileStat | None) -> ReadableFile:
+        """Open a file; what was announced before it is given up.
+
+        Raises:
+            MissingError: There is no such file.
+            SourceChangedError: It is another version.
+            StorageError: It is no regular file, or the store failed.
+        """
+        while self._openings:
+            opening = self._openings[0]
+            if opening.planned == expected:
+                file = AheadFile(self, opening)
+                if not opening.file.is_pinned:
+                    require_version(expected, stat(url))
+                elif opening.parts:
+                    file.arrived(opening.parts[0])  # another version shows here, before anything of it is used
+                return file
+            self.drop(opening)
+        return open_file(url, expected)
+
+    def part_at(self, opening: _Opening, offset: int) -> _Part | None:
+        """The part of an open file that holds an offset; what lies before it is dropped, and more fetched instead."""
+        parts = opening.parts
+        # One part behind is kept: a block begins a little before the byte up to which its predecessor was read.
+        while len(parts) > 2 and parts[2].start <= offset:
+            self._release(parts.popleft())
+            self._fill()
+        return next((part for part in itertools.islice(parts, 3) if part.start <= offset < part.end), None)
+
+    def drop(self, opening: _Opening) -> None:
+        """Give up all that is held of a file."""
+        while opening.parts:
+            self._release(opening.parts.popleft())
+        if opening in self._openings:
+            self._openings.remove(opening)
+        self._fill()
+
+    def close(self) -> None:
+        """Give up everything."""
+        self._plan = iter(())
+        while self._openings:
+            self.drop(self._openings[0])
+
+    def _release(self, part: _Part) -> None:
+        part.future.cancel()
+        self._held_bytes -= part.end - part.start
+        self._held_parts -= 1
+
+    def _fill(self) -> None:
+        while self._held_parts == 0 or (self._held_bytes < self._budget_bytes and self._held_parts < MAX_REQUESTS):
+            step = next(self._plan, None)
+            if step is None:
+                return
+            opening, start, end = step
+            if not self._openings or self._openings[-1] is not opening:
+                self._openings.append(opening)
+            if start < end:
+                opening.parts.append(_Part(start, end, _pool(os.getpid()).submit(opening.file.fetch, start, end)))
+                self._held_bytes += end - start
+                self._held_parts += 1
+
+
+class AheadFile:
+    """A file some of whose bytes are fetched before they are asked for.
+
+    Guarantee: that of the file it opens; bytes that nobody announced are fetched when they are asked for.
+    """
+
+    def __init__(self, ahead: ReadAhead, opening: _Opening) -> None:
+        self._ahead = ahead
+        self._opening = opening
+        # The beginning, and what was last fetched without an announcement: where the same few bytes are read again.
+        self._kept: dict[bool, tuple[int, bytes]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """See ReadableFile."""
+        return self._opening.file.size_bytes
+
+    @property
+    def is_pinned(self) -> bool:
+        """See ReadableFile."""
+        return self._opening.file.is_pinned
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ReadableFile."""
+        done, wanted = 0, max(0, min(len(buffer), self.size_bytes - offset))
+        while done < wanted:
+            start, data = self._bytes_at(offset + done, wanted - done)
+            some = memoryview(data)[offset + done - start :][: wanted - done]
+            buffer[done : done + len(some)] = some
+            done += len(some)
+        return done
+
+    def _bytes_at(self, offset: int, length: int) -> tuple[int, bytes]:
+        """Bytes of the file that hold an offset, and where they begin."""
+        for start, data in self._kept.values():
+            if start <= offset < start + len(data):
+                return start, data
+        part = self._ahead.part_at(self._opening, offset)
+        if part is None:
+            end = min(offset + max(length, MARGIN_BYTES), self.size_bytes)
+            found = offset, self._opening.file.fetch(offset, end)
+        else:
+            found = part.start, self.arrived(part)
+        if part is None or found[0] == 0:
+            self._kept[found[0] == 0] = found[0], found[1][:MARGIN_BYTES] if found[0] == 0 else found[1]
+        return found
+
+    def arrived(self, part: _Part) -> bytes:
+        """Wait for the bytes of a part."""
+        try:
+            return part.future.result()
+        except (TransientStorageError, CancelledError):
+            return self._opening.file.fetch(part.start, part.end)
+
+    def close(self) -> None:
+        """See ReadableFile."""
+        self._ahead.drop(self._opening)
+
+    def __enter__(self) -> Self:
+        """See ReadableFile."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """See ReadableFile."""
+        self.close()
+
+
+def _parts_of(stretches: Iterable[Stretch]) -> Iterator[tuple[_Opening, int, int]]:
+    """What to fetch, in order; an empty range announces a file of which nothing is fetched."""
+    for planned, of_file in itertools.groupby(stretches, key=lambda stretch: stretch.file):
+        url = absolute(planned.url)
+        file = None if is_local(url) else planned_file(url, planned)
+        if file is None:
+            continue
+        opening = _Opening(planned, file)
+        yield opening, 0, 0
+        is_first = True
+        for start, end in _joined(planned.size_bytes, of_file):
+            if is_first and start > 0:
+                yield opening, 0, min(HEAD_BYTES, start)
+            is_first = False
+            for position in range(start, end, PART_BYTES):
+                yield opening, position, min(position + PART_BYTES, end)
+
+
+def _joined(size_bytes: int, stretches: Iterable[Stretch]) -> Iterator[tuple[int, int]]:
+    """The stretches of one file with their margins; those that touch are one, or several of a part's length."""
+    start = end = 0
+    for stretch in stretches:
+        first, last = max(0, stretch.start - MARGIN_BYTES), min(size_bytes, stretch.end + MARGIN_BYTES)
+        if not start <= first <= end:
+            if start < end:
+                yield start, end
+            start = end = first
+        end = max(end, last)
+        whole = (end - start) // PART_BYTES * PART_BYTES
+        if whole:
+            yield start, start + whole
+            start += whole
+    if start < end:
+        yield start, end
+
+
+@functools.cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """The threads of a process; one that was forked from it has none of them, and gets its own."""
+    return ThreadPoolExecutor(MAX_REQUESTS, thread_name_prefix=f"read-ahead-{process}")
