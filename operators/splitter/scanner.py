@@ -17,9 +17,11 @@ from operators.splitter.roots import Root, below, find_root
 
 logger = logging.getLogger(__name__)
 
-HIDDEN = re.compile(rb"\..*|_[^.]*|.*\._COPYING_|.*\.tmp", re.DOTALL)
-"""Names that a scan passes over: dot files; markers and staging directories such as _SUCCESS or _temporary,
-which begin with an underscore and have no extension (so that __init__.py is read); copies that are not complete."""
+MARKERS = rb"SUCCESS|READY|temporary|spark_metadata|delta_log|metadata|committed_.*|started_.*|staging|COPYING_"
+HIDDEN = re.compile(rb"\..*|_(?:" + MARKERS + rb")|.*\._COPYING_|.*\.tmp", re.DOTALL)
+"""Names that a scan passes over: dot files; the markers and staging directories that Hadoop, Spark and table
+formats leave; copies that are not complete. Not every name with an underscore, as Hadoop has it: that would lose
+directories such as _vendor without a word."""
 
 _EVERYTHING: frozenset[int] = frozenset({-1})
 
