@@ -121,6 +121,14 @@ def _utf8_lengths(encoding: str) -> npt.NDArray[np.uint8] | None:
     return np.array([len(character.encode()) for character in each], np.uint8)
 
 
+@cache
+def _holds_ascii(encoding: str) -> bool:
+    """Whether bytes below 128 always are the ASCII characters, so that text without others is UTF-8 already."""
+    ascii_bytes = bytes(range(128))
+    is_ascii = ascii_bytes.decode(encoding, "replace") == ascii_bytes.decode("ascii")
+    return is_ascii and _utf8_lengths(encoding) is not None
+
+
 class Decoder:
     """Makes records of a charset UTF-8.
 
@@ -149,6 +157,8 @@ class Decoder:
         try:
             if self.charset.name == "utf-8":
                 framed.cast(pa.string())
+                return batch
+            if _holds_ascii(self.charset.name) and not (data > 0x7F).any():
                 return batch
             lengths = self.charset.lengths_in_utf8(data)
             if lengths is not None:

@@ -17,8 +17,8 @@ from operators.reader.formats.lines import Lines, find_newlines
 from operators.reader.formats.search import (
     Look,
     Units,
+    active_escapes,
     escaped_places,
-    is_escape_active,
     occurrences,
     without_overlaps,
 )
@@ -85,13 +85,14 @@ def without_escapes(batch: RecordBatch, escape: int) -> RecordBatch:
     borders = borders_of(framed)
     data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
     ends = borders[1:] - borders[0] - batch.delimiters.lengths()
-    goes = is_escape_active(data, escape)
-    if not goes.any():
+    gone = active_escapes(data, escape)
+    gone = gone[~np.isin(gone, ends - 1, assume_unique=True)] if len(gone) else gone
+    if not len(gone):
         return batch
-    goes[ends[ends > 0] - 1] = False
-    before = np.concatenate(([0], np.cumsum(goes, dtype=np.int32)))
     relative = borders - borders[0]
-    moved = (relative - before[relative]).astype(np.int32)
-    kept = pa.py_buffer(data[~goes])
+    moved = (relative - np.searchsorted(gone, relative)).astype(np.int32)
+    stays = np.ones(len(data), bool)
+    stays[gone] = False
+    kept = pa.py_buffer(data[stays])
     array = pa.BinaryArray.from_buffers(pa.binary(), len(batch), [None, pa.py_buffer(moved), kept])
     return RecordBatch(framed=array, delimiters=batch.delimiters, origin=batch.origin)

@@ -108,6 +108,10 @@ class Lines(Delimited):
         place = look.aligned(look.aligned(position) - length)
         return look.before_overlaps(place, self._pattern) if self._overlaps else place
 
+    def settled(self, data: Bytes) -> int:
+        """All of the stretch but a torn code unit."""
+        return len(data) // self._unit.size * self._unit.size
+
     def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
         """The records that begin in a block."""
         self._url = block.url

@@ -99,14 +99,14 @@ def escaped_places(units: Units, escape: int) -> Positions:
     return places
 
 
-def is_escape_active(units: Units, escape: int) -> npt.NDArray[np.bool_]:
-    """For each unit whether it is an escape that makes the next one literal: every other one in a run."""
-    found = np.flatnonzero(units == escape)
-    active = np.zeros(len(units), bool)
-    if len(found):
-        is_first = np.append(True, np.diff(found) > 1)
-        first = found[is_first][np.cumsum(is_first) - 1]
-        active[found[(found - first) % 2 == 0]] = True
+def active_escapes(units: Units, escape: int) -> Positions:
+    """Where the escapes are that make the next code unit literal: every other one in a run."""
+    found: Positions = np.flatnonzero(units == escape)
+    if not len(found):
+        return found
+    is_first = np.append(True, np.diff(found) > 1)
+    first = found[is_first][np.cumsum(is_first) - 1]
+    active: Positions = found[(found - first) % 2 == 0]
     return active
 
 
