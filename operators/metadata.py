@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from operators.pack import BlockPack
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +92,18 @@ class BlockMetadata:
         return self.end - self.start
 
     @staticmethod
-    def pack(blocks: list[BlockMetadata]) -> list[list[Any]]:
-        """Fold consecutive blocks of a file into one row of JSON values.
+    def pack(blocks: Iterable[BlockMetadata | BlockPack]) -> list[Any]:
+        """Fold consecutive blocks of a file into one row of JSON values; a pack of small files is one already.
 
         A plan of a big file is then a few rows, however many blocks it has.
         """
-        rows: list[list[Any]] = []
+        rows: list[Any] = []
         last: BlockMetadata | None = None
         for block in blocks:
+            if not isinstance(block, BlockMetadata):
+                rows.append(block.to_json())
+                last = None
+                continue
             if last is not None and _continues(last, block, rows[-1][6]):
                 rows[-1][7] += 1
                 rows[-1][8:10] = [block.end, block.is_last]
@@ -113,36 +120,44 @@ class BlockMetadata:
         return rows
 
     @staticmethod
-    def unpack(rows: list[list[Any]]) -> Iterator[BlockMetadata]:
-        """The blocks that pack folded."""
-        for (
-            url,
-            size_bytes,
-            mtime_ns,
-            etag,
-            first_id,
-            start,
-            length,
-            count,
-            end,
-            is_last,
-            previous,
-            entry_state,
-        ) in rows:
-            version = FileVersion(size_bytes, mtime_ns, etag)
-            for index in range(count):
-                is_final = index == count - 1
-                block_end = end if is_final else start + (index + 1) * length
-                yield BlockMetadata(
-                    block_id=first_id + index,
-                    url=url,
-                    version=version,
-                    start=start + index * length,
-                    end=block_end,
-                    is_last=is_final and is_last,
-                    previous_block_id=first_id + index - 1 if index else previous,
-                    entry_state=entry_state,
-                )
+    def unpack(rows: list[Any]) -> Iterator[BlockMetadata | BlockPack]:
+        """The blocks and packs that pack folded."""
+        from operators.pack import BlockPack  # packs are made of blocks, and only their rows need this
+
+        for row in rows:
+            if isinstance(row, dict):
+                yield BlockPack.from_json(row)
+            else:
+                yield from _unfolded(*row)
+
+
+def _unfolded(
+    url: str,
+    size_bytes: int,
+    mtime_ns: int,
+    etag: str,
+    first_id: int,
+    start: int,
+    length: int,
+    count: int,
+    end: int,
+    is_last: bool,
+    previous: int,
+    entry_state: int,
+) -> Iterator[BlockMetadata]:
+    version = FileVersion(size_bytes, mtime_ns, etag)
+    for index in range(count):
+        is_final = index == count - 1
+        yield BlockMetadata(
+            block_id=first_id + index,
+            url=url,
+            version=version,
+            start=start + index * length,
+            end=end if is_final else start + (index + 1) * length,
+            is_last=is_final and is_last,
+            previous_block_id=first_id + index - 1 if index else previous,
+            entry_state=entry_state,
+        )
 
 
 def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:

@@ -55,7 +55,7 @@ class BlockPack(Bundle):
             etags: For each its etag, or () where there are none.
         """
         # What the first and the last in order have in common, all have.
-        common = os.path.commonprefix([min(urls), max(urls)])
+        common = os.path.commonprefix([min(urls), max(urls)])  # noqa: RUF071  # of bytes, cut at a slash below
         length = common.rfind("/") + 1
         names = tuple(url[length:] for url in urls)
         numbers = np.array(sizes, np.int64), np.array(mtimes, np.int64)

@@ -73,6 +73,23 @@ class ControlServices(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A stretch of a file that was left out.
+
+    Attributes:
+        url: The file.
+        start: First byte.
+        end: One past the last byte, of the version that was planned.
+        reason: Why.
+    """
+
+    url: str
+    start: int
+    end: int
+    reason: str
+
+
 @dataclass(slots=True)
 class OperatorContext:
     """The surroundings of one operator instance.
@@ -85,6 +102,7 @@ class OperatorContext:
         counters: Counts by name; they are added up over partitions, and shown by metrics and status.
         ledger: Sums by key that come to zero when all is accounted for: an operator books what it takes over
             as positive, and what it has passed on as negative. A run that completes with any other sum fails.
+        skipped: What a reader has left out; it is journaled with the window.
         connected: Names of the operator's ports that the app connects.
         outputs: Where files to be published are opened; None in control operators.
         control: What the driver offers; None in partitioned operators.
@@ -96,6 +114,7 @@ class OperatorContext:
     partitions: int = 1
     counters: Counter[str] = field(default_factory=Counter)
     ledger: Counter[str] = field(default_factory=Counter)
+    skipped: list[Skipped] = field(default_factory=list)
     connected: frozenset[str] = frozenset()
     outputs: OutputFiles | None = None
     control: ControlServices | None = None

@@ -8,9 +8,15 @@ Source:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from dagflow.api.bundle import Bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +88,47 @@ def assign_balanced(sizes: Sequence[int], partitions: int) -> list[list[int]]:
         For each partition the ascending, consecutive indices of its items; partitions beyond the
         number of items stay empty.
     """
-    shares: list[list[int]] = [[] for _ in range(partitions)]
-    remaining = float(sum(max(size, 1) for size in sizes))
-    index = 0
-    for partition, share in enumerate(shares):
-        target = remaining / (partitions - partition)
-        taken = 0.0
-        # An item that would overshoot is taken when more than half of it fits: each share ends nearest its target.
-        while index < len(sizes) and (
-            partition == partitions - 1 or not share or taken + max(sizes[index], 1) / 2 <= target
-        ):
-            share.append(index)
-            taken += max(sizes[index], 1)
-            index += 1
-        remaining -= taken
+    borders = _borders(np.array(sizes, np.int64), partitions)
+    return [list(range(start, end)) for start, end in itertools.pairwise(borders)]
+
+
+def deal_out(items: Sequence[Any], partitions: int) -> list[list[Any]]:
+    """Deal tuples out to partitions as assign_balanced does, member by member where they are bundled.
+
+    Args:
+        items: Tuples and bundles, in the order of emission.
+        partitions: How many partitions, at least 1.
+
+    Returns:
+        For each partition its tuples and bundles; a bundle that lies across a border is sliced.
+    """
+    weights = [item.weights if isinstance(item, Bundle) else [size_bytes_of(item)] for item in items]
+    borders = _borders(np.concatenate(weights) if weights else np.empty(0, np.int64), partitions)
+    shares: list[list[Any]] = [[] for _ in range(partitions)]
+    partition = position = 0
+    for item, members in zip(items, map(len, weights), strict=True):
+        done = 0
+        while done < members:
+            while borders[partition + 1] <= position:
+                partition += 1
+            count = min(members - done, borders[partition + 1] - position)
+            shares[partition].append(item if count == members else item.slice(done, done + count))
+            done += count
+            position += count
     return shares
+
+
+def _borders(sizes: npt.NDArray[Any], partitions: int) -> list[int]:
+    """Where each partition's consecutive items begin, and behind the last the number of items."""
+    weights = np.maximum(sizes, 1).astype(np.float64)
+    stops = np.cumsum(weights)
+    # An item that would overshoot is taken when more than half of it fits: each share ends nearest its target.
+    middles = stops - weights / 2
+    borders = [0]
+    for partition in range(partitions - 1):
+        first = borders[-1]
+        taken = stops[first - 1] if first else 0.0
+        target = ((stops[-1] if len(stops) else 0.0) - taken) / (partitions - partition)
+        end = int(np.searchsorted(middles, taken + target, side="right"))
+        borders.append(min(max(end, first + 1), len(stops)))
+    return [*borders, len(stops)]

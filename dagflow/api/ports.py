@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, overload
 
+from dagflow.api.bundle import Bundle
 from dagflow.api.records import RecordBatch
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -55,11 +56,13 @@ class InputPort(Port):
     Args:
         type: What flows in.
         optional: Whether an app may leave the port unconnected.
+        bundles: Whether the handler takes a Bundle as it is, and not tuple by tuple.
     """
 
-    def __init__(self, type: type = RecordBatch, *, optional: bool = False) -> None:
+    def __init__(self, type: type = RecordBatch, *, optional: bool = False, bundles: bool = False) -> None:
         super().__init__(type)
         self.is_required = not optional
+        self.takes_bundles = bundles
 
     def each(self, method: Handler) -> Handler:
         """Mark the method that is called once per tuple, or once per raw record with its bytes."""
@@ -124,6 +127,7 @@ class Emitter(Generic[T]):
         return bool(self.sinks)
 
     def send(self, item: object) -> None:
-        """Hand one item to every sink at once."""
+        """Hand one item to every sink at once, a bundle as its tuples."""
         for sink in self.sinks:
-            sink(item)
+            for each in item if isinstance(item, Bundle) else (item,):
+                sink(each)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from dagflow.api.bundle import Bundle
 from dagflow.api.operator import Operator
 from dagflow.api.survey import Surveying
 from dagflow.engine.control import Emission
@@ -38,7 +39,10 @@ class Surveyors:
         for target, items in emission.tuples.items():
             operator = self._operators.get(target.operator)
             if operator is not None:
-                completed[target] = operator.resolve(items, self._findings(target.operator, operator, items))
+                # A bundle's members are complete in themselves.
+                single = [item for item in items if not isinstance(item, Bundle)]
+                resolved = iter(operator.resolve(single, self._findings(target.operator, operator, single)))
+                completed[target] = [item if isinstance(item, Bundle) else next(resolved) for item in items]
         return replace(emission, tuples={**emission.tuples, **completed}) if completed else emission
 
     def _findings(self, name: str, operator: Any, items: list[Any]) -> list[Any]:

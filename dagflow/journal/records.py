@@ -70,6 +70,7 @@ class WindowIntent(_Jsonable):
         counters: What partitioned operators counted, to be added up over windows.
         state: State of the partitioned operators after the window.
         reports: What the stages reported to control operators.
+        skipped: What readers left out: url, first byte, one past the last byte, reason.
     """
 
     window_id: int
@@ -77,6 +78,7 @@ class WindowIntent(_Jsonable):
     counters: dict[str, int] = field(default_factory=dict)
     state: bytes = b""
     reports: Any = None
+    skipped: list[Any] = field(default_factory=list)
 
     def without_state(self) -> WindowIntent:
         """The intent as it is kept for those who ask later."""

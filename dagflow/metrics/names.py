@@ -20,6 +20,9 @@ REJECTED_BYTES = "rejected_bytes"
 SKIPPED_BYTES = "skipped_bytes"
 """Bytes passed over with a reason, such as a header, a byte order mark, or a record that is too long."""
 
+SKIPPED = "skipped"
+"""Blocks that were left out because their file could not be read, or was no longer the version that was planned."""
+
 IGNORED = "ignored"
 """Files and directories that scans passed over because of their names, counted in each scan."""
 

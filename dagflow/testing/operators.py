@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dagflow.api.bundle import unbundled
 from dagflow.api.context import OperatorContext, OutputFiles
 from dagflow.api.operator import Operator
 from dagflow.api.records import RecordBatch
@@ -76,7 +77,7 @@ class OperatorHarness:
                 self.batches[port].append(payload)
                 self.emitted[port] += payload.to_pylist() if payload.is_raw else payload.to_arrow().to_pylist()
             else:
-                self.emitted[port] += payload
+                self.emitted[port] += unbundled(payload)
 
         return collect
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dagflow.api.bundle import Bundle, unbundled
 from dagflow.api.foresight import Foreseeing
 from dagflow.api.operator import Operator
 from dagflow.api.ports import Emitter
@@ -66,7 +67,7 @@ class Outlet:
             return
         items, self.gathered = self.gathered, []
         if not self.emitter.port.carries_records:
-            wrong = next((item for item in items if not isinstance(item, self.emitter.port.type)), None)
+            wrong = next((item for item in items if not self._carries(item)), None)
             if wrong is not None:
                 raise TypeError(
                     f"port {self.emitter.port.name} carries {self.emitter.port.type_name}; got {type(wrong).__name__}"
@@ -74,6 +75,10 @@ class Outlet:
             self._send(items)
         else:
             self._send(RecordBatch.from_records(items))
+
+    def _carries(self, item: Any) -> bool:
+        kind = self.emitter.port.type
+        return isinstance(item, kind) or (isinstance(item, Bundle) and issubclass(item.kind, kind))
 
     def close_records(self, batch: RecordBatch, ends: list[int]) -> None:
         """Pass on what a per-record method emitted for batch.
@@ -160,6 +165,8 @@ class Chain:
         mode, name = operator.handlers[target.port]
         method = getattr(operator, name)
         outlets = self._outlets_of(target.operator)
+        if isinstance(payload, list) and not operator.input_ports[target.port].takes_bundles:
+            payload = list(unbundled(payload))
         if mode == "batch":
             for outlet in outlets:
                 outlet.current = payload if isinstance(payload, RecordBatch) else None

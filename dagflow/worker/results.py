@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagflow.api.context import Skipped
 from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError
 from dagflow.plan.physical import PhysicalPlan, PortRef
@@ -71,6 +72,7 @@ class StageResult:
         reports: Tuples for control operators, by input port.
         states: Pickled operator states by operator.
         ledger: Sums by key that must come to zero over all tasks and windows.
+        skipped: What was left out, and why.
         busy_s: Seconds from the task's first item to its last.
         error: Why the window must not be committed, or None.
     """
@@ -84,6 +86,7 @@ class StageResult:
     ledger: Mapping[str, int]
     busy_s: float
     error: DagflowError | None = None
+    skipped: tuple[Skipped, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from dagflow.api.context import OperatorContext
+from dagflow.api.context import OperatorContext, Skipped
 from dagflow.api.operator import Operator
 from dagflow.api.partitioner import BacklogStats, StatsResponse
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
-from dagflow.metrics.names import BLOCKS, BYTES, FILES
+from dagflow.errors import DagflowError, MissingError, SourceChangedError, StorageError, TransientStorageError
+from dagflow.metrics.names import BLOCKS, BYTES, FILES, SKIPPED, SKIPPED_BYTES
 from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
+from dagflow.storage.location import redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.metadata import BlockMetadata
+from operators.pack import BlockPack
 from operators.reader.formats import FormatSpec
+from operators.reader.pack_reader import PackReader, no_records
 from operators.reader.rejects import BlockAccount
 from operators.reader.scaling import readers_for
+
+logger = logging.getLogger(__name__)
 
 
 class BlockReader(Operator):
@@ -28,8 +36,9 @@ class BlockReader(Operator):
 
     It decides itself how many partitions it has, by the number of blocks that wait.
 
-    Guarantee: whatever the cuts, the records of a file's blocks are the records of the file. A file that
-    is no longer the version that was planned ends the run before any record of it is published.
+    Guarantee: whatever the cuts, the records of a file's blocks are the records of the file. No record of a
+    file that is no longer the version that was planned is published; on_error says what becomes of the run.
+    What is left out is journaled with its window.
     """
 
     format: Annotated[FormatSpec, Field(description="what a record is: a format's name, or {type: name, ...}")] = (
@@ -38,9 +47,13 @@ class BlockReader(Operator):
     min_readers: Annotated[Count, Field(ge=1, description="partitions at least")] = 1
     max_readers: Annotated[Count, Field(ge=1, description="partitions at most")] = 16
     collect_stats: Annotated[bool, Field(description="whether the number of partitions follows the backlog")] = True
+    on_error: Annotated[
+        Literal["fail", "skip"],
+        Field(description="a file that cannot be read, or changed since it was planned: end the run, or leave it out"),
+    ] = "fail"
     interval_millis: Annotated[Millis, Field(description="time between two changes of the number of partitions")] = 500
 
-    blocks_metadata_input = InputPort(BlockMetadata)
+    blocks_metadata_input = InputPort(BlockMetadata, bundles=True)
     blocks_metadata_output = OutputPort(BlockMetadata)
     messages = OutputPort()
     errors = OutputPort()
@@ -56,31 +69,83 @@ class BlockReader(Operator):
         if self.min_readers > self.max_readers:
             raise ValueError(f"min_readers, {self.min_readers}, is above max_readers, {self.max_readers}")
 
+    def __init__(self, **properties: Any) -> None:
+        super().__init__(**properties)
+        self._rejects: dict[BlockMetadata, list[bytes]] = {}
+
     def setup(self, context: OperatorContext) -> None:
         """Learn who listens."""
         self._context = context
 
     @blocks_metadata_input.each
-    def read(self, block: BlockMetadata) -> None:
+    def read(self, block: BlockMetadata | BlockPack) -> Iterator[None] | None:
         """Emit the records of a block; a block that has none gives one empty batch, so that it is known downstream."""
-        context = self._context or self._alone()
-        rejects: list[bytes] = []
-        listener = rejects.append if "errors" in context.connected else None
-        account = BlockAccount(block.url, context.counters, listener)
-        file = self._open(block)
+        self._context = self._context or self._alone()
+        self._rejects = {}
+        if isinstance(block, BlockPack):
+            return self._read_pack(block, self._context)
+        self._read_block(block, self._context)
+        return None
+
+    def _read_block(self, block: BlockMetadata, context: OperatorContext) -> None:
+        try:
+            file = self._open(block)
+        except TransientStorageError:
+            raise
+        except StorageError as error:
+            self._leave_out(block, error)
+            return
+        account = self._account_of(block)
         is_empty = True
         for batch in self.format.read(file, block, account):
             parsed = self.format.parse(batch, account).batch
             is_empty = is_empty and not len(parsed)
             self.messages.emit(parsed)
         if is_empty:
-            self.messages.emit(_no_records(block))
-        if rejects:
-            origin = Origin((block,))
-            self.errors.emit(RecordBatch.from_records(rejects, LINE_FEED, origin))
+            self.messages.emit(no_records(block))
+        self._emit_rejects()
         self._check_unchanged(block)
         self._count(block, context.counters)
         self.blocks_metadata_output.emit(block)
+
+    def _read_pack(self, pack: BlockPack, context: OperatorContext) -> Iterator[None]:
+        reader = PackReader(self.format, self._account_of, self._leave_out)
+        for batches, indices in reader.read(pack):
+            for batch in batches:
+                self.messages.emit(batch)
+            self._emit_rejects()
+            sizes = pack.sizes[indices]
+            blocks = int(np.count_nonzero(sizes))
+            context.counters[BLOCKS] += blocks
+            context.counters[FILES] += blocks
+            context.counters[BYTES] += int(sizes.sum())
+            if "blocks_metadata_output" in context.connected:
+                for index in indices[sizes > 0].tolist():
+                    self.blocks_metadata_output.emit(pack.block(index))
+            yield
+
+    def _account_of(self, block: BlockMetadata) -> BlockAccount:
+        context = self._context or self._alone()
+        listener = None
+        if "errors" in context.connected:
+            listener = self._rejects.setdefault(block, []).append
+        return BlockAccount(block.url, context.counters, listener)
+
+    def _emit_rejects(self) -> None:
+        for block, rejects in self._rejects.items():
+            if rejects:
+                self.errors.emit(RecordBatch.from_records(rejects, LINE_FEED, Origin((block,))))
+        self._rejects.clear()
+
+    def _leave_out(self, block: BlockMetadata, error: DagflowError) -> None:
+        """Leave out a block that cannot be read, if the app says so; it is journaled, counted and logged."""
+        if self.on_error == "fail":
+            raise error
+        context = self._context or self._alone()
+        context.counters[SKIPPED] += 1
+        context.counters[SKIPPED_BYTES] += block.size_bytes
+        context.skipped.append(Skipped(redacted(block.url), block.start, block.end, _reason(error)))
+        logger.warning("block left out url=%s start=%d: %s", redacted(block.url), block.start, error)
 
     def foresee(self, tuples: list[object]) -> None:
         """Begin to fetch the blocks that come, where fetching takes time."""
@@ -104,8 +169,9 @@ class BlockReader(Operator):
             ahead.close()
 
     def _alone(self) -> OperatorContext:
-        ports = ("errors",) if self.errors.is_connected else ()
-        self._context = OperatorContext(connected=frozenset(ports))
+        ports = ("errors", "blocks_metadata_output")
+        connected = frozenset(port for port in ports if getattr(self, port).is_connected)
+        self._context = OperatorContext(connected=connected)
         return self._context
 
     def _open(self, block: BlockMetadata) -> ReadableFile:
@@ -125,7 +191,15 @@ class BlockReader(Operator):
     def _check_unchanged(self, block: BlockMetadata) -> None:
         if self._file is not None and self._file.is_pinned:
             return
-        require_version(_stat_of(block), stat(block.url))
+        try:
+            require_version(_stat_of(block), stat(block.url))
+        except (SourceChangedError, MissingError) as error:
+            if self.on_error == "fail":
+                raise
+            # What was emitted cannot be taken back, but the task can: run again, it finds the file changed at once.
+            raise TransientStorageError(
+                f"{error.message}; it changed while it was read", url=error.url, hint=error.hint
+            ) from error
 
     def _count(self, block: BlockMetadata, counters: Counter[str]) -> None:
         counters[BLOCKS] += 1
@@ -159,6 +233,6 @@ def _stat_of(block: BlockMetadata) -> FileStat:
     return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, is_directory=False)
 
 
-def _no_records(block: BlockMetadata) -> RecordBatch:
-    origin = Origin((block,), np.empty(0, np.int64), block.start)
-    return RecordBatch.from_records([], LINE_FEED, origin)
+def _reason(error: DagflowError) -> str:
+    """Why, in the words of a report that names the file elsewhere."""
+    return f"{type(error).__name__.removesuffix('Error').lower()}: {error.message}"

@@ -106,5 +106,3 @@ class Packer:
         self._clear()
         for file in waiting:
             self.add(*file)
-
-

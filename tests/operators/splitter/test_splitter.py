@@ -87,7 +87,7 @@ def test_a_file_that_fills_windows_is_not_announced_again(tmp_path: Path) -> Non
 
 
 def test_a_window_keeps_to_the_engines_budget(tmp_path: Path) -> None:
-    """Blocks beyond the budget's bytes or tuples wait; the first always goes, however large."""
+    """Blocks beyond the budget's bytes or tuples wait; the first always goes, however large; small files count once."""
     for name in "abcd":
         write(tmp_path / name, b"0123456789")
     by_bytes = split(tmp_path, block_size=4, services=Services(budget=WindowBudget(100, 8))).windows()
@@ -95,7 +95,9 @@ def test_a_window_keeps_to_the_engines_budget(tmp_path: Path) -> None:
     tiny = split(tmp_path, block_size=4, services=Services(budget=WindowBudget(100, 1))).windows()
     assert [len(window.blocks) for window in tiny] == [1] * 12
     by_tuples = split(tmp_path, services=Services(budget=WindowBudget(4, 100))).windows()
-    assert [(len(window.files), len(window.blocks)) for window in by_tuples] == [(2, 2), (2, 2)]
+    assert [(len(window.files), len(window.blocks)) for window in by_tuples] == [(4, 4)]
+    cut = split(tmp_path, block_size=5, services=Services(budget=WindowBudget(3, 100))).windows()
+    assert [(len(window.files), len(window.blocks)) for window in cut] == [(1, 2), (1, 2), (1, 2), (1, 2)]
 
 
 def test_an_empty_file_is_announced_and_has_no_blocks(tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""Reads the files of a pack, many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dagflow.api.records import LINE_FEED, Origin, RecordBatch
+from dagflow.errors import DagflowError
+from dagflow.storage.small_files import LoadedFiles, SmallFiles, load, room_for
+from operators.metadata import BlockMetadata
+from operators.pack import BlockPack
+from operators.reader.formats.base import ReaderContext
+from operators.reader.rejects import BlockAccount
+from operators.reader.side_by_side import Row, joint_of
+
+ROW_BYTES = 1 << 20
+"""Files are read in rows of about this size, which stay in the second-level cache from the read to the write."""
+
+ROW_FILES = 4096
+"""Bounds a row of tiny files."""
+
+AccountOf = Callable[[BlockMetadata], BlockAccount]
+OnFailure = Callable[[BlockMetadata, DagflowError], None]
+
+
+class PackReader:
+    """Reads packs in one format.
+
+    Guarantee: what a pack gives is what its blocks give, one after the other, file borders included; and a file
+    of which nothing could be read, or which is no longer the version that was planned, gives nothing.
+
+    Args:
+        format: The format.
+        account_of: Makes the account of a block, for what is refused and passed over.
+        on_failure: Called for each file that cannot be read; raises where that must end the run.
+    """
+
+    def __init__(self, format: ReaderContext, account_of: AccountOf, on_failure: OnFailure) -> None:
+        self._format = format
+        self._joint = joint_of(format)
+        self._account_of = account_of
+        self._on_failure = on_failure
+
+    def read(self, pack: BlockPack) -> Iterator[tuple[list[RecordBatch], npt.NDArray[np.int64]]]:
+        """Read a pack, row by row.
+
+        Yields:
+            Batches, and the indices of the members that they are the records of.
+
+        Raises:
+            DagflowError: A file cannot be read, and on_failure says that this must end the run.
+        """
+        start = 0
+        while start < len(pack):
+            end = start + _row_length(pack.sizes[start : start + ROW_FILES])
+            row, loaded = self._load(pack, np.arange(start, end))
+            batches = list(self._records(row, loaded))
+            yield batches, row.indices
+            start = end
+
+    def _load(self, pack: BlockPack, indices: npt.NDArray[np.int64]) -> tuple[Row, LoadedFiles]:
+        part = pack.slice(int(indices[0]), int(indices[-1]) + 1)
+        files = SmallFiles(part.base, part.names, part.sizes.tolist(), part.mtimes.tolist(), part.etags)
+        buffer = pa.allocate_buffer(room_for(files))
+        loaded = load(files, memoryview(buffer).cast("B"), self._joint.endings if self._joint else b"")
+        for index, error in loaded.failures.items():
+            self._on_failure(part.block(index), error)
+        borders = np.array(loaded.borders, np.int64)
+        if loaded.failures:
+            # A file that is not there takes no room: the border before it is the one behind it.
+            there = np.ones(len(indices), bool)
+            there[list(loaded.failures)] = False
+            borders = np.append(borders[:-1][there], borders[-1])
+            indices = indices[there]
+        return Row(buffer, borders, pack, indices), loaded
+
+    def _records(self, row: Row, loaded: LoadedFiles) -> Iterator[RecordBatch]:
+        if not len(row.indices):
+            return
+        batch = self._joint.records(row) if self._joint is not None else None
+        if batch is not None:
+            yield batch
+            return
+        for position, index in enumerate(row.indices.tolist()):
+            block = row.pack.block(index)
+            yield from self._alone(_Slice(row.buffer, int(row.borders[position]), block.size_bytes), block)
+
+    def _alone(self, source: _Slice, block: BlockMetadata) -> Iterator[RecordBatch]:
+        """One file's records, as the format reads them by itself."""
+        account = self._account_of(block)
+        is_empty = True
+        for batch in self._format.read(source, block, account):
+            parsed = self._format.parse(batch, account).batch
+            is_empty = is_empty and not len(parsed)
+            yield parsed
+        if is_empty and block.size_bytes:
+            yield no_records(block)
+
+
+class _Slice:
+    """One file's bytes in a buffer that holds many."""
+
+    def __init__(self, buffer: pa.Buffer, start: int, size_bytes: int) -> None:
+        self._view = memoryview(buffer).cast("B")[start : start + size_bytes]
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return len(self._view)
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer from an offset on."""
+        piece = self._view[offset : offset + len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def no_records(block: BlockMetadata) -> RecordBatch:
+    """An empty batch that tells those downstream of a block without records."""
+    return RecordBatch.from_records([], LINE_FEED, Origin((block,), np.empty(0, np.int64), block.start))
+
+
+def _row_length(sizes: npt.NDArray[np.int64]) -> int:
+    """How many files, at least one, go into one row."""
+    return max(1, int(np.searchsorted(np.cumsum(sizes), ROW_BYTES, side="right")))
