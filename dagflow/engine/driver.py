@@ -22,6 +22,7 @@ from dagflow.engine.backlog import Throughput
 from dagflow.engine.control import ControlGraph, Emission
 from dagflow.engine.result import RunSummary
 from dagflow.engine.scaling import Scaling
+from dagflow.engine.states import Kept, StateBook
 from dagflow.engine.surveying import Surveyors
 from dagflow.engine.tally import Tally
 from dagflow.engine.windows import Load, WindowCodec, load_of
@@ -86,6 +87,7 @@ class Driver:
         operators: All operators by name.
         journal: Open, with its epoch claimed.
         control: The control operators, set up; they take back here what the journal kept of them.
+        states: Of the partitioned operators; takes back what the journal kept.
         start_runtime: Starts the place where tasks run; called when the first window is planned.
         throughput: Sizes the windows.
         observer: Who watches.
@@ -100,6 +102,7 @@ class Driver:
         operators: dict[str, Operator],
         journal: Journal,
         control: ControlGraph,
+        states: StateBook,
         start_runtime: Callable[[], Runtime],
         *,
         throughput: Throughput,
@@ -116,22 +119,21 @@ class Driver:
         self._stop = stop
         self._follow_millis = follow_millis
         self._codec = WindowCodec(plan, operators, pending_tag(journal.state.app_uuid, journal.epoch))
-        self._scaling = Scaling(plan, operators, throughput.parallelism)
         self._throughput = throughput
         self._emitted: deque[tuple[Emission, Load]] = deque()
         self._in_flight: deque[InFlight] = deque()
         self._next_window = journal.state.next_window_id
         self._tally = Tally(app, {stage.head for stage in plan.stages})
         # The state that a window leaves behind is what the next one starts from, so they cannot overlap.
-        is_stateful = any(
-            type(operators[n]).snapshot is not Operator.snapshot for s in plan.stages for n in s.operators
-        )
-        self._most_in_flight = 1 if is_stateful else WINDOWS_IN_FLIGHT
+        self._most_in_flight = WINDOWS_IN_FLIGHT if states.is_empty else 1
         self._operators = operators
-        kept: tuple[dict[tuple[str, int], bytes], dict[str, bytes], dict[str, int]] = ({}, {}, {})
+        kept: tuple[Kept, dict[str, bytes], dict[str, int]] = ({}, {}, {})
         if journal.state.state:
             kept = pickle.loads(journal.state.state)
-        self._partitioned, reported, ledger = kept
+        partitioned, reported, ledger = kept
+        states.restore(partitioned)
+        self._states = states
+        self._scaling = Scaling(plan, operators, throughput.parallelism, states.fixed_counts())
         self._ledger = Counter(ledger)
         self._surveyors = Surveyors(operators, self._running)
         planned_state: tuple[bytes, dict[str, bytes]] = pickle.loads(
@@ -214,7 +216,7 @@ class Driver:
             self._submit(planned)
 
     def _submit(self, planned: WindowPlan) -> None:
-        task = self._codec.task_of(planned, self._partitioned)
+        task = self._codec.task_of(planned, self._states.for_window(planned.partitions))
         tuples: dict[PortRef, list[Any]] = {}
         for target, items in itertools.chain.from_iterable(itertools.chain.from_iterable(task.assigned.values())):
             tuples.setdefault(target, []).extend(items)
@@ -268,10 +270,12 @@ class Driver:
             files=[file.to_json() for file in files],
             counters=dict(counters),
             state=self._states_after(window_id, results),
+            skipped=[list(astuple(skipped)) for result in results for skipped in result.skipped],
         )
         self._journal.append_intent(intent)
         self._publish(files)
         self._journal.mark_done(window_id)
+        self._states.committed(window_id)
         self._throughput.committed(sum(flight.load.tuples.values()), sum(flight.load.size_bytes.values()))
         self._tally.committed(flight.planned, counters)
         self._observer.progress(self.summary())
@@ -290,13 +294,12 @@ class Driver:
 
     def _states_after(self, window_id: int, results: list[StageResult]) -> bytes:
         """What the operators of the stages, and those that wait for their results, keep for the next window."""
-        states = {(name, result.partition): state for result in results for name, state in result.states.items()}
+        partitioned = self._states.after(window_id, results)
         control = self._control.report(window_id, [report for result in results for report in result.reports])
         for result in results:
             self._ledger.update(result.ledger)
         self._ledger = Counter({key: value for key, value in self._ledger.items() if value})
-        self._partitioned.update(states)
-        return pickle.dumps((self._partitioned, control, dict(self._ledger)), protocol=5)
+        return pickle.dumps((partitioned, control, dict(self._ledger)), protocol=5)
 
     def _supervise(self, counters: Counter[str]) -> None:
         """Ask the operators that look at their own counts whether the run may go on."""

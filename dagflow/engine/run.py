@@ -15,6 +15,7 @@ from dagflow.engine.backlog import Throughput
 from dagflow.engine.control import ControlGraph
 from dagflow.engine.driver import Driver, Observer
 from dagflow.engine.result import RunSummary
+from dagflow.engine.states import StateBook
 from dagflow.errors import MissingError, StorageError
 from dagflow.journal import Journal, set_aside
 from dagflow.plan.logical import LogicalPlan
@@ -210,6 +211,7 @@ def _drive(
             operators,
             journal,
             control,
+            StateBook(plan, operators, open_store(checkpoint), journal.epoch),
             lambda: start(program),
             throughput=throughput,
             observer=observer,

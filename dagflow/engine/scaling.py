@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioner import BacklogStats, Partitioner, StatsListener
@@ -41,9 +42,16 @@ class Scaling:
         plan: The physical plan.
         operators: All operators by name; a stage's head decides for its stage where it is a Partitioner.
         parallelism: The count of stages that nobody decides for.
+        fixed: Heads of stages whose count stays what it was at first, each with that count where there was one.
     """
 
-    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], parallelism: int) -> None:
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        operators: Mapping[str, Operator],
+        parallelism: int,
+        fixed: Mapping[str, int | None] = MappingProxyType({}),
+    ) -> None:
         self._operators = operators
         self._decisions: list[Decision] = []
         self._elastic: list[str] = []
@@ -52,9 +60,12 @@ class Scaling:
             head = operators[stage.head]
             if stage.fixed_partitions is not None:
                 self._set(stage.head, 0, stage.fixed_partitions, "set by the app")
+            elif known := fixed.get(stage.head):
+                self._set(stage.head, 0, known, "as many as there are states")
             elif isinstance(head, Partitioner):
                 self._set(stage.head, 0, head.define_partitions(BacklogStats(_now_millis(), 0, 0)), "start")
-                self._elastic.append(stage.head)
+                if stage.head not in fixed:
+                    self._elastic.append(stage.head)
             else:
                 self._set(stage.head, 0, parallelism, "tasks that run at the same time")
 

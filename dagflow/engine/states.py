@@ -1,0 +1,214 @@
+"""The states of partitioned operators between windows: kept with the journal, dealt out anew when partitions change.
+
+A window's intent holds the states themselves where they are small. What operators keep by key comes in segments;
+a larger one is an object of its own in the checkpoint, written once, before the intent that first names it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dagflow.api.operator import Operator
+from dagflow.api.state import KeyedOperator, KeyedSnapshot, Movable, Segment
+from dagflow.errors import DagflowError, JournalError, MissingError, PlanError, Problem
+from dagflow.plan.physical import PhysicalPlan, Stage
+from dagflow.storage.store import Store
+from dagflow.worker.results import StageResult
+
+SEGMENTS = "segments/"
+
+INLINE_BYTES = 2048
+"""A smaller segment costs more as an object of its own than in every intent until it is merged."""
+
+KEPT_WINDOWS = 8
+"""A segment that no state names any more is removed this much later, when no driver can still want it."""
+
+Kept = dict[str, list[Any]]
+"""For each operator and partition its state: bytes, or a KeyedSnapshot; None for none."""
+
+
+def is_stateful(operator: Operator) -> bool:
+    """Whether what an operator does in a window may depend on the window before."""
+    return type(operator).snapshot is not Operator.snapshot
+
+
+def _require_keys_together(name: str, stage: Stage) -> None:
+    """Refuse a place where records of one key may arrive in several partitions.
+
+    Raises:
+        PlanError: This is such a place.
+    """
+    if stage.fixed_partitions == 1 or all(exchange.routing.endswith("by_key") for exchange in stage.inputs):
+        return
+    raise PlanError(
+        [Problem("", 0, 0, f"operator '{name}' keeps state by key, and records of one key reach several partitions")],
+        hint=f"give operator '{stage.head}' partition: {{by: …}}, with the key, or partition: 1",
+    )
+
+
+class StateBook:
+    """What the newest committed window has left of each partitioned operator's state.
+
+    Args:
+        plan: The physical plan.
+        operators: All operators by name.
+        store: The checkpoint.
+        epoch: The driver's epoch.
+    """
+
+    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], store: Store, epoch: int) -> None:
+        self._stages = {
+            name: stage for stage in plan.stages for name in stage.operators if is_stateful(operators[name])
+        }
+        self._operators = operators
+        for name, stage in self._stages.items():
+            if isinstance(operators[name], KeyedOperator):
+                _require_keys_together(name, stage)
+        self._store = store
+        self._epoch = epoch
+        self._kept: Kept = {}
+        self._data: dict[str, bytes] = {}
+        self._dropped: list[tuple[int, str]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no operator keeps any state, so that windows may overlap."""
+        return not self._stages
+
+    def fixed_counts(self) -> dict[str, int | None]:
+        """Heads of the stages whose state cannot move, each with the partitions that it has state for, if any."""
+        counts: dict[str, int | None] = {}
+        for name, stage in self._stages.items():
+            if not isinstance(self._operators[name], Movable):
+                kept = self._kept.get(name, [])
+                counts[stage.head] = counts.get(stage.head) or (len(kept) if any(s is not None for s in kept) else None)
+        return counts
+
+    def restore(self, kept: Kept) -> None:
+        """Take back what after() gave, and remove what earlier drivers left that no state names.
+
+        Raises:
+            JournalError: A segment is gone.
+            StorageError: The store failed.
+        """
+        self._kept = kept
+        named = {segment.name for segment in _segments_of(kept) if segment.name}
+        for segment in _segments_of(kept):
+            if segment.name:
+                try:
+                    self._data[segment.name] = self._store.read(SEGMENTS + segment.name)
+                except MissingError as error:
+                    raise JournalError(
+                        f"the state of an operator is gone: {SEGMENTS}{segment.name}",
+                        url=self._store.url,
+                        hint="put the checkpoint back as it was, with its segments, or start over with --fresh",
+                    ) from error
+        present = {name.removeprefix(SEGMENTS) for name in self._store.list(SEGMENTS)}
+        # A later driver's segments may be named by records that this one has not seen.
+        stale = [name for name in present - named if int(name.partition("-")[0]) < self._epoch]
+        self._store.delete(SEGMENTS + name for name in sorted(stale))
+
+    def for_window(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], bytes]:
+        """The pickled state that each partition of each operator begins a window with.
+
+        Args:
+            partitions: The window's partition counts by stage head.
+
+        Raises:
+            DagflowError: An operator that cannot move its state has another number of partitions than before.
+        """
+        states = {}
+        for name, stage in self._stages.items():
+            for partition, state in enumerate(self._dealt_out(name, partitions[stage.head])):
+                if state is not None:
+                    states[name, partition] = state
+        return states
+
+    def _dealt_out(self, name: str, partitions: int) -> list[bytes | None]:
+        kept = self._kept.get(name, [])
+        if not any(state is not None for state in kept):
+            return []
+        if len(kept) == partitions:
+            return [
+                pickle.dumps(self._whole(state), protocol=5) if isinstance(state, KeyedSnapshot) else state
+                for state in kept
+            ]
+        operator = self._operators[name]
+        if not isinstance(operator, Movable):
+            raise DagflowError(
+                f"operator '{name}' keeps state for {len(kept)} partitions and cannot be given {partitions}",
+                hint=f"set its partitions back to {len(kept)}, give it split_state() and merge_states(), "
+                "or start over with --fresh",
+            )
+        whole = [
+            self._whole(state) if isinstance(state, KeyedSnapshot) else None if state is None else pickle.loads(state)
+            for state in kept
+        ]
+        shares = operator.split_state(operator.merge_states(whole), partitions)
+        return [None if share is None else pickle.dumps(share, protocol=5) for share in shares]
+
+    def _whole(self, snapshot: KeyedSnapshot) -> KeyedSnapshot:
+        """The snapshot with the data of every segment."""
+        return KeyedSnapshot(
+            tuple(
+                segment if segment.data else replace(segment, data=self._data[segment.name])
+                for segment in snapshot.segments
+            )
+        )
+
+    def after(self, window_id: int, results: Sequence[StageResult]) -> Kept:
+        """Take in the states that a window left, and make their segments durable.
+
+        Returns:
+            What is to be part of the window's intent.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        before = {segment.name for segment in _segments_of(self._kept)}
+        for name, stage in self._stages.items():
+            own = {result.partition: result.states.get(name) for result in results if result.stage == stage.index}
+            # A window without tuples ran no tasks, and changed nothing.
+            if own:
+                self._kept[name] = [self._settled(window_id, name, p, own[p]) for p in sorted(own)]
+        now = {segment.name for segment in _segments_of(self._kept)}
+        self._dropped += [(window_id, name) for name in sorted(before - now) if name]
+        return self._kept
+
+    def _settled(self, window_id: int, name: str, partition: int, state: bytes | None) -> Any:
+        if state is None or not isinstance(self._operators[name], KeyedOperator):
+            return state
+        snapshot: KeyedSnapshot = pickle.loads(state)
+        return KeyedSnapshot(tuple(self._stored(window_id, name, partition, s) for s in snapshot.segments))
+
+    def _stored(self, window_id: int, operator: str, partition: int, segment: Segment) -> Segment:
+        if segment.name or len(segment.data) <= INLINE_BYTES:
+            return segment
+        name = f"{self._epoch:08d}-{window_id}-{operator}-{partition}-{os.urandom(8).hex()}"
+        self._store.create(SEGMENTS + name, segment.data)
+        self._data[name] = segment.data
+        return Segment(name, segment.size, b"")
+
+    def committed(self, window_id: int) -> None:
+        """Remove segments that no state has named for a while; called when a window's intent is durable.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        due = [name for dropped_at, name in self._dropped if dropped_at + KEPT_WINDOWS <= window_id]
+        if due:
+            self._store.delete(SEGMENTS + name for name in due)
+            self._dropped = [entry for entry in self._dropped if entry[1] not in set(due)]
+            for name in due:
+                del self._data[name]
+
+
+def _segments_of(kept: Kept) -> Iterable[Segment]:
+    for states in kept.values():
+        for state in states:
+            if isinstance(state, KeyedSnapshot):
+                yield from state.segments
