@@ -109,7 +109,9 @@ def test_a_name_that_is_no_text_is_read(tmp_path: Path) -> None:
     assert scan(os.fsdecode(os.fsencode(tmp_path) + b"/\xff*")) == [url]
 
 
-@pytest.mark.parametrize("name", [".hidden", "_SUCCESS", "_temporary", "part-0._COPYING_", "half.tmp", ".x/y", "_temporary/y"])
+@pytest.mark.parametrize(
+    "name", [".hidden", "_SUCCESS", "_temporary", "part-0._COPYING_", "half.tmp", ".x/y", "_temporary/y"]
+)
 def test_hidden_and_unfinished_names_are_passed_over_unless_they_are_named(tmp_path: Path, name: str) -> None:
     """A scan counts what it passes over; a file that is named by its own path is read."""
     path = write(tmp_path / name)
@@ -121,7 +123,9 @@ def test_hidden_and_unfinished_names_are_passed_over_unless_they_are_named(tmp_p
     assert scan(path.parent) == ([str(path)] if path.parent != tmp_path else [])
 
 
-@pytest.mark.parametrize("name", ["__init__.py", "_private.txt", "_vendor/y", "__main__", "a_b", "a._", "tmp", "x.tmp2"])
+@pytest.mark.parametrize(
+    "name", ["__init__.py", "_private.txt", "_vendor/y", "__main__", "a_b", "a._", "tmp", "x.tmp2"]
+)
 def test_names_that_only_look_hidden_are_read(tmp_path: Path, name: str) -> None:
     """An underscore before a name with an extension is no marker of another system."""
     write(tmp_path / name)
