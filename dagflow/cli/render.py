@@ -71,6 +71,7 @@ def account(view: AppView, summary: RunSummary) -> str:
         f"    published {count(summary.windows, 'window')}: {count(summary.files, 'file')},"
         f" {count(summary.blocks, 'block')}, {size(summary.bytes)}{speed}",
     ]
+    others = [f"{name} {number:,}" for name, number in summary.counts.items() if number]
     emitted = [
         f"{port} {number:,}" for name in view.operators for port, number in _emitted(summary, name).items() if number
     ]
@@ -78,6 +79,8 @@ def account(view: AppView, summary: RunSummary) -> str:
         lines.append(f"    records: {', '.join(emitted)}")
     if summary.rejected:
         lines.append(f"    rejected: {summary.rejected:,}")
+    if others:
+        lines.append(f"    also counted: {', '.join(others)}")
     return "\n".join(lines)
 
 

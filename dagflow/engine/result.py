@@ -32,6 +32,7 @@ class RunSummary:
         bytes: Bytes of those blocks.
         records: Records that left each record port, by "operator.port".
         rejected: Records that were refused.
+        counts: What else operators counted, by "operator:name".
         seconds: Wall time.
         partitions: Partition counts by stage head.
         backlog: Tuples that wait to be processed, by stage head.
@@ -47,6 +48,7 @@ class RunSummary:
     bytes: int = 0
     records: dict[str, int] = field(default_factory=dict)
     rejected: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     partitions: dict[str, PartitionRange] = field(default_factory=dict)
     backlog: dict[str, int] = field(default_factory=dict)
@@ -73,4 +75,4 @@ class RunSummary:
 
     def status_json(self) -> dict[str, Any]:
         """The object that `dagflow status --json` prints."""
-        return {**self.to_json(), "last_planned": self.last_planned, "last_committed": self.last_committed}
+        return {**self.to_json(), "counts": dict(self.counts), "last_planned": self.last_planned, "last_committed": self.last_committed}

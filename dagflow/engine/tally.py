@@ -12,7 +12,7 @@ from dagflow.metrics import names
 
 
 def _sum_of(counters: Mapping[str, int], name: str) -> int:
-    return sum(value for key, value in counters.items() if key.partition(".")[2] == name)
+    return sum(value for key, value in counters.items() if key.partition(":")[2] == name)
 
 
 def summary_of(
@@ -23,7 +23,7 @@ def summary_of(
     tasks: Mapping[str, int],
     **others: object,
 ) -> RunSummary:
-    """Make the account from counts by "operator.name".
+    """Make the account from counts under the keys of metrics/names.py.
 
     Args:
         app: The app's name.
@@ -33,7 +33,8 @@ def summary_of(
         tasks: What the partitioned operators counted, and what left each record port.
         others: Further fields of RunSummary.
     """
-    counted = {names.FILES, names.BLOCKS, names.BYTES, names.REJECTED}
+    shown = {names.FILES, names.BLOCKS, names.BYTES, names.REJECTED}
+    counts = Counter(control) + Counter(tasks)
     return RunSummary(
         app=app,
         state=state,
@@ -41,8 +42,9 @@ def summary_of(
         files=_sum_of(control, names.FILES),
         blocks=_sum_of(tasks, names.BLOCKS),
         bytes=_sum_of(tasks, names.BYTES),
-        records={key: value for key, value in sorted(tasks.items()) if key.partition(".")[2] not in counted},
+        records={key: value for key, value in sorted(tasks.items()) if ":" not in key},
         rejected=_sum_of(tasks, names.REJECTED),
+        counts={key: counts[key] for key in sorted(counts) if ":" in key and key.partition(":")[2] not in shown},
         **others,  # type: ignore[arg-type]  # the caller names fields of RunSummary
     )
 

@@ -38,6 +38,11 @@ def changed(change: str) -> str:
     return f"files_{change}"
 
 
+def counted_by(operator: str, name: str) -> str:
+    """The key of what an operator counts by itself; a colon, because a dot stands before a port."""
+    return f"{operator}:{name}"
+
+
 def records(operator: str, port: str) -> str:
-    """The count of records that an operator emitted through a port; the worker keeps it for every operator."""
+    """The key of the records that an operator emits through a port; the worker counts them for every operator."""
     return f"{operator}.{port}"

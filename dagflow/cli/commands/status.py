@@ -42,6 +42,7 @@ def describe(summary: RunSummary) -> str:
         ("blocks", f"{summary.blocks:,}"),
         ("bytes", f"{summary.bytes:,} ({size(summary.bytes)})"),
         *((f"records {port}", f"{number:,}") for port, number in summary.records.items()),
+        *((f"count {name}", f"{number:,}") for name, number in summary.counts.items()),
         ("rejected", f"{summary.rejected:,}"),
         *(
             (f"partitions {name}", f"{held.last} (between {held.min} and {held.max})")
