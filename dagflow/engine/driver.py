@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, TimeoutError
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Protocol
 
 from dagflow.api.operator import Operator
@@ -261,6 +261,7 @@ class Driver:
         self._in_flight.popleft()
         window_id = flight.planned.window_id
         files = [file for result in results for file in result.files]
+        _require_names_apart(files)
         counters: Counter[str] = Counter()
         for result in results:
             counters.update(result.counters)
@@ -307,7 +308,7 @@ class Driver:
             if isinstance(operator, Supervising):
                 totals = self._journal.state.totals + counters
                 operator.supervise(
-                    {key.partition(".")[2]: n for key, n in totals.items() if key.startswith(f"{name}.")}
+                    {key[len(name) + 1 :]: n for key, n in totals.items() if key.startswith((f"{name}.", f"{name}:"))}
                 )
 
     def _check_ledger(self) -> None:
@@ -349,3 +350,17 @@ class Driver:
             for file in [file for result in results for file in result.files]:
                 discard(file)
         self._in_flight.clear()
+
+
+def _require_names_apart(files: list[PendingFile]) -> None:
+    """Refuse a window in which two tasks wrote what would be published under one name.
+
+    Raises:
+        DagflowError: Nothing of the window may be published.
+    """
+    url, count = next(iter(Counter(file.final_url for file in files).most_common(1)), ("", 0))
+    if count > 1:
+        raise DagflowError(
+            f"{count} tasks wrote a file of the name {url}",
+            hint="a writer with file_name: block needs whole blocks: join it to its reader with partition: parallel",
+        )

@@ -16,6 +16,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import Emitter
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
+from dagflow.metrics import names
 from dagflow.plan.physical import Edge, PortRef
 
 Consumer = Callable[[Any], None]
@@ -305,9 +306,11 @@ class Chain:
             raise failure
 
     def counts(self) -> dict[str, int]:
-        """Counts by "operator.name": what operators counted, and the records that left each port."""
-        counts = {f"{name}.{key}": value for name, counter in self.counters.items() for key, value in counter.items()}
+        """What operators counted, and the records that left each port, under the keys of metrics/names.py."""
+        counts = {
+            names.counted_by(name, key): value for name, counter in self.counters.items() for key, value in counter.items()
+        }
         for ref, outlet in self.outlets.items():
             if outlet.emitter.port.carries_records:
-                counts[str(ref)] = counts.get(str(ref), 0) + outlet.emitted
+                counts[names.records(ref.operator, ref.port)] = outlet.emitted
         return counts
