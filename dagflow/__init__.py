@@ -1,5 +1,6 @@
 """Files into a data platform, every record exactly once: an operator-based DAG framework on Spark."""
 
+from dagflow.api.codec import StreamCodec
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.ports import InputPort, OutputPort
@@ -17,4 +18,5 @@ __all__ = [
     "OperatorContext",
     "OutputPort",
     "RecordBatch",
+    "StreamCodec",
 ]

@@ -59,7 +59,7 @@ class ControlGraph:
     ) -> None:
         sources, sinks = _split(plan)
         entries = [
-            exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.routing == "assigned"
+            exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned
         ]
         late = [edge for edge in entries if edge.source.operator in sinks]
         if late:

@@ -21,8 +21,6 @@ from dagflow.journal import Journal, set_aside
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.runtime.inline import Runtime
-from dagflow.spec.registry import search_path_of
-from dagflow.spec.user_modules import user_modules
 from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.options import options_in_use
 from dagflow.storage.pending import remove, sweep
@@ -237,6 +235,5 @@ def _spark(app: LogicalPlan, program: Program, options: RunOptions) -> Runtime:
     context = start_context(
         app.name, options.master or app.attributes.master, {**app.attributes.spark, **options.conf}, log
     )
-    classes = [type(node.operator) for node in app.operators.values()]
-    modules = user_modules(classes, search_path_of(app.spec.file)) if app.spec is not None else []
+    modules = app.spec.user_modules() if app.spec is not None else []
     return SparkRuntime(program, context, modules=modules, owns_context=True)

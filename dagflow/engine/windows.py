@@ -5,21 +5,26 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from dagflow.api.bundle import count_of
 from dagflow.api.operator import Operator
-from dagflow.api.partitioner import assign_balanced, size_bytes_of
+from dagflow.api.partitioner import size_bytes_of
 from dagflow.engine.control import Emission
 from dagflow.engine.scaling import Decision
 from dagflow.errors import JournalError
 from dagflow.journal import WindowPlan
-from dagflow.plan.physical import PhysicalPlan, PortRef
+from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
 from dagflow.worker.results import WindowTask
+from dagflow.worker.routing import shares_of
+
+TO_ALL = "all"
+"""Stands for the assignment of tuples that every partition gets."""
 
 
 @cache
@@ -38,6 +43,11 @@ def _unpack(kind: type, packed: Any) -> list[Any]:
     return list(own(packed)) if own is not None else _adapter(kind).validate_python(packed)
 
 
+def _cut(items: Sequence[Any], lengths: Iterable[int]) -> Iterator[list[Any]]:
+    rest = iter(items)
+    return (list(itertools.islice(rest, length)) for length in lengths)
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """How much a window holds: tuples and bytes by stage head."""
@@ -52,7 +62,7 @@ def load_of(plan: PhysicalPlan, tuples: Mapping[PortRef, Sequence[Any]]) -> Load
     sizes: dict[str, int] = {}
     for target, items in tuples.items():
         head = plan.stage_of(target.operator).head
-        counts[head] = counts.get(head, 0) + len(items)
+        counts[head] = counts.get(head, 0) + count_of(items)
         sizes[head] = sizes.get(head, 0) + sum(map(size_bytes_of, items))
     return Load(counts, sizes)
 
@@ -71,7 +81,7 @@ class WindowCodec:
         self._operators = operators
         self._tag = tag
         shape = [
-            [stage.operators, [str(e.edge) for e in stage.inputs], [str(e) for e in stage.edges]]
+            [stage.operators, [f"{e.edge} {e.routing} {e.codec}" for e in stage.inputs], [str(e) for e in stage.edges]]
             for stage in plan.stages
         ]
         classes = [f"{name}:{type(operators[name]).__qualname__}" for stage in plan.stages for name in stage.operators]
@@ -80,14 +90,24 @@ class WindowCodec:
     def _kind(self, target: PortRef) -> type:
         return self._operators[target.operator].input_ports[target.port].type
 
+    def _assigned(self, target: PortRef) -> Exchange:
+        inputs = self._plan.stage_of(target.operator).inputs
+        return next(exchange for exchange in inputs if exchange.is_assigned and exchange.edge.target == target)
+
     def plan_of(self, emission: Emission, counts: Mapping[str, int], decisions: Sequence[Decision]) -> WindowPlan:
         """Decide which partition gets what, in a form that the journal keeps."""
-        tuples, assignments = {}, {}
+        tuples: dict[str, Any] = {}
+        assignments: dict[str, Any] = {}
         for target, items in emission.tuples.items():
             partitions = counts[self._plan.stage_of(target.operator).head]
-            shares = assign_balanced([size_bytes_of(item) for item in items], partitions)
-            tuples[str(target)] = _pack(self._kind(target), list(items))
-            assignments[str(target)] = [len(share) for share in shares]
+            exchange = self._assigned(target)
+            if exchange.routing == "assigned_to_all":
+                tuples[str(target)] = _pack(self._kind(target), list(items))
+                assignments[str(target)] = TO_ALL
+            else:
+                shares = shares_of(exchange, items, partitions)
+                tuples[str(target)] = _pack(self._kind(target), [item for share in shares for item in share])
+                assignments[str(target)] = [len(share) for share in shares]
         return WindowPlan(
             window_id=emission.window_id,
             config_hash=self.config_hash,
@@ -119,9 +139,10 @@ class WindowCodec:
         for name, packed in planned.tuples.items():
             target = PortRef(*name.split("."))
             shares = assigned[self._plan.stage_of(target.operator).head]
-            items = iter(_unpack(self._kind(target), packed))
-            for share, length in zip(shares, planned.assignments[name], strict=True):
-                part = list(itertools.islice(items, length))
+            items = _unpack(self._kind(target), packed)
+            lengths = planned.assignments[name]
+            dealt = itertools.repeat(items) if lengths == TO_ALL else _cut(items, lengths)
+            for share, part in zip(shares, dealt, strict=lengths != TO_ALL):
                 if part:
                     share.append((target, part))
         return WindowTask(

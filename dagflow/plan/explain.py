@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from dagflow.plan.graph_text import dot, mermaid
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
-from dagflow.plan.picture import ROUTING_WORDS, class_text, partitions_text, picture_of
+from dagflow.plan.picture import class_text, partitions_text, picture_of, routing_text
 from dagflow.plan.svg import svg
 
 Format = Literal["text", "mermaid", "dot", "svg"]
@@ -107,7 +107,7 @@ def _logical_lines(logical: LogicalPlan) -> Iterator[str]:
 def _stage_lines(stage: Stage) -> Iterator[str]:
     for exchange in stage.inputs:
         edge = exchange.edge
-        yield f"    takes in  {edge.stream}: {edge.source} -> {edge.target}, {ROUTING_WORDS[exchange.routing]}"
+        yield f"    takes in  {edge.stream}: {edge.source} -> {edge.target}, {routing_text(exchange)}"
     for edge in stage.edges:
         yield f"    inside    {edge.stream}: {edge.source} -> {edge.target}"
     for edge in stage.outputs:

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from dagflow.plan.picture import ArrowKind, Picture
+from dagflow.plan.picture import Picture
 
-_MERMAID_ARROWS: Mapping[ArrowKind, str] = {
-    "control": "-->",
-    "inside": "-->",
-    "assigned": "-.->",
-    "round_robin": "==>",
-    "report": "-.->",
-}
-_DOT_STYLES: Mapping[ArrowKind, str] = {
-    "control": "solid",
-    "inside": "solid",
-    "assigned": "dashed",
-    "round_robin": "bold",
-    "report": "dotted",
-}
+_MERMAID_ARROWS = {"call": "-->", "assigned": "-.->", "shuffle": "==>", "report": "-.->"}
+_DOT_STYLES = {"call": "solid", "assigned": "dashed", "shuffle": "bold", "report": "dotted"}
 
 
 def mermaid(picture: Picture) -> str:
@@ -39,7 +27,7 @@ def _mermaid_lines(picture: Picture) -> Iterator[str]:
         yield "    end"
     for arrow in picture.arrows:
         source, target = ids[arrow.edge.source.operator], ids[arrow.edge.target.operator]
-        yield f'    {source} {_MERMAID_ARROWS[arrow.kind]}|"{_entities(arrow.label)}"| {target}'
+        yield f'    {source} {_MERMAID_ARROWS[arrow.style]}|"{_entities(arrow.label)}"| {target}'
 
 
 def dot(picture: Picture) -> str:
@@ -64,7 +52,7 @@ def _dot_lines(picture: Picture) -> Iterator[str]:
         yield "    }"
     for arrow in picture.arrows:
         source, target = ids[arrow.edge.source.operator], ids[arrow.edge.target.operator]
-        yield f"    {source} -> {target} [label={_string(arrow.label)}, style={_DOT_STYLES[arrow.kind]}]"
+        yield f"    {source} -> {target} [label={_string(arrow.label)}, style={_DOT_STYLES[arrow.style]}]"
     yield "}"
 
 

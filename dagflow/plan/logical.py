@@ -25,7 +25,7 @@ class OperatorNode:
     Attributes:
         name: Its name in the app.
         operator: An instance with the app's properties, not set up.
-        partition: "parallel", a fixed number of partitions, or None.
+        partition: "parallel", a fixed number of partitions, partitions by key, or None.
     """
 
     name: str

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Routing = Literal["assigned", "round_robin"]
+from dagflow.api.codec import StreamCodec
+
+Routing = Literal["assigned", "assigned_by_key", "assigned_to_all", "round_robin", "by_key", "to_all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,13 @@ class Edge:
         stream: The stream's name in the app.
         source: The output port.
         target: The input port.
+        is_broadcast: Whether every partition of the target gets everything.
     """
 
     stream: str
     source: PortRef
     target: PortRef
+    is_broadcast: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,19 @@ class Exchange:
 
     Attributes:
         edge: The edge.
-        routing: How items find their partition: "assigned" by the driver, tuple by tuple, when the window
-            is planned; "round_robin" through a shuffle.
+        routing: How items find their partition: "assigned…" by the driver, tuple by tuple, when the window
+            is planned; otherwise through a shuffle. Items of one key go to one partition, or all items to all.
+        codec: Tells the key of each item, where they go by key.
     """
 
     edge: Edge
     routing: Routing
+    codec: StreamCodec | None = None
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether the driver sends what passes, as part of the window's plan."""
+        return self.routing.startswith("assigned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,7 @@ class Stage:
     @property
     def takes_from_driver(self) -> bool:
         """Whether the driver assigns tuples to its partitions."""
-        return any(exchange.routing == "assigned" for exchange in self.inputs)
+        return any(exchange.is_assigned for exchange in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,17 @@ class PhysicalPlan:
             if operator in stage.operators:
                 return stage
         raise KeyError(operator)
+
+    def exchange_of(self, edge: Edge) -> Exchange:
+        """The exchange at the end of an edge that leads into a stage.
+
+        Raises:
+            KeyError: The edge leads into no stage.
+        """
+        for exchange in self.stage_of(edge.target.operator).inputs:
+            if exchange.edge == edge:
+                return exchange
+        raise KeyError(edge)
 
     @property
     def levels(self) -> tuple[tuple[Stage, ...], ...]:

@@ -7,18 +7,28 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.physical import Edge, PhysicalPlan, Stage
+from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Routing, Stage
 
-ArrowKind = Literal["control", "inside", "assigned", "round_robin", "report"]
+ArrowKind = Literal["control", "inside", "report"] | Routing
 
 ROUTING_WORDS: Mapping[ArrowKind, str] = {
     "control": "",
     "inside": "",
     "assigned": "assigned by the driver",
+    "assigned_by_key": "assigned by the driver, by",
+    "assigned_to_all": "sent by the driver to all partitions",
     "round_robin": "shuffle, round robin",
+    "by_key": "shuffle, by",
+    "to_all": "shuffle, to all partitions",
     "report": "reported to the driver",
 }
-"""What an arrow's label adds to the stream's name."""
+"""What an arrow's label adds to the stream's name; the key follows where there is one."""
+
+
+def routing_text(exchange: Exchange) -> str:
+    """How items find their partition, as people say it."""
+    words = ROUTING_WORDS[exchange.routing]
+    return words if exchange.codec is None else f"{words} {exchange.codec}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +57,24 @@ class Arrow:
     Attributes:
         edge: The edge.
         kind: How items get there.
+        words: The same in words, where it is not by a plain call.
     """
 
     edge: Edge
     kind: ArrowKind
+    words: str = ""
 
     @property
     def label(self) -> str:
         """The stream's name, and how items get there where that is not by a plain call."""
-        words = ROUTING_WORDS[self.kind]
-        return f"{self.edge.stream} ({words})" if words else self.edge.stream
+        return f"{self.edge.stream} ({self.words})" if self.words else self.edge.stream
+
+    @property
+    def style(self) -> Literal["call", "assigned", "shuffle", "report"]:
+        """How the arrow is drawn."""
+        if self.kind in ("control", "inside"):
+            return "call"
+        return "report" if self.kind == "report" else "assigned" if self.kind.startswith("assigned") else "shuffle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +151,9 @@ def arrows_of(physical: PhysicalPlan) -> list[Arrow]:
     """Every edge of a plan, once."""
     arrows = [Arrow(edge, "control") for edge in physical.control_edges]
     for stage in physical.stages:
-        arrows += [Arrow(exchange.edge, exchange.routing) for exchange in stage.inputs]
+        arrows += [Arrow(exchange.edge, exchange.routing, routing_text(exchange)) for exchange in stage.inputs]
         arrows += [Arrow(edge, "inside") for edge in stage.edges]
-        arrows += [Arrow(edge, "report") for edge in stage.reports]
+        arrows += [Arrow(edge, "report", ROUTING_WORDS["report"]) for edge in stage.reports]
     return arrows
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Routing, Stage
+from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Stage
+from dagflow.spec.model import KeyedPartition, Partition
 
 
 def place(logical: LogicalPlan) -> PhysicalPlan:
@@ -14,7 +15,8 @@ def place(logical: LogicalPlan) -> PhysicalPlan:
 
     Control operators run in the driver. A partitioned operator with `partition: parallel` runs in the
     stage that all its inputs come from; every other one heads a stage of its own. What a control operator
-    emits to a stage is assigned by the driver; what one stage emits to another goes round robin.
+    emits to a stage is assigned by the driver; what one stage emits to another goes through a shuffle: by key
+    where the receiver says so, to all partitions where the stream says so, otherwise round robin.
 
     Args:
         logical: A plan that was checked: acyclic, its parallel operators fusible.
@@ -80,15 +82,25 @@ class _Placement:
             operators=tuple(name for name in self.ordered if self.heads.get(name) == head),
             edges=self.between(head, head),
             inputs=tuple(
-                Exchange(edge, _routing(source)) for edge, source, target in ends if target == head and source != head
+                _exchange(edge, partition, is_assigned=source is None)
+                for edge, source, target in ends
+                if target == head and source != head
             ),
             outputs=tuple(
                 edge for edge, source, target in ends if source == head and target is not None and target != head
             ),
             reports=self.between(head, None),
-            fixed_partitions=partition if isinstance(partition, int) else None,
+            fixed_partitions=partition.count if isinstance(partition, KeyedPartition) else _count(partition),
         )
 
 
-def _routing(source: str | None) -> Routing:
-    return "assigned" if source is None else "round_robin"
+def _count(partition: Partition) -> int | None:
+    return partition if isinstance(partition, int) else None
+
+
+def _exchange(edge: Edge, partition: Partition, *, is_assigned: bool) -> Exchange:
+    if edge.is_broadcast:
+        return Exchange(edge, "assigned_to_all" if is_assigned else "to_all")
+    if isinstance(partition, KeyedPartition):
+        return Exchange(edge, "assigned_by_key" if is_assigned else "by_key", partition.codec)
+    return Exchange(edge, "assigned" if is_assigned else "round_robin")

@@ -23,7 +23,7 @@ _STYLE = """
   .class { font-size: 12px; fill: #52606d; text-anchor: middle }
   .label { font-size: 11.5px; fill: #323f4b } .halo { stroke: #ffffff; stroke-width: 3px; stroke-linejoin: round }
   .arrow { fill: none; stroke: #52606d; stroke-width: 1.5; marker-end: url(#head) }
-  .assigned { stroke-dasharray: 6 4 } .report { stroke-dasharray: 2 4 } .round_robin { stroke-width: 3 }
+  .assigned { stroke-dasharray: 6 4 } .report { stroke-dasharray: 2 4 } .shuffle { stroke-width: 3 }
 """
 
 
@@ -85,7 +85,7 @@ def _path(route: Route) -> str:
         bend = (x + next_x) / 2
         parts.append(f"C{bend:.1f} {y:.1f} {bend:.1f} {next_y:.1f} {next_x:.1f} {next_y:.1f}")
         x, y = next_x, next_y
-    return f'<path class="arrow {route.arrow.kind}" d="{" ".join(parts)}"/>'
+    return f'<path class="arrow {route.arrow.style}" d="{" ".join(parts)}"/>'
 
 
 def _label_lines(route: Route) -> Iterator[str]:

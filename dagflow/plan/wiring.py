@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dagflow.api.codec import ByName
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.ports import InputPort, OutputPort, Port
 from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app import AppSpec, Endpoint, OperatorSpec, StreamSpec
-from dagflow.spec.problems import Problems, did_you_mean, listed, nearest, quoted
+from dagflow.spec.model import KeyedPartition
+from dagflow.spec.problems import Place, Problems, did_you_mean, listed, nearest, quoted
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -43,25 +46,50 @@ class _Wiring:
         self._spec = spec
         self._problems = problems
         self._stream_by_port: dict[PortRef, str] = {}
+        self._left_plainly: set[PortRef] = set()
         # Ports that a broken stream seems to mean: they are not loose as well.
         self._meant: set[PortRef] = set()
         # Operators that a broken stream reaches: what they take in is not known.
         self._doubtful: set[str] = set()
 
     def connect(self, stream: StreamSpec) -> None:
-        """Make the edges of one stream."""
-        source = self._port(stream.source, "output") if stream.source else None
-        if stream.source and source:
-            self._leave(stream.name, stream.source)
+        """Make the edges of one stream, one from each of its sources to each of its targets."""
+        sources = [(end, port) for end in stream.sources if (port := self._port(end, "output"))]
+        for end, _ in sources:
+            self._leave(stream, end)
+        self._check_repetition(stream)
         for end in stream.targets:
             target = self._port(end, "input")
             if target is None or not self._reach(stream.name, end):
                 continue
-            if stream.source and source and self._check_types(stream.source, source, end, target):
-                ends = PortRef(stream.source.operator, stream.source.port), PortRef(end.operator, end.port)
-                self.edges.append(Edge(stream.name, *ends))
-            else:
+            is_union = len(stream.sources) > 1
+            fitting = [source for source, port in sources if self._check_types(source, port, end, target, is_union)]
+            if not fitting or len(fitting) < len(stream.sources):
                 self._doubtful.add(end.operator)
+            is_broadcast = stream.broadcast_place is not None
+            for source in fitting:
+                ends = PortRef(source.operator, source.port), PortRef(end.operator, end.port)
+                self.edges.append(Edge(stream.name, *ends, is_broadcast=is_broadcast))
+            if stream.broadcast_place is not None:
+                self._check_broadcast(stream.name, stream.broadcast_place, end)
+
+    def _check_repetition(self, stream: StreamSpec) -> None:
+        seen: set[tuple[str, str]] = set()
+        for end in stream.sources:
+            if (end.operator, end.port) in seen:
+                self._problems.add(end.place, f"'{end.shown}' stands in 'from' of stream '{stream.name}' already")
+            seen.add((end.operator, end.port))
+
+    def _check_broadcast(self, stream: str, place: Place, end: Endpoint) -> None:
+        operator = self._spec.operators[end.operator]
+        cls = operator.operator_class
+        if cls is not None and issubclass(cls, ControlOperator):
+            why = "runs in the driver, once, and gets everything as it is"
+        elif operator.partition == "parallel":
+            why = "has partition: parallel, and lives where its upstream is; give it partitions of its own"
+        else:
+            return
+        self._problems.add(place, f"broadcast of stream '{stream}': operator '{end.operator}' {why}")
 
     def _port(self, end: Endpoint, direction: str) -> Port | None:
         """The port that a stream names; None after a problem, also one that was reported before."""
@@ -109,11 +137,18 @@ class _Wiring:
         only = next(iter(ports)) if len(ports) == 1 else ""
         self._meant.add(PortRef(operator.name, nearest(end.port, ports) or only))
 
-    def _leave(self, stream: str, end: Endpoint) -> None:
-        other = self._stream_by_port.setdefault(PortRef(end.operator, end.port), stream)
-        if other != stream:
+    def _leave(self, stream: StreamSpec, end: Endpoint) -> None:
+        """Note that a stream leaves by a port; only a union and a broadcast may share it with another stream."""
+        ref = PortRef(end.operator, end.port)
+        is_plain = len(stream.sources) == 1 and stream.broadcast_place is None
+        other = self._stream_by_port.get(ref)
+        if is_plain and ref in self._left_plainly:
             message = f"stream '{other}' leaves by '{end.shown}' already; give that stream's 'to' a list of ports"
             self._problems.add(end.place, f"doubly connected port: {message}")
+        if is_plain:
+            self._left_plainly.add(ref)
+        if is_plain or other is None:
+            self._stream_by_port[ref] = stream.name
 
     def _reach(self, stream: str, end: Endpoint) -> bool:
         """Note that a stream reaches a port; false where one does already."""
@@ -125,10 +160,10 @@ class _Wiring:
         self._stream_by_port[ref] = stream
         return True
 
-    def _check_types(self, start: Endpoint, source: Port, end: Endpoint, target: Port) -> bool:
+    def _check_types(self, start: Endpoint, source: Port, end: Endpoint, target: Port, is_union: bool) -> bool:
         if source.carries_records != target.carries_records or not _fits(source.type, target.type):
             message = f"'{start.shown}' gives {source.type_name}, and '{end.shown}' takes {target.type_name}"
-            self._problems.add(end.place, f"port types do not fit: {message}")
+            self._problems.add(start.place if is_union else end.place, f"port types do not fit: {message}")
             return False
         for ref, verb in ((start, "emit"), (end, "take in")):
             cls = self._spec.operators[ref.operator].operator_class
@@ -214,6 +249,24 @@ class _Wiring:
             if upstream.get(name) and name not in self._doubtful:
                 operator = self._spec.operators[name]
                 self._problems.add(operator.partition_place, f"partition: parallel of operator '{name}' {reason}")
+        for edge in self.edges:
+            self._check_key(edge)
+
+    def _check_key(self, edge: Edge) -> None:
+        """A key that is an attribute of tuples must be one that they have."""
+        operator = self._spec.operators[edge.target.operator]
+        cls, partition = operator.operator_class, operator.partition
+        if cls is None or edge.is_broadcast or not isinstance(partition, KeyedPartition):
+            return
+        source = self._spec.operators[edge.source.operator].operator_class
+        kind = source.output_ports[edge.source.port].type if source is not None else None
+        if kind is None or not isinstance(partition.codec, ByName) or not dataclasses.is_dataclass(kind):
+            return
+        name, names = partition.codec.name, [item.name for item in dataclasses.fields(kind)]
+        if name not in names and not hasattr(kind, name):
+            message = f"stream '{edge.stream}' carries {kind.__name__}, which has no '{name}' to partition by"
+            hint = did_you_mean(name, names)
+            self._problems.add(operator.partition_place, f"operator '{operator.name}': {message}{hint}")
 
 
 def _fits(given: object, taken: object) -> bool:

@@ -40,7 +40,7 @@ def read(
     problems = Problems()
     environment = Environment(os.environ if environ is None else environ)
     folders = search_path_of(os.fspath(path)) if search_path is None else tuple(search_path)
-    spec = AppReader(os.fspath(path), folders, environment, problems).read(overrides)
+    spec = AppReader(folders, environment, problems, os.fspath(path)).read(overrides)
     return spec, problems.found
 
 

@@ -7,13 +7,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from dagflow.api.codec import StreamCodec
 from dagflow.api.operator import Operator
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
 from dagflow.spec.user_modules import user_modules
 from dagflow.storage.options import StorageOptions
 
-Partition = Literal["parallel"] | int | None
+
+@dataclass(frozen=True, slots=True)
+class KeyedPartition:
+    """Items of one key meet in one partition.
+
+    Attributes:
+        codec: Tells the key of each item.
+        count: A fixed number of partitions, or None.
+    """
+
+    codec: StreamCodec
+    count: int | None = None
+
+    def __str__(self) -> str:
+        return f"by {self.codec}" + (f", count {self.count}" if self.count else "")
+
+
+Partition = Literal["parallel"] | int | KeyedPartition | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +62,7 @@ class OperatorSpec:
         class_name: Its class as messages show it.
         operator_class: Its class; None only where it was not found, which was reported.
         properties: The values of its properties as YAML gave them, by name.
-        partition: "parallel", a fixed number of partitions, or None.
+        partition: "parallel", a fixed number of partitions, partitions by key, or None.
         place: Where its name is.
         class_place: Where its class is named.
         partition_place: Where its partition is set; its name's place where it is not.
@@ -93,15 +111,17 @@ class StreamSpec:
 
     Attributes:
         name: Its name in the app.
-        source: The output port it comes from; None only where that could not be read, which was reported.
+        sources: The output ports it comes from; none only where they could not be read, which was reported.
         targets: The input ports it goes to.
         place: Where its name is.
+        broadcast_place: Where it is said that every partition of the targets gets everything; None where it is not.
     """
 
     name: str
-    source: Endpoint | None
+    sources: tuple[Endpoint, ...]
     targets: tuple[Endpoint, ...]
     place: Place
+    broadcast_place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,5 +154,10 @@ class AppSpec:
 
     def user_modules(self) -> list[Path]:
         """Files and packages of the app's author that executors need."""
-        classes = [spec.operator_class for spec in self.operators.values() if spec.operator_class is not None]
+        classes: list[type] = []
+        for spec in self.operators.values():
+            if spec.operator_class is not None:
+                classes.append(spec.operator_class)
+            if isinstance(spec.partition, KeyedPartition):
+                classes.append(type(spec.partition.codec))
         return user_modules(classes, self.search_path)

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dagflow.api.operator import Operator
 from dagflow.api.properties import property_model
 from dagflow.spec.environment import redact
 from dagflow.spec.nodes import Mapping as MappingNode
@@ -55,10 +54,10 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class PropertyCheck:
-    """The properties of one operator, to be checked against its class.
+    """The properties of one operator, or of its partitioner, to be checked against its class.
 
     Attributes:
-        operator: The operator's name in the app.
+        owner: Whose they are, such as "operator 'reader'".
         cls: Its class.
         node: The properties as they were written.
         place: Where the properties are, or the operator where it has none.
@@ -67,8 +66,8 @@ class PropertyCheck:
         problems: Takes the mistakes.
     """
 
-    operator: str
-    cls: type[Operator]
+    owner: str
+    cls: type[Any]
     node: MappingNode
     place: Place
     class_place: Place
@@ -77,7 +76,7 @@ class PropertyCheck:
 
     @property
     def _who(self) -> str:
-        return f"operator '{self.operator}' ({self.cls.__name__})"
+        return f"{self.owner} ({self.cls.__name__})"
 
     def run(self) -> bool:
         """Construct the operator once; what it refuses becomes problems.

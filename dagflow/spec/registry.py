@@ -7,11 +7,14 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from dagflow.api.codec import StreamCodec
 from dagflow.api.operator import Operator
 from dagflow.spec.problems import did_you_mean, nearest, quoted, shortened
 
@@ -24,20 +27,52 @@ _added_paths: set[str] = set()
 """What this module put on sys.path, and may therefore take away again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What sort of class an app names.
+
+    Attributes:
+        noun: What it is called.
+        derive: What an author's class must do to be one.
+        example: How the dotted path of such a class looks.
+        accepts: Whether a class is one.
+    """
+
+    noun: str
+    derive: str
+    example: str
+    accepts: Callable[[type], bool]
+
+
+OPERATOR = Kind(
+    "operator", "derive it from dagflow.Operator", "my_ops.DropComments", lambda cls: issubclass(cls, Operator)
+)
+CODEC = Kind(
+    *("stream codec", "derive it from dagflow.StreamCodec", "my_codecs.FirstWord"),
+    accepts=lambda cls: issubclass(cls, StreamCodec) and not inspect.isabstract(cls),
+)
+
+
 class UnknownClassError(Exception):
     """A class cannot be had; the message says why, in words for the app's author."""
 
 
 @cache
-def built_in_operators(library: str = LIBRARY) -> dict[str, type[Operator]]:
-    """The built-in operators by short name.
+def built_in(kind: Kind, library: str = LIBRARY) -> dict[str, type[Any]]:
+    """The built-in classes of a kind by short name.
 
     Args:
+        kind: What they should be.
         library: The package that has them in its `__all__`.
     """
     module = importlib.import_module(library)
     found = {name: getattr(module, name) for name in sorted(module.__all__)}
-    return {name: value for name, value in found.items() if inspect.isclass(value) and issubclass(value, Operator)}
+    return {name: value for name, value in found.items() if inspect.isclass(value) and kind.accepts(value)}
+
+
+def built_in_operators() -> dict[str, type[Operator]]:
+    """The built-in operators by short name."""
+    return built_in(OPERATOR)
 
 
 def search_path_of(file: str) -> tuple[str, ...]:
@@ -46,6 +81,11 @@ def search_path_of(file: str) -> tuple[str, ...]:
 
 
 def find_operator(name: str, search_path: Sequence[str]) -> type[Operator]:
+    """Find the operator that an app names, as find_class does."""
+    return find_class(name, search_path, OPERATOR)
+
+
+def find_class(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
     """Find the class that an app names.
 
     A user's module stays importable afterwards, because Spark and the module's own late imports need
@@ -54,14 +94,15 @@ def find_operator(name: str, search_path: Sequence[str]) -> type[Operator]:
     Args:
         name: A built-in's short name, or a dotted path such as my_ops.DropComments.
         search_path: Directories with modules of the app's author.
+        kind: What it should be.
 
     Raises:
-        UnknownClassError: There is no such class, its module fails to import, or it is no operator.
+        UnknownClassError: There is no such class, its module fails to import, or it is of another kind.
     """
     if "." not in name:
-        return _find_built_in(name)
+        return _find_built_in(name, kind)
     if len(name) > _MAX_NAME or not all(part.isidentifier() for part in name.split(".")):
-        raise UnknownClassError(f"{quoted(name)} is not the name of a class; write for example my_ops.DropComments")
+        raise UnknownClassError(f"{quoted(name)} is not the name of a class; write for example {kind.example}")
     top = name.partition(".")[0]
     _forget_other_users(top, origin_of(top, search_path))
     paths_before, modules_before = list(sys.path), set(sys.modules)
@@ -70,7 +111,7 @@ def find_operator(name: str, search_path: Sequence[str]) -> type[Operator]:
     sys.path += fresh
     importlib.invalidate_caches()
     try:
-        found = _class_of(name, search_path)
+        found = _class_of(name, search_path, kind)
     except UnknownClassError:
         sys.path[:] = paths_before
         for other in set(sys.modules) - modules_before:
@@ -81,29 +122,29 @@ def find_operator(name: str, search_path: Sequence[str]) -> type[Operator]:
     return found
 
 
-def _class_of(name: str, search_path: Sequence[str]) -> type[Operator]:
+def _class_of(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
     module_name, _, class_name = name.rpartition(".")
     module = _import(module_name, search_path)
     value = getattr(module, class_name, None)
-    if inspect.isclass(value) and issubclass(value, Operator):
+    if inspect.isclass(value) and kind.accepts(value):
         return value
     if value is not None:
-        raise UnknownClassError(f"'{name}' is not an operator; derive it from dagflow.Operator")
-    names = [key for key, other in vars(module).items() if inspect.isclass(other) and issubclass(other, Operator)]
+        article = "an" if kind.noun[0] in "aeiou" else "a"
+        raise UnknownClassError(f"'{name}' is not {article} {kind.noun}; {kind.derive}")
+    names = [key for key, other in vars(module).items() if inspect.isclass(other) and kind.accepts(other)]
     hint = did_you_mean(class_name, names) or (f"; it has {', '.join(names)}" if names else "")
     raise UnknownClassError(f"module '{module_name}' has no class '{class_name}'{hint}")
 
 
-def _find_built_in(name: str) -> type[Operator]:
+def _find_built_in(name: str, kind: Kind) -> type[Any]:
     library = importlib.import_module(LIBRARY)
     # One by one, so that checking an app loads only what the app uses.
     found = getattr(library, name) if name in library.__all__ else None
-    if inspect.isclass(found) and issubclass(found, Operator):
+    if inspect.isclass(found) and kind.accepts(found):
         return found
-    hint = (
-        did_you_mean(name, built_in_operators()) or "; a class of your own has its module before it, as in my_ops.Drop"
-    )
-    raise UnknownClassError(f"there is no built-in operator {quoted(name)}{hint}")
+    own = f"; a class of your own has its module before it, as in {kind.example}"
+    hint = did_you_mean(name, built_in(kind)) or own
+    raise UnknownClassError(f"there is no built-in {kind.noun} {quoted(name)}{hint}")
 
 
 def origin_of(top: str, search_path: Sequence[str]) -> Path | None:

@@ -9,7 +9,9 @@ from pydantic_core import core_schema
 
 from dagflow.api.operator import Operator
 from dagflow.api.properties import Paths, Size, property_model
-from dagflow.spec.reader import APP_NAME, MAX_PARTITIONS, MAX_WINDOW_MILLIS, NAME
+from dagflow.spec.graph import NAME
+from dagflow.spec.partitions import MAX_PARTITIONS
+from dagflow.spec.reader import APP_NAME, MAX_WINDOW_MILLIS
 from dagflow.spec.registry import built_in_operators
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -110,7 +112,17 @@ def _attributes_schema() -> dict[str, Any]:
 
 
 def _operators_schema(built_in: dict[str, type[Operator]]) -> dict[str, Any]:
-    partition = [{"const": "parallel"}, {"type": "integer", "minimum": 1, "maximum": MAX_PARTITIONS}, _FROM_ENVIRONMENT]
+    count = {"type": "integer", "minimum": 1, "maximum": MAX_PARTITIONS}
+    keyed = {
+        "type": "object",
+        "required": ["by"],
+        "additionalProperties": False,
+        "properties": {
+            "by": {"type": "string", "minLength": 1, "description": "a column, or the dotted path of a StreamCodec"},
+            "count": {"anyOf": [count, _FROM_ENVIRONMENT]},
+        },
+    }
+    partition = [{"const": "parallel"}, count, keyed, _FROM_ENVIRONMENT]
     operator = {
         "type": "object",
         "required": ["class"],
@@ -138,10 +150,12 @@ def _operators_schema(built_in: dict[str, type[Operator]]) -> dict[str, Any]:
 
 def _streams_schema() -> dict[str, Any]:
     port = {"$ref": "#/$defs/Port"}
+    ports = {"anyOf": [port, {"type": "array", "items": port, "minItems": 1}]}
+    broadcast = {"type": "boolean", "description": "whether every partition of the targets gets everything"}
     stream = {
         "type": "object",
         "required": ["from", "to"],
         "additionalProperties": False,
-        "properties": {"from": port, "to": {"anyOf": [port, {"type": "array", "items": port, "minItems": 1}]}},
+        "properties": {"from": ports, "to": ports, "broadcast": {"anyOf": [broadcast, _FROM_ENVIRONMENT]}},
     }
     return {"type": ["object", "null"], "additionalProperties": stream}

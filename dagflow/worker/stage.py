@@ -11,14 +11,15 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from dagflow.api.context import OperatorContext
+from dagflow.api.context import OperatorContext, Skipped
 from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError
-from dagflow.plan.physical import PortRef, Stage
+from dagflow.plan.physical import Edge, PortRef, Stage
 from dagflow.storage.options import use_options
 from dagflow.storage.pending import PendingFile, PendingWriter, open_pending
 from dagflow.worker.chain import Chain
 from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
+from dagflow.worker.routing import splitter_of
 
 
 class TaskOutputFile:
@@ -81,29 +82,31 @@ class StageTask:
         self._reports: list[tuple[PortRef, list[Any]]] = []
         self._sequence = 0
         self._ledger: Counter[str] = Counter()
+        self._skipped: list[Skipped] = []
         operators: dict[str, Operator] = {name: pickle.loads(program.operators[name]) for name in stage.operators}
         self._counters: dict[str, Counter[str]] = {name: Counter() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
         for edge in stage.reports:
             self._chain.connect(edge.source, self._reporter(edge.target))
         for index, edge in enumerate(stage.outputs):
-            self._chain.connect(edge.source, self._sender(index, edge.target))
+            self._chain.connect(edge.source, self._sender(index, edge))
 
     def _reporter(self, target: PortRef) -> Any:
         return lambda payload: self._reports.append((target, payload))
 
-    def _sender(self, edge_index: int, target: PortRef) -> Any:
+    def _sender(self, edge_index: int, edge: Edge) -> Any:
         plan = self._program.plan
-        receiver = plan.stage_of(target.operator)
+        receiver = plan.stage_of(edge.target.operator)
         counts = self._window.partitions
         earlier = [stage for stage in plan.levels[receiver.level] if stage.index < receiver.index]
         first_slot = sum(counts[stage.head] for stage in earlier)
+        split = splitter_of(plan.exchange_of(edge), counts[receiver.head], self._partition)
 
         def send(payload: Any) -> None:
-            self._sequence += 1
-            partition = (self._partition + self._sequence) % counts[receiver.head]
-            order = (edge_index, self._stage.index, self._partition, self._sequence)
-            self._outgoing.append(Parcel(receiver.level, first_slot + partition, order, target, payload))
+            for partition, part in split(payload):
+                self._sequence += 1
+                order = (edge_index, self._stage.index, self._partition, self._sequence)
+                self._outgoing.append(Parcel(receiver.level, first_slot + partition, order, edge.target, part))
 
         return send
 
@@ -117,6 +120,7 @@ class StageTask:
                 partitions=self._window.partitions[self._stage.head],
                 counters=self._counters[name],
                 ledger=self._ledger,
+                skipped=self._skipped,
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 outputs=self._outputs,
             )
@@ -179,6 +183,7 @@ class StageTask:
             ledger={key: value for key, value in self._ledger.items() if value},
             busy_s=time.perf_counter() - started,
             error=error,
+            skipped=tuple(self._skipped),
         )
 
     def _sent(self) -> list[Parcel]:

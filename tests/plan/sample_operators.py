@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,6 +22,13 @@ class SmallPiece(Piece):
 
 class Other:
     """A metadata tuple that is no piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged(Piece):
+    """A piece with a field."""
+
+    host: str
 
 
 class Match(BaseModel):
@@ -44,6 +52,15 @@ class Source(InputOperator):
 
     pieces = OutputPort(SmallPiece)
     others = OutputPort(Other)
+
+    def emit_tuples(self) -> None:
+        """Nothing to emit."""
+
+
+class TaggedSource(InputOperator):
+    """Makes pieces with a field."""
+
+    tagged = OutputPort(Tagged)
 
     def emit_tuples(self) -> None:
         """Nothing to emit."""

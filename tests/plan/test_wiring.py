@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import PlanError, SpecError
+from dagflow.plan.explain import explain
 from dagflow.plan.logical import build, load_app
+from dagflow.plan.placement import place
 from dagflow.spec.app import load
 from tests.spec.apps import SAMPLES, VALID, changed, problems_of
 
@@ -199,3 +201,81 @@ def test_mistakes_of_form_and_of_wiring_come_together(tmp_path: Path) -> None:
         load_app(file)
     with pytest.raises(PlanError, match="did you mean 'left'"):
         build(load(file))
+
+
+@pytest.mark.parametrize(
+    ("operators", "streams", "expected"),
+    [
+        (
+            "t: {class: TaggedSource}\nr2: {class: Reader, partition: {by: hots}}",
+            "s: {from: t.tagged, to: r2.pieces}",
+            "6:62: operator 'r2': stream 's' carries Tagged, which has no 'hots' to partition by; did you mean 'host'?",
+        ),
+        (
+            "sink: {class: Sink, properties: {path: x}, partition: parallel}",
+            "s: {from: reader.records, to: sink.input, broadcast: true}",
+            "8:45: broadcast of stream 's': operator 'sink' has partition: parallel",
+        ),
+        (
+            "f: {class: Follower}",
+            "s: {from: reader.done, to: f.input, broadcast: true}",
+            "8:39: broadcast of stream 's': operator 'f' runs in the driver, once",
+        ),
+        (
+            "f: {class: Follower, partition: {by: x}}",
+            "s: {from: reader.done, to: f.input}",
+            "5:63: operator 'f' (Follower) runs in the driver, once; it takes no partition",
+        ),
+        (
+            "sink: {class: Sink, properties: {path: x}}",
+            "s: {from: [reader.records, reader.records], to: sink.input}",
+            "8:30: 'reader.records' stands in 'from' of stream 's' already",
+        ),
+        (
+            "sink: {class: Sink, properties: {path: x}}",
+            "s: {from: [reader.records, reader.done], to: sink.input}",
+            "8:30: port types do not fit: 'reader.done' gives Piece, and 'sink.input' takes records",
+        ),
+    ],
+)
+def test_a_wrong_exchange_is_one_problem(tmp_path: Path, operators: str, streams: str, expected: str) -> None:
+    """Keys that tuples do not have, broadcasts that reach no partitions, unions of what does not fit."""
+    problems = problems_of(tmp_path, app(operators, streams))
+    assert [problem for problem in problems if expected in problem] and len(problems) == 1, problems
+
+
+def test_a_stream_may_come_from_several_ports(tmp_path: Path) -> None:
+    """One edge from each source to each target; a port that has a stream already may take part in others."""
+    operators = (
+        "keyed: {class: Sink, properties: {path: x}, partition: {by: host, count: 3}}\n"
+        "step: {class: Step}\nsink: {class: Sink, properties: {path: x}, partition: 2}"
+    )
+    streams = (
+        "plain: {from: reader.records, to: step.left}\n"
+        "union: {from: [reader.records, step.output], to: [keyed.input, step.right]}\n"
+        "everywhere: {from: reader.records, to: sink.input, broadcast: true}"
+    )
+    problems = problems_of(tmp_path, app(operators, streams))
+    assert problems == ["11:3: stream 'union' closes a cycle: 'step' -> 'step'"]
+    logical = load_app(write(tmp_path, app(operators, streams.replace(", step.right]", "]"))))
+    arcs = [(str(edge.source), str(edge.target), edge.is_broadcast) for edge in logical.edges[1:]]
+    assert arcs == [
+        ("reader.records", "step.left", False),
+        ("reader.records", "keyed.input", False),
+        ("step.output", "keyed.input", False),
+        ("reader.records", "sink.input", True),
+    ]
+    routings = {str(e.edge.target): e.routing for stage in place(logical).stages for e in stage.inputs}
+    assert routings["keyed.input"] == "by_key" and routings["sink.input"] == "to_all"
+    assert place(logical).stage_of("keyed").fixed_partitions == 3
+    text = explain(logical, place(logical))
+    assert "  keyed (Sink, partition: by host, count 3)\n" in text
+    assert "union: step.output -> keyed.input, shuffle, by host\n" in text
+    assert "everywhere: reader.records -> sink.input, shuffle, to all partitions\n" in text
+
+
+def write(folder: Path, text: str) -> Path:
+    """An app file."""
+    file = folder / "app.yaml"
+    file.write_text(text)
+    return file

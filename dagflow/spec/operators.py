@@ -1,0 +1,79 @@
+"""Reads one operator of an app: its class, properties, partitions and partitioner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dagflow.api.operator import Operator
+from dagflow.spec.checks import NodeChecks
+from dagflow.spec.model import OperatorSpec
+from dagflow.spec.nodes import Mapping, Node, Scalar, plain
+from dagflow.spec.partitions import PartitionReader
+from dagflow.spec.problems import Place, quoted
+from dagflow.spec.properties import PropertyCheck
+from dagflow.spec.registry import OPERATOR, Kind, UnknownClassError, find_class
+
+OPERATOR_KEYS = ("class", "properties", "partition", "partitioner")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReader(NodeChecks):
+    """Reads operators."""
+
+    def read(self, name: str, place: Place, mapping: Mapping) -> OperatorSpec:
+        """Read one operator; what is wrong with it becomes problems.
+
+        Args:
+            name: Its name in the app.
+            place: Where its name is.
+            mapping: What is said of it.
+        """
+        self.check_keys(mapping, OPERATOR_KEYS, f"operator '{name}'")
+        class_node = mapping.get("class")
+        if class_node is None:
+            self.problems.add(place, f"operator '{name}' has no class")
+        cls = self._class(f"operator '{name}'", "", class_node, OPERATOR)
+        properties = self._properties(f"operator '{name}'", place, mapping, cls)
+        partition = mapping.get("partition")
+        partitions = PartitionReader(self.search_path, self.environment, self.problems)
+        return OperatorSpec(
+            name=name,
+            class_name=class_node.shown if isinstance(class_node, Scalar) else "",
+            operator_class=cls,
+            properties=properties,
+            partition=partitions.partition(name, partition),
+            place=place,
+            class_place=class_node.place if class_node is not None else place,
+            partition_place=partition.place if partition is not None else place,
+        )
+
+    def _class(self, who: str, what: str, node: Node | None, kind: Kind) -> type[Any] | None:
+        name = self.text(node, f"{what}class of {who}", "the name of a class")
+        if node is None or name is None:
+            return None
+        try:
+            return find_class(name, self.search_path, kind)
+        except UnknownClassError as error:
+            shown = node.shown if isinstance(node, Scalar) else name
+            reason = str(error) if shown == name else f"the class {quoted(shown)} cannot be found"
+            self.problems.add(node.place, f"{who}: {reason}")
+            return None
+
+    def _properties(self, who: str, place: Place, mapping: Mapping, cls: type[Operator] | None) -> dict[str, Any]:
+        """Read the properties beside a class, and check them against it."""
+        node = self.section(mapping, "properties")
+        written = mapping.entries.get("properties")
+        class_node = mapping.get("class")
+        if cls is not None:
+            PropertyCheck(
+                owner=who,
+                cls=cls,
+                node=node,
+                place=written.key_place if written else place,
+                class_place=class_node.place if class_node is not None else place,
+                secrets=self.environment.secrets,
+                problems=self.problems,
+            ).run()
+        values: dict[str, Any] = plain(node)
+        return values

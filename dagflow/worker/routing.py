@@ -1,0 +1,100 @@
+"""Which partitions of a stage get what: one rule for tasks that emit to a stage and for the driver that assigns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagflow.api.bundle import unbundled
+from dagflow.api.codec import StreamCodec
+from dagflow.api.hashing import partitions_of
+from dagflow.api.partitioner import deal_out
+from dagflow.api.records import RecordBatch
+from dagflow.errors import DagflowError, OperatorError
+from dagflow.plan.physical import Exchange, PortRef
+
+Split = Callable[[Any], Iterator[tuple[int, Any]]]
+"""Gives each part of a payload with the 0-based partition that it goes to."""
+
+
+def splitter_of(exchange: Exchange, partitions: int, first: int) -> Split:
+    """How a task splits what passes an exchange.
+
+    Args:
+        exchange: The exchange.
+        partitions: How many partitions the receiving stage has.
+        first: Partition to begin with where items go round robin; each task should begin with another one.
+    """
+    if exchange.routing == "to_all":
+        return lambda payload: ((partition, payload) for partition in range(partitions))
+    if exchange.routing == "by_key" and exchange.codec is not None:
+        codec, target = exchange.codec, exchange.edge.target
+        return lambda payload: _split_by_key(codec, target, payload, partitions)
+    sent = first
+
+    def split(payload: Any) -> Iterator[tuple[int, Any]]:
+        nonlocal sent
+        sent += 1
+        yield sent % partitions, payload
+
+    return split
+
+
+def shares_of(exchange: Exchange, items: Sequence[Any], partitions: int) -> list[list[Any]]:
+    """How the driver deals out tuples of which each goes to one partition.
+
+    Args:
+        exchange: The exchange.
+        items: Tuples and bundles, in the order of emission.
+        partitions: How many partitions the receiving stage has.
+
+    Returns:
+        The tuples of each partition.
+    """
+    if exchange.codec is None:
+        return deal_out(items, partitions)
+    shares: list[list[Any]] = [[] for _ in range(partitions)]
+    for partition, share in _split_by_key(exchange.codec, exchange.edge.target, list(items), partitions):
+        shares[partition] = share
+    return shares
+
+
+def _split_by_key(codec: StreamCodec, target: PortRef, payload: Any, partitions: int) -> Iterator[tuple[int, Any]]:
+    """Each partition's part, in order of partitions; the items of each stay in their order."""
+    items = payload if isinstance(payload, RecordBatch) else list(unbundled(payload))
+    if not len(items):
+        # Its blocks should be known downstream, to anybody.
+        yield 0, payload
+        return
+    destinations = partitions_of(_keys_of(codec, target, items), partitions)
+    order = np.argsort(destinations, kind="stable")
+    borders = np.searchsorted(destinations[order], np.arange(partitions + 1))
+    for partition, (start, end) in enumerate(pairwise(borders.tolist())):
+        if end > start:
+            chosen = order[start:end]
+            part = items.take(chosen) if isinstance(items, RecordBatch) else [items[index] for index in chosen]
+            yield partition, part
+
+
+def _keys_of(codec: StreamCodec, target: PortRef, items: Any) -> pa.Array:
+    """The key of each item.
+
+    Raises:
+        OperatorError: The codec failed; it is told of the operator that is partitioned so.
+    """
+    try:
+        keys = codec.keys(items)
+        if len(keys) != len(items):
+            raise ValueError(f"it gave {len(keys)} keys for {len(items)} items")
+        return keys
+    except DagflowError:
+        raise
+    except LookupError as error:
+        raise OperatorError(str(error.args[0] if error.args else error), operator=target.operator) from error
+    except Exception as error:  # an author's codec may raise anything
+        text = f"keys() of the codec {codec} raised {type(error).__name__}: {error}"
+        raise OperatorError(text, operator=target.operator) from error
