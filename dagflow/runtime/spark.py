@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import os
 import re
@@ -24,6 +23,7 @@ from dagflow.errors import DagflowError
 from dagflow.runtime.inline import level_zero, slot_of
 from dagflow.runtime.java import use_java
 from dagflow.runtime.shipping import package_zip
+from dagflow.worker.process import settle
 from dagflow.worker.results import Program, StageResult, WindowTask
 from dagflow.worker.stage import run_level, run_survey
 
@@ -163,7 +163,7 @@ class SparkRuntime:
         broadcast = self._broadcast
 
         def examine(arrived: Iterable[Any]) -> Iterator[Any]:
-            _freeze_once()
+            settle()
             return run_survey(broadcast.value, operator, arrived)
 
         tasks = min(len(items), self.parallelism * SURVEY_TASKS_PER_CORE)
@@ -196,20 +196,12 @@ def _task(
 
     def run(slot: int, arrived: Iterable[Any]) -> Iterator[Any]:
         program = broadcast.value
-        _freeze_once()
+        settle()
         items = itertools.chain.from_iterable(arrived) if level == 0 else (item for _, item in arrived)
         for item in run_level(program, window, level, slot, items):
             yield (slot_of(item, level + 1, next_slots), item) if next_slots else item
 
     return run
-
-
-def _freeze_once() -> None:
-    """Take what is loaded by now out of the garbage collections that the worker's daemon makes after every task."""
-    if not hasattr(sys, "_dagflow_frozen"):
-        sys._dagflow_frozen = True  # type: ignore[attr-defined]  # the one object that outlives all tasks of a worker
-        gc.collect()
-        gc.freeze()
 
 
 def _first_line(error: BaseException) -> str:

@@ -308,7 +308,9 @@ class Chain:
     def counts(self) -> dict[str, int]:
         """What operators counted, and the records that left each port, under the keys of metrics/names.py."""
         counts = {
-            names.counted_by(name, key): value for name, counter in self.counters.items() for key, value in counter.items()
+            names.counted_by(name, key): value
+            for name, counter in self.counters.items()
+            for key, value in counter.items()
         }
         for ref, outlet in self.outlets.items():
             if outlet.emitter.port.carries_records:
