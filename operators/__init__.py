@@ -11,34 +11,44 @@ if TYPE_CHECKING:
     from operators.reader.formats.base import ReaderContext
     from operators.reader.read_block import read_block
     from operators.splitter.splitter import FileSplitterBase, FileSplitterInput
+    from operators.stateful.deduplicator import Deduplicator
+    from operators.stateful.key_counter import KeyCounter
     from operators.transform.record_filter import RecordFilter
     from operators.writer.record_writer import RecordWriter
 
 __all__ = [
     "BlockMetadata",
     "BlockReader",
+    "CountBy",
+    "Deduplicator",
     "FileInfo",
     "FileMetadata",
     "FileSplitterBase",
     "FileSplitterInput",
     "FileVersion",
+    "KeyCounter",
     "ReaderContext",
     "RecordFilter",
     "RecordWriter",
+    "TopN",
     "read_block",
 ]
 
 _MODULE_BY_NAME = {
     "BlockMetadata": "operators.metadata",
     "BlockReader": "operators.reader.block_reader",
+    "CountBy": "operators.aggregate.count_by",
+    "Deduplicator": "operators.stateful.deduplicator",
     "FileInfo": "operators.metadata",
     "FileMetadata": "operators.metadata",
     "FileSplitterBase": "operators.splitter.splitter",
     "FileSplitterInput": "operators.splitter.splitter",
     "FileVersion": "operators.metadata",
+    "KeyCounter": "operators.stateful.key_counter",
     "ReaderContext": "operators.reader.formats.base",
     "RecordFilter": "operators.transform.record_filter",
     "RecordWriter": "operators.writer.record_writer",
+    "TopN": "operators.aggregate.top_n",
     "read_block": "operators.reader.read_block",
 }
 

@@ -134,6 +134,7 @@ class Driver:
         states.restore(partitioned)
         self._states = states
         self._scaling = Scaling(plan, operators, throughput.parallelism, states.fixed_counts())
+        states.require_counts(self._scaling.counts)
         self._ledger = Counter(ledger)
         self._surveyors = Surveyors(operators, self._running)
         planned_state: tuple[bytes, dict[str, bytes]] = pickle.loads(

@@ -112,6 +112,28 @@ class StateBook:
         stale = [name for name in present - named if int(name.partition("-")[0]) < self._epoch]
         self._store.delete(SEGMENTS + name for name in sorted(stale))
 
+    def require_counts(self, partitions: Mapping[str, int]) -> None:
+        """Refuse partition counts for which there is state that cannot move; called before any window is planned.
+
+        Raises:
+            DagflowError: An operator cannot be given so many partitions.
+        """
+        for name, stage in self._stages.items():
+            kept = self._kept.get(name, [])
+            if any(state is not None for state in kept) and len(kept) != partitions[stage.head]:
+                self._require_movable(name, partitions[stage.head])
+
+    def _require_movable(self, name: str, partitions: int) -> Movable:
+        operator = self._operators[name]
+        if isinstance(operator, Movable):
+            return operator
+        before = len(self._kept[name])
+        raise DagflowError(
+            f"operator '{name}' keeps state for {before} partitions and cannot be given {partitions}",
+            hint=f"set its partitions back to {before}, give it split_state() and merge_states(), "
+            "or start over with --fresh",
+        )
+
     def for_window(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], bytes]:
         """The pickled state that each partition of each operator begins a window with.
 
@@ -137,13 +159,7 @@ class StateBook:
                 pickle.dumps(self._whole(state), protocol=5) if isinstance(state, KeyedSnapshot) else state
                 for state in kept
             ]
-        operator = self._operators[name]
-        if not isinstance(operator, Movable):
-            raise DagflowError(
-                f"operator '{name}' keeps state for {len(kept)} partitions and cannot be given {partitions}",
-                hint=f"set its partitions back to {len(kept)}, give it split_state() and merge_states(), "
-                "or start over with --fresh",
-            )
+        operator = self._require_movable(name, partitions)
         whole = [
             self._whole(state) if isinstance(state, KeyedSnapshot) else None if state is None else pickle.loads(state)
             for state in kept

@@ -29,6 +29,12 @@ IGNORED = "ignored"
 UNSETTLED = "unsettled"
 """Files that scans left for later because they were not complete yet, counted in each scan."""
 
+DUPLICATES = "duplicates"
+"""Records that were dropped because their key was there before."""
+
+FORGOTTEN_KEYS = "forgotten_keys"
+"""Keys that are no longer remembered: after their time, or because there were too many."""
+
 FAILED_SCANS = "failed_scans"
 """Scans that a store broke off and that are made again."""
 

@@ -1,0 +1,1 @@
+"""Operators that remember keys from one window to the next."""

@@ -1,0 +1,85 @@
+"""Let the first record of each key pass."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.hashing import Key
+from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.properties import Count
+from dagflow.api.records import RECORD, RecordBatch
+from dagflow.api.state import KeyedOperator
+from dagflow.metrics.names import DUPLICATES, FORGOTTEN_KEYS
+from operators.stateful.keys import column_of
+
+
+class Deduplicator(KeyedOperator):
+    """Drops the records whose key was there before.
+
+    Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
+    Which record of a key is the first is decided by the order of windows, and within a window by the order of
+    arrival, which is the same when the window is run again. What is remembered travels with every window, so a
+    window takes a second longer for each million or two of keys.
+
+    Guarantee: of the records of a key that is remembered, none passes. A key is remembered for horizon_windows
+    windows after the one that had its first record, and as long as it is among the newest max_keys; without
+    a horizon and below that number, for ever. Keys that are forgotten are counted, and a later record passes again.
+    """
+
+    key: Annotated[str, Field(min_length=1, description="column that holds the key; record: the whole raw record")] = (
+        RECORD
+    )
+    horizon_windows: Annotated[
+        Count | None, Field(ge=1, description="windows that a key is remembered for; null: no limit")
+    ] = None
+    max_keys: Annotated[
+        Count, Field(ge=1, description="keys that all partitions together remember, about 150 bytes each in memory")
+    ] = 1_000_000
+
+    input = InputPort()
+    output = OutputPort()
+
+    _context: OperatorContext
+
+    def setup(self, context: OperatorContext) -> None:
+        """Called once before the first window."""
+        super().setup(context)
+        self._context = context
+
+    def begin_window(self, window_id: int) -> None:
+        """Forget the keys whose time is over."""
+        self._window_id = window_id
+        if self.horizon_windows is not None:
+            horizon = window_id - self.horizon_windows
+            self._forget([key for key, window in self.state.items() if window < horizon])
+
+    @input.batch
+    def deduplicate(self, batch: RecordBatch) -> None:
+        """Pass on the records with new keys."""
+        state = self.state
+        first = []
+        for position, key in enumerate(column_of(batch, self.key).to_pylist()):
+            if key not in state:
+                state[key] = self._window_id
+                first.append(position)
+        self._context.counters[DUPLICATES] += len(batch) - len(first)
+        if len(first) == len(batch):
+            self.output.emit(batch)
+        elif first:
+            self.output.emit(batch.take(np.array(first, np.int64)))
+
+    def end_window(self) -> None:
+        """Forget the oldest keys, where there are too many."""
+        surplus = len(self.state) - max(1, self.max_keys // self._context.partitions)
+        if surplus > 0:
+            self._forget(heapq.nsmallest(surplus, self.state, key=self.state.__getitem__))
+
+    def _forget(self, keys: list[Key]) -> None:
+        for key in keys:
+            del self.state[key]
+        self._context.counters[FORGOTTEN_KEYS] += len(keys)

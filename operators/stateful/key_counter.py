@@ -1,0 +1,55 @@
+"""Count the records of each key."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dagflow.api.hashing import Key, key_bytes
+from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.records import RECORD, RecordBatch
+from dagflow.api.state import KeyedOperator
+from operators.stateful.keys import column_of
+
+
+class KeyCounter(KeyedOperator):
+    """Counts the records of each key over all windows, and says at the end of each window what has changed.
+
+    Emits a raw record for each key that the window has counted: the key, the separator, and the count of all its
+    records so far, in the order in which the keys came. The newest record of a key is its count.
+
+    Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
+
+    Guarantee: each record is counted once, whatever restarts and changes of partitions come between. All keys are
+    remembered for ever, so their number should be bounded: a million takes about 150 MB in a task, and as many
+    travel with every window.
+    """
+
+    key: Annotated[str, Field(min_length=1, description="column that holds the key; record: the whole raw record")] = (
+        RECORD
+    )
+    separator: Annotated[str, Field(description="text between key and count")] = "\t"
+
+    input = InputPort()
+    output = OutputPort()
+
+    _touched: dict[Key, None]
+
+    def begin_window(self, window_id: int) -> None:
+        """Nothing has changed yet."""
+        self._touched = {}
+
+    @input.batch
+    def count(self, batch: RecordBatch) -> None:
+        """Add up one batch."""
+        for entry in column_of(batch, self.key).value_counts().to_pylist():
+            key = entry["values"]
+            self.state[key] = self.state.get(key, 0) + entry["counts"]
+            self._touched[key] = None
+
+    def end_window(self) -> None:
+        """Emit the counts that have changed."""
+        separator = self.separator.encode()
+        for key in self._touched:
+            self.output.emit(b"%s%s%d" % (key_bytes(key), separator, self.state[key]))

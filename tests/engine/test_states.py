@@ -1,0 +1,155 @@
+"""State between windows: with real journals, through changes of the number of partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagflow import Operator
+from dagflow.api.codec import ByName
+from dagflow.engine import states
+from dagflow.engine.run import RuntimeFactory, run
+from dagflow.errors import DagflowError, JournalError, PlanError
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.spec.model import Attributes, KeyedPartition, Partition
+from dagflow.worker.results import WindowTask
+from operators.stateful.deduplicator import Deduplicator
+from operators.stateful.key_counter import KeyCounter
+from operators.writer.record_writer import RecordWriter
+from tests.engine.sample_app import Source, edge, published
+from tests.worker.sample_operators import Lines, Total
+
+WORDS = [b"%d" % (n * n % 23) for n in range(60)]
+TEXTS = [b" ".join(WORDS[n : n + 5]) for n in range(0, 60, 5)]
+
+
+def keyed_app(root: Path, operator: Operator, partition: Partition, *, readers: int = 2) -> LogicalPlan:
+    """Words, two texts a window, through an operator with partitions of its own into files."""
+    nodes = [
+        OperatorNode("source", Source(texts=TEXTS)),
+        OperatorNode("lines", Lines(), readers),
+        OperatorNode("keyed", operator, partition),
+        OperatorNode("writer", RecordWriter(path=str(root / "out")), "parallel"),
+    ]
+    edges = (
+        edge("source.out", "lines.samples"),
+        edge("lines.records", "keyed.input"),
+        edge("keyed.output", "writer.input"),
+    )
+    return LogicalPlan("app", Attributes(checkpoint=str(root / "journal")), {n.name: n for n in nodes}, edges)
+
+
+def by_record(count: int) -> KeyedPartition:
+    """All records that are equal in one of so many partitions."""
+    return KeyedPartition(ByName("record"), count)
+
+
+def until(last: int) -> RuntimeFactory:
+    """A runtime that fails behind a window."""
+
+    def before(window: WindowTask) -> None:
+        if window.window_id > last:
+            raise DagflowError("the lights went out")
+
+    return lambda program: InlineRuntime(program, before=before)
+
+
+def run_through(root: Path, operator: Callable[[], Operator], counts: list[int]) -> None:
+    """Run the app to its end, with another number of partitions after every second window."""
+    for number, count in enumerate(counts, start=1):
+        app = keyed_app(root, operator(), by_record(count))
+        if number == len(counts):
+            run(app, runtime=InlineRuntime)
+            return
+        with pytest.raises(DagflowError, match="the lights went out"):
+            run(app, runtime=until(2 * number - 1))
+
+
+COUNTS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
+
+
+@settings(max_examples=20, deadline=None)
+@given(COUNTS)
+def test_no_key_passes_twice_whatever_the_number_of_partitions(counts: list[int]) -> None:
+    """What was seen is remembered where the key's records arrive next."""
+    with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        run_through(Path(folder), Deduplicator, counts)
+        assert published(Path(folder)) == sorted(set(WORDS))
+
+
+@settings(max_examples=20, deadline=None)
+@given(COUNTS)
+def test_counts_go_on_whatever_the_number_of_partitions(counts: list[int]) -> None:
+    """Each count of each key is told at most once, the last of them is right, and none is told that never was."""
+    with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        run_through(Path(folder), _counter, counts)
+        told = Counter(published(Path(folder)))
+        assert set(told.values()) == {1}
+        pairs = [tuple(map(int, text.split(b"="))) for text in told]
+        newest = {key: max(count for other, count in pairs if other == key) for key, _ in pairs}
+        assert newest == Counter(map(int, WORDS))
+
+
+def _counter() -> KeyCounter:
+    return KeyCounter(separator="=")
+
+
+def test_state_in_segments_is_read_back_and_cleared_away(tmp_path: Path) -> None:
+    """With every segment an object of its own: a restart finds them, and those that nothing names go."""
+    inline, states.INLINE_BYTES = states.INLINE_BYTES, 0
+    try:
+        with pytest.raises(DagflowError, match="the lights went out"):
+            run(keyed_app(tmp_path, Deduplicator(), by_record(3)), runtime=until(3))
+        (tmp_path / "journal" / "segments" / "00000001-9-keyed-0-stale").write_bytes(b"left by a death")
+        run(keyed_app(tmp_path, Deduplicator(), by_record(2)), runtime=InlineRuntime)
+        assert published(tmp_path) == sorted(set(WORDS))
+        assert run(keyed_app(tmp_path, Deduplicator(), by_record(2)), runtime=InlineRuntime).windows == 0
+        # Two partitions, each with a few segments.
+        assert 2 <= len(list((tmp_path / "journal" / "segments").iterdir())) <= 8
+    finally:
+        states.INLINE_BYTES = inline
+
+
+def test_state_that_is_gone_is_not_taken_for_no_state(tmp_path: Path) -> None:
+    """A segment that somebody removed ends the run before anything happens."""
+    inline, states.INLINE_BYTES = states.INLINE_BYTES, 0
+    try:
+        with pytest.raises(DagflowError, match="the lights went out"):
+            run(keyed_app(tmp_path, Deduplicator(), by_record(1)), runtime=until(3))
+        for path in (tmp_path / "journal" / "segments").iterdir():
+            path.unlink()
+        with pytest.raises(JournalError, match="the state of an operator is gone"):
+            run(keyed_app(tmp_path, Deduplicator(), by_record(1)), runtime=InlineRuntime)
+    finally:
+        states.INLINE_BYTES = inline
+
+
+def test_state_that_cannot_move_is_not_misplaced(tmp_path: Path) -> None:
+    """Another number of partitions is refused, with what to do; the old one goes on."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(keyed_app(tmp_path, Total(), 2), runtime=until(3))
+    with pytest.raises(DagflowError, match="operator 'keyed' keeps state for 2 partitions and cannot be given 3"):
+        run(keyed_app(tmp_path, Total(), 3), runtime=InlineRuntime)
+    run(keyed_app(tmp_path, Total(), None), runtime=lambda program: InlineRuntime(program, parallelism=7))
+    totals = [int(total) for total in published(tmp_path)]
+    assert sum(sorted(totals)[-2:]) == len(WORDS)
+
+
+@pytest.mark.parametrize("partition", [2, "parallel", None])
+def test_state_by_key_needs_the_records_of_a_key_in_one_partition(tmp_path: Path, partition: Partition) -> None:
+    """Anything else would silently let duplicates pass."""
+    with pytest.raises(PlanError, match="'keyed' keeps state by key, and records of one key reach several partitions"):
+        run(keyed_app(tmp_path, Deduplicator(), partition), runtime=InlineRuntime)
+
+
+def test_one_partition_holds_all_keys(tmp_path: Path) -> None:
+    """So it needs no exchange by key."""
+    run(keyed_app(tmp_path, Deduplicator(), 1), runtime=InlineRuntime)
+    assert published(tmp_path) == sorted(set(WORDS))

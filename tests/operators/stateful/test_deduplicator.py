@@ -1,0 +1,67 @@
+"""The deduplicator by itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.errors import OperatorError
+from dagflow.testing.operators import OperatorHarness, run_operator
+from operators.stateful.deduplicator import Deduplicator
+
+WINDOWS = st.lists(st.lists(st.sampled_from([b"a", b"b", b"c", b"d", b"e", b""]), max_size=8), max_size=8)
+
+
+def passed(harness: OperatorHarness, windows: list[list[bytes]], *, restarting: bool) -> list[bytes]:
+    """What leaves the operator, window after window; perhaps in a new place for each."""
+    found: list[bytes] = []
+    for records in windows:
+        harness.emitted["output"] = []
+        harness.window({"input": records})
+        found += harness.emitted["output"]
+        if restarting:
+            harness = harness.restart()
+    return found
+
+
+@given(WINDOWS, st.booleans())
+def test_the_first_record_of_each_key_passes(windows: list[list[bytes]], restarting: bool) -> None:
+    """In the order of arrival, however often the operator is restarted from its snapshot."""
+    harness = OperatorHarness(Deduplicator())
+    expected = list(dict.fromkeys(record for records in windows for record in records))
+    assert passed(harness, windows, restarting=restarting) == expected
+    assert harness.counters["duplicates"] == 0 or not restarting or windows
+
+
+@given(WINDOWS, st.integers(1, 4))
+def test_a_key_is_remembered_for_the_horizon(windows: list[list[bytes]], horizon: int) -> None:
+    """A record passes if no record of its key has passed in as many windows before, or in its own."""
+    passed_in: dict[bytes, int] = {}
+    expected = []
+    for window, records in enumerate(windows, start=1):
+        for record in records:
+            if passed_in.get(record, -99) < window - horizon:
+                passed_in[record] = window
+                expected.append(record)
+    assert passed(OperatorHarness(Deduplicator(horizon_windows=horizon)), windows, restarting=True) == expected
+
+
+def test_the_oldest_keys_are_forgotten_where_there_are_too_many() -> None:
+    """Memory is bounded; what is forgotten is counted and passes again."""
+    harness = OperatorHarness(Deduplicator(max_keys=2))
+    assert passed(harness, [[b"a"], [b"b"], [b"c"], [b"b"], [b"a"]], restarting=False) == [b"a", b"b", b"c", b"a"]
+    # At the third window's end the key a, at the last one's the key b.
+    assert harness.counters == {"duplicates": 1, "forgotten_keys": 2}
+
+
+def test_a_column_may_be_the_key() -> None:
+    """The other columns come along, and a null is a key like any other."""
+    rows = [{"host": "x", "n": 1}, {"host": None, "n": 2}, {"host": "x", "n": 3}, {"host": None, "n": 4}]
+    assert run_operator(Deduplicator(key="host"), rows)["output"] == rows[:2]
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    """The complaint says which columns there are."""
+    with pytest.raises(OperatorError, match="there is no column 'host'; the records have record"):
+        run_operator(Deduplicator(key="host"), [b"a"])

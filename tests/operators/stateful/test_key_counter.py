@@ -1,0 +1,33 @@
+"""The counter by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.testing.operators import OperatorHarness, run_operator
+from operators.stateful.key_counter import KeyCounter
+
+WINDOWS = st.lists(st.lists(st.sampled_from([b"a", b"b", b"c", b""]), max_size=8), max_size=8)
+
+
+@given(WINDOWS, st.booleans())
+def test_each_window_tells_the_counts_that_it_changed(windows: list[list[bytes]], restarting: bool) -> None:
+    """The count of all windows so far, for each key of the window once, in the order of arrival."""
+    harness = OperatorHarness(KeyCounter(separator="="))
+    counts: Counter[bytes] = Counter()
+    for records in windows:
+        counts.update(records)
+        harness.emitted["output"] = []
+        harness.window({"input": records})
+        assert harness.emitted["output"] == [b"%s=%d" % (key, counts[key]) for key in dict.fromkeys(records)]
+        if restarting:
+            harness = harness.restart()
+
+
+def test_keys_of_any_type_are_counted() -> None:
+    """Numbers, text and nulls."""
+    rows = [{"key": 7}, {"key": None}, {"key": 7}]
+    assert run_operator(KeyCounter(key="key"), rows)["output"] == [b"7\t2", b"\t1"]
