@@ -30,6 +30,7 @@ class BlockPack(Bundle):
         sizes: Its length in bytes.
         mtimes: Its modification time in nanoseconds since 1970; 0 where the store has none.
         etags: The store's own tags of the contents; () where the store has none.
+        is_whole: Whether one task must read all of it.
     """
 
     first_id: int
@@ -38,6 +39,7 @@ class BlockPack(Bundle):
     sizes: Column
     mtimes: Column
     etags: Sequence[str] = ()
+    is_whole: bool = False
 
     kind: ClassVar[type] = BlockMetadata
 
@@ -62,6 +64,11 @@ class BlockPack(Bundle):
         return cls(first_id, common[:length], names, *numbers, tuple(etags) if any(etags) else ())
 
     @property
+    def is_divisible(self) -> bool:
+        """Whether tasks may share it."""
+        return not self.is_whole
+
+    @property
     def weights(self) -> Column:
         """The members' sizes."""
         return self.sizes
@@ -84,7 +91,7 @@ class BlockPack(Bundle):
         """The members [start, end)."""
         etags = self.etags[start:end]
         columns = self.sizes[start:end], self.mtimes[start:end]
-        return BlockPack(self.first_id + start, self.base, self.names[start:end], *columns, etags)
+        return BlockPack(self.first_id + start, self.base, self.names[start:end], *columns, etags, self.is_whole)
 
     def to_json(self) -> dict[str, Any]:
         """The pack as JSON values."""
@@ -96,6 +103,7 @@ class BlockPack(Bundle):
             # Files that were made together differ little, and small numbers are written faster.
             "mtimes": np.diff(self.mtimes, prepend=0).tolist(),
             "etags": list(self.etags),
+            "is_whole": self.is_whole,
         }
 
     @classmethod
@@ -103,7 +111,8 @@ class BlockPack(Bundle):
         """The pack that to_json described."""
         mtimes = np.cumsum(np.array(value["mtimes"], np.int64))
         sizes = np.array(value["sizes"], np.int64)
-        return cls(value["first_id"], value["base"], tuple(value["names"]), sizes, mtimes, tuple(value["etags"]))
+        names, etags = tuple(value["names"]), tuple(value["etags"])
+        return cls(value["first_id"], value["base"], names, sizes, mtimes, etags, value["is_whole"])
 
 
 class PackBlocks(Sequence[BlockMetadata]):

@@ -17,13 +17,18 @@ class Bundle(ABC):
     `bundles=True` takes bundles as they are; everywhere else, and outside of an app, the receiver sees
     the tuples.
 
-    Guarantee: dealt out to partitions, a bundle may be sliced; every member goes to one of them.
+    Guarantee: dealt out to partitions, a divisible bundle may be sliced; every member goes to one of them.
     """
 
     __slots__ = ()
 
     kind: ClassVar[type]
     """The class of the tuples."""
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether it may be sliced; otherwise all members go to one partition."""
+        return True
 
     @property
     @abstractmethod

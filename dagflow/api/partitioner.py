@@ -100,9 +100,11 @@ def deal_out(items: Sequence[Any], partitions: int) -> list[list[Any]]:
         partitions: How many partitions, at least 1.
 
     Returns:
-        For each partition its tuples and bundles; a bundle that lies across a border is sliced.
+        For each partition its tuples and bundles; a divisible bundle that lies across a border is sliced.
     """
-    weights = [item.weights if isinstance(item, Bundle) else [size_bytes_of(item)] for item in items]
+    weights = [
+        item.weights if isinstance(item, Bundle) and item.is_divisible else [size_bytes_of(item)] for item in items
+    ]
     borders = _borders(np.concatenate(weights) if weights else np.empty(0, np.int64), partitions)
     shares: list[list[Any]] = [[] for _ in range(partitions)]
     partition = position = 0

@@ -186,7 +186,9 @@ class BlockCutter:
             False when the window is full; nothing was emitted then.
         """
         size_bytes = version.size_bytes
-        if not self.allowance.takes_whole(size_bytes):
+        if not self._packer.has_room(size_bytes):
+            self.flush()
+        if not self.allowance.takes_whole(size_bytes) and self._packer.ends_window:
             return False
         if self.announces:
             block_id = self._next_block_id + len(self._packer)
@@ -196,8 +198,6 @@ class BlockCutter:
             self._counters[names.BLOCKS] += 1
             self._counters[names.BYTES] += size_bytes
         self._packer.add(url, size_bytes, version.mtime_ns, version.etag)
-        if self._packer.is_full:
-            self.flush()
         return True
 
     def flush(self, *, may_wait: bool = False) -> None:

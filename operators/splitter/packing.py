@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,13 @@ PackFiles = Annotated[Count, Field(ge=1, description="files in a pack at most")]
 PackMillis = Annotated[
     Millis, Field(description="while following: how long small files may wait for their pack to be filled")
 ]
+Packs = Annotated[
+    Literal["divided", "whole"],
+    Field(
+        description="divided: tasks share packs, and a pack ends with its window; whole: one task reads all of a pack, "
+        "and a window ends with a pack"
+    ),
+]
 DEFAULT_PACK_BYTES = 16 << 20
 DEFAULT_PACK_FILES = 4096
 
@@ -33,11 +40,13 @@ class PackRules:
         pack_bytes: At so many bytes.
         pack_files: At so many files.
         pack_millis: A pack that is not full waits so long for further files; 0 for no longer than its window.
+        are_whole: Whether a pack is read by one task, and ends where it is full and not where its window ends.
     """
 
     pack_bytes: int = DEFAULT_PACK_BYTES
     pack_files: int = DEFAULT_PACK_FILES
     pack_millis: int = 0
+    are_whole: bool = False
 
 
 class Packer:
@@ -81,21 +90,27 @@ class Packer:
         self._etags.append(etag)
         self._size_bytes += size_bytes
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether one more file of that size fits; into an empty pack any does."""
+        rules = self._rules
+        count = len(self._urls)
+        return not count or (count < rules.pack_files and self._size_bytes + size_bytes <= rules.pack_bytes)
+
     @property
-    def is_full(self) -> bool:
-        """Whether the pack must be taken before the next file."""
-        return len(self._urls) >= self._rules.pack_files or self._size_bytes >= max(self._rules.pack_bytes, 1)
+    def ends_window(self) -> bool:
+        """Whether a window may end before the next file."""
+        return not (self._rules.are_whole and self._urls)
 
     @property
     def may_wait(self) -> bool:
         """Whether the pack may wait for further files."""
-        return (self._clock.elapsed_s() - self._since_s) * 1000 < self._rules.pack_millis and not self.is_full
+        return (self._clock.elapsed_s() - self._since_s) * 1000 < self._rules.pack_millis
 
     def take(self, first_id: int) -> BlockPack:
         """The pack, whose first member gets that id; the next one is empty."""
         pack = BlockPack.of(first_id, self._urls, self._sizes, self._mtimes, self._etags)
         self._clear()
-        return pack
+        return replace(pack, is_whole=self._rules.are_whole)
 
     def snapshot(self) -> list[Any]:
         """The files that wait."""

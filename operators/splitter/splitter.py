@@ -29,6 +29,7 @@ from operators.splitter.packing import (
     PackFiles,
     PackMillis,
     PackRules,
+    Packs,
 )
 from operators.splitter.roots import find_root
 from operators.splitter.scanner import Scanner, Selection
@@ -48,6 +49,7 @@ class FileSplitterBase(ControlOperator):
     blocks_threshold: Threshold = None
     pack_bytes: PackBytes = DEFAULT_PACK_BYTES
     pack_files: PackFiles = DEFAULT_PACK_FILES
+    packs: Packs = "divided"
 
     input = InputPort(FileInfo)
     files_metadata_output = OutputPort(FileMetadata)
@@ -60,7 +62,7 @@ class FileSplitterBase(ControlOperator):
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         self._context = context
-        packer = Packer(PackRules(self.pack_bytes, self.pack_files), SystemClock())
+        packer = Packer(PackRules(self.pack_bytes, self.pack_files, 0, self.packs == "whole"), SystemClock())
         self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context, packer)
         self._waiting = deque()
 
@@ -137,6 +139,7 @@ class FileSplitterInput(InputOperator):
     blocks_threshold: Threshold = None
     pack_bytes: PackBytes = DEFAULT_PACK_BYTES
     pack_files: PackFiles = DEFAULT_PACK_FILES
+    packs: Packs = "divided"
     pack_millis: PackMillis = 0
     follow: Annotated[bool, Field(description="whether to go on watching for new files")] = False
     existing: Annotated[
@@ -182,7 +185,8 @@ class FileSplitterInput(InputOperator):
         self._context = context
         control = context.control
         self._is_following = self.follow or (control is not None and control.follow)
-        packer = Packer(PackRules(self.pack_bytes, self.pack_files, self.pack_millis), self._clock)
+        rules = PackRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
+        packer = Packer(rules, self._clock)
         self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context, packer)
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)

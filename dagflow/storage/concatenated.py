@@ -1,0 +1,133 @@
+"""Files that hold many others one behind the other, and the index by which each is found again."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dagflow.errors import MissingError, StorageError
+from dagflow.storage.files import FileStat, list_directory, open_file
+from dagflow.storage.location import absolute, join, name_of, parent, redacted
+
+INDEX_SUFFIX = ".index.parquet"
+"""What an index is called after the file that it is for."""
+
+SCHEMA = pa.schema([("path", pa.binary()), ("offset", pa.int64()), ("length", pa.int64())])
+_GROUP_ROWS = 8192
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where an original lies.
+
+    Attributes:
+        path: The original's path, as it was when it was merged.
+        url: The file that holds it.
+        offset: Its first byte there.
+        length: How many bytes it has.
+    """
+
+    path: str
+    url: str
+    offset: int
+    length: int
+
+
+def encode_index(paths: Sequence[str], offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> bytes:
+    """An index as a Parquet file with the columns path (bytes), offset and length, sorted by path."""
+    # As bytes, because a path may hold any byte but NUL.
+    columns = [pa.array(list(map(os.fsencode, paths)), pa.binary()), pa.array(offsets), pa.array(lengths)]
+    table = pa.table(columns, SCHEMA).sort_by("path")
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=_GROUP_ROWS, compression="zstd", use_dictionary=False)
+    return sink.getvalue()
+
+
+def entries(directory: str, path: str | None = None) -> Iterator[Entry]:
+    """What the files below a directory hold, index by index, each by path.
+
+    Args:
+        directory: Where files and their indices were published.
+        path: Only what came from this path; None for all.
+
+    Raises:
+        MissingError: There is no such directory.
+        StorageError: An index cannot be read.
+    """
+    for index in _indices(absolute(directory)):
+        url = index.url.removesuffix(INDEX_SUFFIX)
+        wanted = None if path is None else os.fsencode(path)
+        for name, offset, length in _rows(index, wanted):
+            yield Entry(os.fsdecode(name), url, offset, length)
+
+
+def extract(entry: Entry) -> Iterator[bytes]:
+    """An original's bytes, piece by piece.
+
+    Raises:
+        StorageError: The file cannot be read, or ends too early.
+    """
+    with open_file(entry.url) as file:
+        if entry.offset + entry.length > file.size_bytes:
+            raise StorageError(
+                f"it has {file.size_bytes} bytes, and the index says that {entry.path} ends at "
+                f"{entry.offset + entry.length}",
+                url=redacted(entry.url),
+                hint="the file was changed after it was published",
+            )
+        for start in range(entry.offset, entry.offset + entry.length, _COPY_BYTES):
+            buffer = bytearray(min(_COPY_BYTES, entry.offset + entry.length - start))
+            file.read_into(start, memoryview(buffer))
+            yield bytes(buffer)
+
+
+def find(directory: str, path: str) -> Entry:
+    """The newest original with a path: what was merged last, where it was merged several times.
+
+    Raises:
+        MissingError: No index knows the path.
+        StorageError: An index cannot be read.
+    """
+    found = list(entries(directory, path))
+    if not found:
+        raise MissingError(
+            f"no index here knows {path}", url=redacted(absolute(directory)), hint="list the paths with --list"
+        )
+    # Names of parts ascend with the windows that wrote them.
+    return max(found, key=lambda entry: (name_of(entry.url), parent(entry.url)))
+
+
+def _indices(directory: str) -> Iterator[FileStat]:
+    for entry in list_directory(directory):
+        name = name_of(entry.url)
+        if entry.is_directory and not name.startswith("."):
+            yield from _indices(entry.url)
+        elif name.endswith(INDEX_SUFFIX):
+            yield entry
+
+
+def _rows(index: FileStat, path: bytes | None) -> Iterator[tuple[bytes, int, int]]:
+    with open_file(index.url) as file:
+        content = bytearray(file.size_bytes)
+        file.read_into(0, memoryview(content))
+    parquet = pq.ParquetFile(pa.BufferReader(content))
+    for group in range(parquet.num_row_groups):
+        statistics = parquet.metadata.row_group(group).column(0).statistics
+        is_known = path is not None and statistics is not None and statistics.has_min_max
+        if is_known and not statistics.min <= path <= statistics.max:
+            continue
+        columns = [column.to_pylist() for column in parquet.read_row_group(group).columns]
+        yield from (row for row in zip(*columns, strict=True) if path is None or row[0] == path)
+
+
+def index_url(url: str) -> str:
+    """Where the index of a file is published."""
+    return join(parent(url), name_of(url) + INDEX_SUFFIX)

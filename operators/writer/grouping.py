@@ -1,0 +1,49 @@
+"""Which originals go into one merged file: groups by their paths."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+UNMATCHED = "other"
+"""The group of paths that a pattern does not match."""
+
+_PLAIN = "!$&'()*+,;:@ "
+"""Characters that stay as they are in a directory's name."""
+
+
+class Grouping:
+    """Names the group of a path, which is the directory that its merged file is published in.
+
+    Args:
+        pattern: "" puts all into one group; "directory" keeps each directory apart; anything else is a regular
+            expression that is searched in the path. Its named groups give `name=value` directories, as readers of
+            partitioned tables expect them; without names its groups' texts do; without groups the whole match.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = re.compile(pattern) if pattern not in ("", "directory") else None
+        self._by_directory = pattern == "directory"
+        self._known: dict[str, str] = {}
+
+    def group_of(self, path: str) -> str:
+        """The directory below the output's, "" for itself."""
+        if self._by_directory:
+            return path.rpartition("/")[0].lstrip("/")
+        if self._pattern is None:
+            return ""
+        match = self._pattern.search(path)
+        if match is None:
+            return UNMATCHED
+        named = match.groupdict()
+        if named:
+            return "/".join(f"{name}={_safe(value or '')}" for name, value in named.items())
+        return "/".join(_safe(value or "") for value in (match.groups() or (match[0],)))
+
+
+def _safe(value: str) -> str:
+    """A text as the name of one directory that no reader passes over."""
+    text = quote(value, safe=_PLAIN, errors="surrogateescape")
+    if not text:
+        return "__HIVE_DEFAULT_PARTITION__"
+    return text if text[0] not in "._" else f"%{ord(text[0]):02X}{text[1:]}"
