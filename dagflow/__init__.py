@@ -5,6 +5,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
+from dagflow.api.unifier import Unified
 from dagflow.errors import DagflowError
 
 __version__ = "0.1.0"
@@ -19,4 +20,5 @@ __all__ = [
     "OutputPort",
     "RecordBatch",
     "StreamCodec",
+    "Unified",
 ]

@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from operators.aggregate.count_by import CountBy
+    from operators.aggregate.top_n import TopN
     from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
     from operators.reader.block_reader import BlockReader
     from operators.reader.formats.base import ReaderContext

@@ -96,7 +96,10 @@ def _constructed(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
     operators = {
         name: OperatorNode(name, operator.construct(), operator.partition) for name, operator in spec.operators.items()
     }
-    return LogicalPlan(spec.name, spec.attributes, operators, edges, spec)
+    # Imported here, because it makes plans out of plans.
+    from dagflow.plan.unifying import unified
+
+    return unified(LogicalPlan(spec.name, spec.attributes, operators, edges, spec))
 
 
 def check(
@@ -114,7 +117,12 @@ def check(
         search_path: Where modules of the app's author are looked up.
         environ: The variables that the app may refer to; by default the process's.
     """
-    _, of_form, of_wiring, _ = _checked(path, overrides, search_path, environ)
+    spec, of_form, of_wiring, edges = _checked(path, overrides, search_path, environ)
+    if spec is not None and not of_form and not of_wiring:
+        try:
+            _constructed(spec, edges)
+        except PlanError as error:
+            of_wiring = list(error.problems)
     return in_file_order([*of_form, *of_wiring])
 
 

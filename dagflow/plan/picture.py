@@ -130,7 +130,7 @@ def picture_of(
 
 def class_text(logical: LogicalPlan, operator: str) -> str:
     """An operator's class as people call it, without its module."""
-    if logical.spec is not None:
+    if logical.spec is not None and operator in logical.spec.operators:
         return logical.spec.operators[operator].class_name.rpartition(".")[2]
     return type(logical.operators[operator].operator).__name__
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,18 +29,6 @@ class Careless(RecordWriter):
         """Forget the partition."""
         super().setup(context)
         self._partition = 0
-
-
-@pytest.fixture(params=["inline", pytest.param("spark", marks=pytest.mark.spark)])
-def runtime(request: pytest.FixtureRequest) -> Iterator[RuntimeFactory]:
-    """Starts a runtime of either kind."""
-    if request.param == "inline":
-        yield InlineRuntime
-        return
-    from dagflow.runtime.spark import SparkRuntime
-
-    context = request.getfixturevalue("spark_context")
-    yield lambda program: SparkRuntime(program, context)
 
 
 def test_equal_keys_meet_in_one_partition(tmp_path: Path, runtime: RuntimeFactory) -> None:

@@ -1,0 +1,77 @@
+"""Puts unifiers behind the operators that ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dagflow.api.operator import Operator
+from dagflow.api.ports import Port
+from dagflow.api.unifier import Unified
+from dagflow.errors import PlanError, Problem
+from dagflow.plan.fusing import fuse, in_topological_order
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.physical import Edge, PortRef
+
+
+def unified(logical: LogicalPlan) -> LogicalPlan:
+    """The plan with a unifier, named `operator/unifier`, behind each port that asks for one.
+
+    An operator that an app keeps in one partition needs none.
+
+    Raises:
+        PlanError: A unifier does not fit its port, or parts an operator from the upstream that it is parallel to.
+    """
+    nodes: dict[str, OperatorNode] = {}
+    moved: dict[PortRef, PortRef] = {}
+    added: list[Edge] = []
+    problems: list[Problem] = []
+    for name, node in logical.operators.items():
+        nodes[name] = node
+        if not isinstance(node.operator, Unified) or node.is_control or node.partition == 1:
+            continue
+        for port in sorted({edge.source.port for edge in logical.edges if edge.source.operator == name}):
+            unifier = node.operator.unifier(port)
+            if unifier is None:
+                continue
+            ref = PortRef(f"{name}/unifier" if port == "output" else f"{name}/{port}-unifier", "output")
+            nodes[ref.operator] = OperatorNode(ref.operator, unifier, 1)
+            moved[PortRef(name, port)] = ref
+            added.append(Edge(ref.operator, PortRef(name, port), PortRef(ref.operator, "input")))
+            if not _fits(node.operator.output_ports[port], unifier):
+                problems.append(_problem(logical, name, f"the unifier of its port '{port}' does not fit the port"))
+    if not moved:
+        return logical
+    edges = tuple(replace(edge, source=moved.get(edge.source, edge.source)) for edge in logical.edges)
+    plan = replace(logical, operators=nodes, edges=(*edges, *added))
+    problems += _parted(plan)
+    if problems:
+        raise PlanError(problems)
+    return plan
+
+
+def _fits(port: Port, unifier: Operator) -> bool:
+    ports: tuple[Mapping[str, Port], ...] = (unifier.input_ports, unifier.output_ports)
+    ends = [declared.get(name) for declared, name in zip(ports, ("input", "output"), strict=True)]
+    return all(end is not None and end.type is port.type for end in ends)
+
+
+def _parted(plan: LogicalPlan) -> list[Problem]:
+    """The operators that cannot be parallel any more, because a unifier stands between them and their upstream."""
+    arcs = [(edge.source.operator, edge.target.operator) for edge in plan.edges]
+    upstream: dict[str, set[str]] = {name: set() for name in plan.operators}
+    for source, target in arcs:
+        upstream[target].add(source)
+    control = {name for name, node in plan.operators.items() if node.is_control}
+    parallel = {name for name, node in plan.operators.items() if node.partition == "parallel"}
+    ordered = in_topological_order(list(plan.operators), arcs)
+    refused = fuse(ordered, upstream, control, parallel)[1]
+    return [_problem(plan, name, f"partition: parallel {reason}") for name, reason in refused.items()]
+
+
+def _problem(plan: LogicalPlan, name: str, message: str) -> Problem:
+    text = f"operator '{name}': {message}"
+    if plan.spec is None or name not in plan.spec.operators:
+        return Problem("", 0, 0, text)
+    place = plan.spec.operators[name].partition_place
+    return Problem(place.file, place.line, place.column, text)

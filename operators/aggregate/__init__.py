@@ -1,0 +1,1 @@
+"""Operators that make one result of all records of a window."""

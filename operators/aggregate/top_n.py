@@ -1,0 +1,62 @@
+"""The largest or smallest records of a window."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from dagflow.api.operator import Operator
+from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.properties import Count
+from dagflow.api.records import RecordBatch
+from operators.aggregate.ordering import concatenated, ordered, require_columns
+
+
+class TopN(Operator):
+    """Emits, at the end of each window, the records with the largest values of a column, the largest first.
+
+    Guarantee: the result is that of the whole window, whatever the number of partitions; of records with equal
+    values the order is that of their other columns. A null comes after every value.
+    """
+
+    by: Annotated[str, Field(min_length=1, description="the column that is compared; record for raw records")]
+    n: Annotated[Count, Field(ge=1, description="how many records at most")] = 10
+    largest: Annotated[bool, Field(description="whether large values come first; otherwise small ones")] = True
+
+    input = InputPort()
+    output = OutputPort()
+
+    def begin_window(self, window_id: int) -> None:
+        """Forget the window before."""
+        self._best: pa.Table | None = None
+
+    @input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """Keep the best of what has arrived so far."""
+        if not len(batch):
+            return
+        arrived = pa.Table.from_batches([batch.to_arrow()])
+        require_columns(arrived, [self.by])
+        rows = arrived if self._best is None else concatenated([self._best, self._candidates(arrived, self._best)])
+        self._best = ordered(rows, [(self.by, "descending" if self.largest else "ascending")]).slice(0, self.n)
+
+    def _candidates(self, arrived: pa.Table, best: pa.Table) -> pa.Table:
+        """The rows that are no worse than the last of the best: most are worse, and need not be sorted in."""
+        worst = best.column(self.by)[-1]
+        if best.num_rows < self.n or not worst.is_valid:
+            return arrived
+        values = arrived.column(self.by)
+        # A null mask drops the row, and a null is worse than any value.
+        return arrived.filter(pc.greater_equal(values, worst) if self.largest else pc.less_equal(values, worst))
+
+    def end_window(self) -> None:
+        """Emit the best."""
+        if self._best is not None:
+            self.output.emit(RecordBatch(self._best.combine_chunks().to_batches()[0]))
+
+    def unifier(self, port: str) -> TopN:
+        """The best of the partitions' best are the best of all."""
+        return TopN(by=self.by, n=self.n, largest=self.largest)

@@ -1,0 +1,66 @@
+"""Results of a window, merged over all partitions, in whole runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dagflow import InputPort, Operator, OutputPort, RecordBatch
+from dagflow.engine.run import RuntimeFactory, run
+from dagflow.plan.unifying import unified
+from operators.aggregate.count_by import CountBy
+from operators.aggregate.top_n import TopN
+from operators.writer.record_writer import RecordWriter
+from tests.engine.dags import dag, files
+from tests.engine.sample_app import Source
+from tests.worker.sample_operators import Lines
+
+TEXTS = [b"a b a", b"c a", b"", b"b b b", b"c d", b"e " * 40, b"a"]
+
+
+class Rows(Operator):
+    """Writes rows as text."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """One record for each row."""
+        for row in batch.to_arrow().to_pylist():
+            self.output.emit(b"%s=%d" % (row["record"], row["count"]))
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+def test_counts_and_the_largest_of_them_do_not_depend_on_partitions(
+    tmp_path: Path,
+    runtime: RuntimeFactory,
+    partitions: int,
+) -> None:
+    """One result for each window, the same for every number of partitions."""
+    app = unified(
+        dag(
+            tmp_path,
+            {
+                "source": Source(texts=TEXTS, per_window=4),
+                "lines": (Lines(), partitions),
+                "counts": (CountBy(by="record"), "parallel"),
+                "top": (TopN(by="count", n=2), None),
+                "rows": (Rows(), "parallel"),
+                "writer": (RecordWriter(path=str(tmp_path / "out")), "parallel"),
+            },
+            [
+                *("source.out lines.samples", "lines.records counts.input", "counts.output top.input"),
+                *("top.output rows.input", "rows.output writer.input"),
+            ],
+        )
+    )
+    run(app, runtime=runtime)
+    expected = []
+    for window in (TEXTS[:4], TEXTS[4:]):
+        counted = Counter(b" ".join(window).split())
+        best = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:2]
+        expected.append(b"".join(b"%s=%d\n" % item for item in best))
+    assert [content for _, content in sorted(files(tmp_path / "out").items())] == expected
