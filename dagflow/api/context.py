@@ -134,6 +134,9 @@ class RunPreparation(Protocol):
             StorageError: Another operator of the app has it.
         """
 
+    def reads(self, url: str) -> None:
+        """Name a file or directory that the operator's tuples will let tasks read, for a cluster's hosts to look at."""
+
 
 @runtime_checkable
 class Prepared(Protocol):

@@ -234,6 +234,7 @@ class Driver:
         """The place where tasks run, started when it is first needed."""
         if self._runtime is None:
             self._runtime = self._start_runtime()
+            self._throughput.parallelism = self._runtime.parallelism
             self._throughput.begin()
         return self._runtime
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,9 +21,10 @@ from dagflow.journal import Journal, set_aside
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.runtime.inline import Runtime
+from dagflow.runtime.probe import Places
 from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.options import options_in_use
-from dagflow.storage.pending import remove, sweep
+from dagflow.storage.pending import pending_tag, remove, sweep
 from dagflow.storage.store import open_store
 from dagflow.worker.results import Program
 
@@ -99,6 +100,7 @@ class _Preparation:
         self._journal = journal
         self.operator = ""
         self.claims: dict[str, str] = {}
+        self.inputs: list[str] = []
 
     @property
     def published(self) -> Iterable[str]:
@@ -114,19 +116,23 @@ class _Preparation:
                 hint="give each of them a path of its own",
             )
 
+    def reads(self, url: str) -> None:
+        self.inputs.append(absolute(url))
 
-def _prepare(operators: Mapping[str, Operator], journal: Journal) -> list[str]:
-    """Let operators look at the world before anything runs, and return the roots they publish into."""
+
+def _prepare(operators: Mapping[str, Operator], journal: Journal) -> Places:
+    """Let operators look at the world before anything runs, and return what they read and publish into."""
     preparation = _Preparation(journal)
     for name, operator in operators.items():
         if isinstance(operator, Prepared):
             preparation.operator = name
             operator.prepare(preparation)
-    return list(preparation.claims)
+    tag = pending_tag(journal.state.app_uuid, journal.epoch)
+    return Places(tuple(preparation.claims), tuple(preparation.inputs), tag)
 
 
 @contextlib.contextmanager
-def _swept(roots: list[str], journal: Journal) -> Iterator[None]:
+def _swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
     """Remove, before and after, what tasks wrote and no window will publish."""
 
     def tidy(before_epoch: int) -> None:
@@ -168,8 +174,9 @@ def run(
         journal = _open_journal(app.name, checkpoint, fresh=options.fresh)
         try:
             operators = {name: node.operator for name, node in app.operators.items()}
-            with _swept(_prepare(operators, journal), journal):
-                start = runtime or (lambda program: _spark(app, program, options))
+            places = _prepare(operators, journal)
+            with _swept(places.outputs, journal):
+                start = runtime or (lambda program: _spark(app, program, options, places))
                 watcher = observer or SilentObserver()
                 return _drive(app, options, journal, checkpoint, watcher, stop or StopRequest(), start)
         finally:
@@ -227,7 +234,7 @@ def parallelism_of(master: str) -> int:
     return int(inside) if inside.isdigit() else os.cpu_count() or 1
 
 
-def _spark(app: LogicalPlan, program: Program, options: RunOptions) -> Runtime:
+def _spark(app: LogicalPlan, program: Program, options: RunOptions, places: Places) -> Runtime:
     """Start Spark; imported here because a run that finds nothing to do needs none."""
     from dagflow.runtime.spark import SparkRuntime, start_context
 
@@ -236,4 +243,10 @@ def _spark(app: LogicalPlan, program: Program, options: RunOptions) -> Runtime:
         app.name, options.master or app.attributes.master, {**app.attributes.spark, **options.conf}, log
     )
     modules = app.spec.user_modules() if app.spec is not None else []
-    return SparkRuntime(program, context, modules=modules, owns_context=True)
+    runtime = SparkRuntime(program, context, modules=modules, owns_context=True)
+    try:
+        runtime.probe(places)
+    except BaseException:
+        runtime.close()
+        raise
+    return runtime

@@ -22,6 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from dagflow.errors import DagflowError
 from dagflow.runtime.inline import level_zero, slot_of
 from dagflow.runtime.java import use_java
+from dagflow.runtime.probe import Places, examiner, misfit, require_fit
 from dagflow.runtime.shipping import package_zip
 from dagflow.worker.process import settle
 from dagflow.worker.results import Program, StageResult, WindowTask
@@ -42,12 +43,35 @@ SETTINGS = {
 
 LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
+CLUSTER_SETTINGS = {
+    # Pending names are unique to an attempt, so a second one is safe; below two seconds it is not worth its start.
+    "spark.speculation": "true",
+    "spark.speculation.minTaskRuntime": "2s",
+    "spark.speculation.multiplier": "2",
+    "spark.speculation.quantile": "0.5",
+    # A host with a full disk fails its tasks at once and takes the next ones, until it is left out for a while.
+    "spark.excludeOnFailure.enabled": "true",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerNode": "4",
+    "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "4",
+    "spark.excludeOnFailure.application.maxFailedTasksPerExecutor": "4",
+    "spark.excludeOnFailure.timeout": "2m",
+    # Executors follow the tasks that wait, and go back to the cluster when there are none.
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+    "spark.dynamicAllocation.executorIdleTimeout": "30s",
+}
+"""What suits many hosts, and would only be in the way on one."""
+
 # dagflow uses no accumulators, and the JVM's end is told once, by the job that fails; PySpark would print a traceback.
 for _server in (AccumulatorTCPServer, AccumulatorUnixServer):
     _server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the hook that socketserver offers
 
 SURVEY_TASKS_PER_CORE = 4
 """More tasks than cores, so that a core that is done early finds another one."""
+
+PROBES_PER_CORE = 2
+"""Enough that each executor gets one though Spark deals tasks out as slots are free."""
 
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 
@@ -74,11 +98,14 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
         DagflowError: Java or Spark could not be started.
     """
     cores = local_cores(master)
-    settings = {**SETTINGS, **(LOCAL_SETTINGS if cores else {}), **conf}
+    settings = {**SETTINGS, **(LOCAL_SETTINGS if cores else CLUSTER_SETTINGS), **conf}
     if cores:
         # Written like this, local mode runs a failed task again, as a cluster does.
         master = f"local[{cores},4]"
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if "spark.pyspark.python" in conf:
+        # PySpark reads this setting in spark-submit only.
+        os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
     # Unset, workers would run whatever python3 is first on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     use_java()
@@ -119,14 +146,37 @@ class SparkRuntime:
         with _translating("the start of the run"):
             self._broadcast: Broadcast[Program] = context.broadcast(program)
         self._group = f"dagflow-{program.app}-{id(self)}"
-        self.parallelism = max(int(context.defaultParallelism), 1)
+        self._is_cluster = local_cores(str(context.master)) is None
         packages = list(modules)
-        if local_cores(str(context.master)) is None:
+        if self._is_cluster:
             packages += [
                 Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules
             ]
         if packages:
             context.addPyFile(str(package_zip(packages)))
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at the same time; on a cluster this follows the executors."""
+        return max(int(self._context.defaultParallelism), 1)
+
+    def probe(self, places: Places) -> None:
+        """Let the executors of a cluster say whether they can run the app; they are the driver's own otherwise.
+
+        Raises:
+            DagflowError: What an executor lacks, and what to do.
+        """
+        if not self._is_cluster:
+            return
+        broadcast = self._broadcast
+        examine = examiner(places, lambda: broadcast.value)
+        try:
+            self._context.setJobGroup(self._group, "probe of the executors", interruptOnCancel=False)
+            tasks = self.parallelism * PROBES_PER_CORE
+            answers = self._context.parallelize(range(tasks), tasks).mapPartitions(examine).collect()
+        except Exception as error:
+            raise misfit(str(error)) or _translated(error, "the probe of the executors") from error
+        require_fit(answers)
 
     def submit(self, window: WindowTask) -> Future[list[StageResult]]:
         """Begin a window as one Spark job."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -9,11 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagflow.api.context import OperatorContext
+from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.estimate import Estimate
 from dagflow.api.operator import ControlOperator, InputOperator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Paths, Size
+from dagflow.errors import MissingError
 from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.splitter.changes import OnChange
 from operators.splitter.clock import Clock, SystemClock
@@ -179,6 +181,13 @@ class FileSplitterInput(InputOperator):
     def use_clock(self, clock: Clock) -> None:
         """Tell the time by another clock; called before setup."""
         self._clock = clock
+
+    def prepare(self, run: RunPreparation) -> None:
+        """Name what tasks will read; what is not there by now is complained of, or waited for, when it is scanned."""
+        for named in self.files:
+            with contextlib.suppress(MissingError):
+                root = find_root(named)
+                run.reads(root.lister.url(root.base))
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""

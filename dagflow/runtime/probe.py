@@ -1,0 +1,195 @@
+"""What a cluster's executors must have before the first window, and how to find out whether they have it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagflow.errors import DagflowError
+from dagflow.storage.location import is_local, redacted
+from dagflow.storage.pending import PendingFile, discard
+
+NEEDED = {"fsspec": "2024.6", "numpy": "1.26", "pyarrow": "17", "pydantic": "2.7", "typing_extensions": "4.12"}
+"""The oldest versions of the packages that tasks import; dagflow, the operators and the app's modules are shipped."""
+
+_INSTALL = (
+    "install the same on all hosts and name their interpreter in the environment variable PYSPARK_PYTHON, or ship "
+    "packages with --conf spark.archives=deps.tgz#deps --conf spark.executorEnv.PYTHONPATH=deps"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a run publishes and what it reads, for executors to try.
+
+    Attributes:
+        outputs: URLs of directories that tasks write into.
+        inputs: URLs of files and directories that tasks read from.
+        tag: What keeps this driver's pending files apart from all others.
+    """
+
+    outputs: Sequence[str] = ()
+    inputs: Sequence[str] = ()
+    tag: str = "probe"
+
+
+@dataclass(slots=True)
+class Finding:
+    """What one executor has.
+
+    Attributes:
+        host: Its host.
+        python: Its Python's version.
+        versions: Versions of the needed packages; None for one that is not there, "" where it does not say.
+        error: Why the app's code cannot be loaded or a place not be used, or "".
+        missing: Local inputs that are not there.
+        written: Pending files that it wrote, one for each output that it was asked to try.
+    """
+
+    host: str
+    python: str
+    versions: dict[str, str | None]
+    error: str = ""
+    missing: list[str] = field(default_factory=list)
+    written: list[PendingFile] = field(default_factory=list)
+
+    def complaint(self) -> DagflowError | None:
+        """Why no window must run on this executor, or None."""
+        where = f"executor on {self.host} with Python {self.python}"
+        absent = sorted(name for name, version in self.versions.items() if version is None)
+        old = sorted(
+            f"{name} {version}, which needs to be {NEEDED[name]} or newer"
+            for name, version in self.versions.items()
+            if version and _parts(version) < _parts(NEEDED[name])
+        )
+        if absent:
+            return DagflowError(f"{where}: cannot import {', '.join(absent)}", hint=_INSTALL)
+        if old:
+            return DagflowError(f"{where}: has {'; '.join(old)}", hint=_INSTALL)
+        if self.error:
+            return DagflowError(f"{where}: {self.error}", hint=_INSTALL if "ModuleNotFound" in self.error else "")
+        if self.missing:
+            return DagflowError(
+                f"{where}: the input {self.missing[0]} is not there, though it is on the driver's host",
+                hint="local paths need a file system that all hosts share, at the same place; or use an object store",
+            )
+        return self._unseen()
+
+    def _unseen(self) -> DagflowError | None:
+        for file in self.written:
+            if is_local(file.final_url) and not os.path.exists(file.pending_url):
+                return DagflowError(
+                    f"executor on {self.host}: what it writes to {redacted(os.path.dirname(file.final_url))} is not "
+                    "seen on the driver's host",
+                    hint="local paths need a file system that all hosts share, at the same place; or use an object "
+                    "store",
+                )
+        return None
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def examiner(places: Places, program: Callable[[], Any]) -> Callable[[Iterable[Any]], Iterator[dict[str, Any]]]:
+    """The function that tells what an executor has; it can be sent there whatever the executor lacks.
+
+    Args:
+        places: What is to be tried.
+        program: Gives the app's program in the executor.
+    """
+    needed, outputs, tag = list(NEEDED), list(places.outputs), places.tag
+    inputs = [url for url in places.inputs if is_local(url)]
+
+    # It imports what it needs by itself, and names nothing of this module: an executor without the packages
+    # could not even load it otherwise.
+    def examine(_: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        import importlib
+        import os
+        import pickle
+        import platform
+        import socket
+        from importlib import metadata
+
+        versions: dict[str, str | None] = {}
+        for name in needed:
+            try:
+                importlib.import_module(name)
+            except Exception:
+                versions[name] = None
+                continue
+            try:
+                versions[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                versions[name] = ""
+        found: dict[str, Any] = {
+            "host": socket.gethostname() + " " + os.environ.get("SPARK_LOCAL_IP", ""),
+            "python": platform.python_version(),
+            "versions": versions,
+        }
+        try:
+            if None not in versions.values():
+                from dagflow.storage.options import use_options
+                from dagflow.storage.pending import open_pending
+
+                app = program()
+                use_options(app.storage)
+                for operator in app.operators.values():
+                    pickle.loads(operator)
+                found["missing"] = [url for url in inputs if not os.path.exists(url)]
+                found["written"] = written = []
+                for url in outputs:
+                    writer = open_pending(f"{url}/probe", directory_tag=tag)
+                    writer.write(b"?")
+                    written.append(writer.close(records=0).to_json())
+        except Exception as error:
+            found["error"] = f"{type(error).__name__}: {error}"
+        yield found
+
+    return examine
+
+
+def require_fit(answers: Iterable[dict[str, Any]]) -> None:
+    """Refuse to start where an executor lacks something.
+
+    Args:
+        answers: What examiner()'s function gave.
+
+    Raises:
+        DagflowError: What is wrong where, and what to do.
+    """
+    findings = [
+        Finding(**{**answer, "written": [PendingFile.from_json(file) for file in answer.get("written", [])]})
+        for answer in answers
+    ]
+    complaints = [complaint for finding in findings if (complaint := finding.complaint()) is not None]
+    for finding in findings:
+        for file in finding.written:
+            discard(file)
+    if complaints:
+        raise complaints[0]
+
+
+def misfit(text: str) -> DagflowError | None:
+    """What a probe that Spark could not even begin tells, or None where it tells nothing known.
+
+    Args:
+        text: Spark's complaint.
+    """
+    versions = re.search(r"Python in worker has different version: (\S+) than that in driver: (\d+\.\d+)", text)
+    if versions:
+        return DagflowError(
+            f"the executors run Python {versions[1]}, the driver runs Python {versions[2]}",
+            hint="start dagflow with the Python that the cluster has, or name an interpreter of this version that "
+            "is on all hosts in the environment variable PYSPARK_PYTHON",
+        )
+    absent = re.search(r'Cannot run program "([^"]+)"', text)
+    if absent:
+        return DagflowError(
+            f"the executors have no Python at {absent[1]}",
+            hint="name an interpreter that is on all hosts in the environment variable PYSPARK_PYTHON",
+        )
+    return None

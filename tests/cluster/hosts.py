@@ -1,0 +1,313 @@
+"""A Spark standalone cluster of real processes, on hosts that can be cut off, slowed down, filled up and killed.
+
+Where root and iproute2 allow it, each host is a network namespace with an address and mounts of its own;
+elsewhere all hosts are the loopback device, and what needs a network between them is skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+import venv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+
+SPARK_HOME = Path(pyspark.__file__).parent
+START_S = 90.0
+ADDRESSES = {"master": "10.77.0.1", "driver": "10.77.0.2", "one": "10.77.0.11", "two": "10.77.0.12"}
+WORKERS = ("one", "two")
+# Workers tell that they live, and are given up, within seconds instead of minutes.
+DAEMON_JAVA = "-XX:TieredStopAtLevel=1 -Dspark.worker.timeout=6 -Dspark.master.rest.enabled=false"
+PACKAGES = (
+    *("pyarrow", "numpy", "numpy.libs", "fsspec", "pydantic", "pydantic_core", "annotated_types"),
+    *("typing_extensions.py", "typing_inspection"),
+)
+"""What the tasks of dagflow import that Python does not bring."""
+
+
+def wait_until(is_so: Callable[[], bool], what: str, most_s: float = START_S) -> None:
+    """Wait for something that processes do.
+
+    Raises:
+        TimeoutError: It did not come.
+    """
+    deadline = time.monotonic() + most_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {most_s} s still not: {what}")
+        time.sleep(0.02)
+
+
+def bare_python(folder: Path, without: Sequence[str] = ()) -> str:
+    """An interpreter that knows the packages that tasks need, and nothing else; no dagflow, no PySpark.
+
+    Args:
+        folder: Where it is made.
+        without: Packages to leave out.
+    """
+    venv.create(folder, symlinks=True)
+    base = {"base": str(folder), "platbase": str(folder)}
+    target, source = Path(sysconfig.get_path("purelib", "venv", base)), Path(sysconfig.get_path("purelib"))
+    for name in PACKAGES:
+        if name not in without and (source / name).exists():
+            (target / name).symlink_to(source / name)
+    shipped = {name.removesuffix(".py") for name in PACKAGES if name not in without}
+    for information in source.glob("*.dist-info"):
+        if information.name.partition("-")[0] in shipped:
+            (target / information.name).symlink_to(information)
+    return str(folder / "bin" / "python")
+
+
+def can_make_hosts() -> bool:
+    """Whether hosts may be network namespaces here."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    name = f"dagflow-try-{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
+    if made:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+    return made
+
+
+@dataclass(slots=True)
+class Host:
+    """One machine of the cluster.
+
+    Attributes:
+        name: Its name.
+        address: Its address.
+        folder: What its processes write.
+        namespace: Its network namespace, or None on the loopback device.
+        mounts: Options of disks that only this host sees, by directory: `tmpfs` options such as size=8m.
+        processes: What was started on it.
+    """
+
+    name: str
+    address: str
+    folder: Path
+    namespace: str | None = None
+    mounts: dict[Path, str] = field(default_factory=dict)
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, command: Sequence[str], log: Path, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start a process on this host, in a session of its own."""
+        if self.namespace is not None:
+            mounts = "".join(f"mount -t tmpfs -o {options} tmpfs '{path}' && " for path, options in self.mounts.items())
+            command = ["ip", "netns", "exec", self.namespace, "sh", "-c", f'{mounts}exec "$@"', "sh", *command]
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env={**os.environ, "SPARK_LOCAL_IP": self.address, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def members(self) -> dict[int, str]:
+        """The command of each live process of this host, by process id."""
+        sessions = {process.pid for process in self.processes}
+        found: dict[int, tuple[int, int, str]] = {}
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                state, parent, _, session = (entry / "stat").read_text().rpartition(") ")[2].split()[:4]
+                if state != "Z":
+                    command = (entry / "cmdline").read_text().replace("\0", " ")
+                    found[int(entry.name)] = int(parent), int(session), command
+        # A worker puts its executors into sessions of their own on some systems: children count as well.
+        ours = {pid for pid, (_, session, _) in found.items() if session in sessions}
+        while more := {pid for pid, (parent, _, _) in found.items() if parent in ours} - ours:
+            ours |= more
+        return {pid: found[pid][2] for pid in ours}
+
+    def pids(self, pattern: str) -> list[int]:
+        """Processes whose command matches a regular expression."""
+        return sorted(pid for pid, command in self.members().items() if re.search(pattern, command))
+
+    def executors(self) -> list[int]:
+        """The Java processes of executors."""
+        return self.pids(r"CoarseGrainedExecutorBackend")
+
+    def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
+        """Send a signal to each of some processes that are still there."""
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def destroy(self) -> None:
+        """Leave no process behind."""
+        members = list(self.members())
+        self.signal(members, signal.SIGCONT)
+        self.signal(members, signal.SIGKILL)
+        for process in self.processes:
+            process.wait()
+        self.processes.clear()
+
+    @contextlib.contextmanager
+    def slowed(self, times: int) -> Iterator[None]:
+        """Let all processes of this host run for one in so many moments only."""
+        over = threading.Event()
+
+        def hold() -> None:
+            while not over.is_set():
+                members = list(self.members())
+                self.signal(members, signal.SIGSTOP)
+                over.wait(0.02 * (times - 1))
+                self.signal(members, signal.SIGCONT)
+                over.wait(0.02)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+class Cluster:
+    """One master, two workers, and a host for the driver.
+
+    Args:
+        folder: What the processes of the cluster write.
+        cores: Cores that each worker offers.
+        mounts: Disks that only one host sees, by host: tmpfs options by directory.
+    """
+
+    def __init__(self, folder: Path, cores: int = 2, mounts: Mapping[str, dict[Path, str]] | None = None) -> None:
+        self.folder = folder
+        self.has_network = can_make_hosts()
+        self._cores = cores
+        prefix = f"dagflow-{os.getpid()}-{os.urandom(2).hex()}"
+        self.hosts: dict[str, Host] = {}
+        for name, address in ADDRESSES.items():
+            (folder / name).mkdir(parents=True)
+            host = Host(name, "127.0.0.1", folder / name)
+            if self.has_network:
+                host = Host(name, address, folder / name, f"{prefix}-{name}", dict((mounts or {}).get(name, {})))
+            self.hosts[name] = host
+        self._port = 7077 if self.has_network else _free_port()
+        self.url = f"spark://{self.hosts['master'].address}:{self._port}"
+        self.python = bare_python(folder / "bare")
+
+    def start(self) -> None:
+        """Make the hosts, and start what runs on them."""
+        if self.has_network:
+            self._make_network()
+        self.start_master()
+        for name in WORKERS:
+            self.start_worker(name)
+        wait_until(lambda: self.registered() >= len(WORKERS), "two workers are registered")
+
+    def registered(self) -> int:
+        """How often a worker has come to the master."""
+        log = self.hosts["master"].folder / "master.log"
+        return log.read_text().count("Registering worker") if log.exists() else 0
+
+    def start_master(self) -> None:
+        """Start the master, which takes up what an earlier one has noted."""
+        host = self.hosts["master"]
+        recovery = f"-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={host.folder / 'recovery'}"
+        self._daemon(
+            host,
+            "master",
+            ["master.Master", "--host", host.address, "--port", str(self._port), "--webui-port", "0"],
+            SPARK_MASTER_OPTS=f"{DAEMON_JAVA} {recovery}",
+        )
+
+    def start_worker(self, name: str) -> None:
+        """Start a worker on a host."""
+        host = self.hosts[name]
+        arguments = ["worker.Worker", "--host", host.address, "--port", "0", "--webui-port", "0"]
+        arguments += ["--cores", str(self._cores), "--memory", "2g", "--work-dir", str(host.folder / "work"), self.url]
+        local = host.folder / "local"
+        local.mkdir(exist_ok=True)
+        self._daemon(host, "worker", arguments, SPARK_WORKER_OPTS=DAEMON_JAVA, SPARK_LOCAL_DIRS=str(local))
+
+    def _daemon(self, host: Host, name: str, arguments: list[str], **env: str) -> None:
+        start = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
+        settings = {"SPARK_HOME": str(SPARK_HOME), "SPARK_DAEMON_MEMORY": "256m", **env}
+        host.start(start, host.folder / f"{name}.log", host.folder, settings)
+
+    def dagflow(self, cwd: Path, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
+        """Start `dagflow run --master` on the driver's host; what it prints goes to run.log."""
+        host = self.hosts["driver"]
+        root = str(Path(__file__).parents[2])
+        settings = {
+            "spark.driver.host": host.address,
+            "spark.driver.bindAddress": host.address,
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.executor.memory": "512m",
+            "spark.network.timeout": "8s",
+            "spark.network.timeoutInterval": "2s",
+        }
+        given = [argument.partition("=")[0] for argument in arguments]
+        conf = [f"--conf={key}={value}" for key, value in settings.items() if key not in given]
+        python_path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        return host.start(
+            [sys.executable, "-m", "dagflow.cli", "run", "app.yaml", "--master", self.url, *conf, *arguments],
+            cwd / "run.log",
+            cwd,
+            {"PYTHONPATH": python_path, "PYSPARK_PYTHON": self.python, **env},
+        )
+
+    # The network
+
+    def _make_network(self) -> None:
+        """Connect the hosts by a bridge that lies in the master's namespace, out of everybody else's sight."""
+        hub = self.hosts["master"].namespace
+        for host in self.hosts.values():
+            _ip("netns", "add", str(host.namespace))
+            _ip("-n", str(host.namespace), "link", "set", "lo", "up")
+        _ip("-n", str(hub), "link", "add", "hub", "type", "bridge")
+        _ip("-n", str(hub), "addr", "add", f"{self.hosts['master'].address}/24", "dev", "hub")
+        _ip("-n", str(hub), "link", "set", "hub", "up")
+        for host in self.hosts.values():
+            if host.namespace != hub:
+                plug = f"to-{host.name}"
+                end = ["peer", "name", "eth0", "netns", str(host.namespace)]
+                _ip("-n", str(hub), "link", "add", plug, "type", "veth", *end)
+                _ip("-n", str(hub), "link", "set", plug, "master", "hub", "up")
+                _ip("-n", str(host.namespace), "addr", "add", f"{host.address}/24", "dev", "eth0")
+                _ip("-n", str(host.namespace), "link", "set", "eth0", "up")
+
+    def cut(self, name: str) -> None:
+        """Take a host off the network; its processes live on."""
+        _ip("-n", str(self.hosts[name].namespace), "link", "set", "eth0", "down")
+
+    def heal(self, name: str) -> None:
+        """Let a host back on the network."""
+        _ip("-n", str(self.hosts[name].namespace), "link", "set", "eth0", "up")
+
+    def destroy(self) -> None:
+        """Leave nothing behind."""
+        for host in self.hosts.values():
+            host.destroy()
+            if host.namespace is not None:
+                subprocess.run(["ip", "netns", "del", host.namespace], capture_output=True, check=False)
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,97 @@
+"""What is asked of a cluster's executors before the first window."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import DagflowError
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.runtime.probe import NEEDED, Places, examiner, misfit, require_fit
+from dagflow.storage.pending import PENDING_DIRECTORY
+from dagflow.worker.results import Program
+
+FITTING = {"host": "h", "python": "3.11.7", "versions": dict.fromkeys(NEEDED, "9999.1")}
+
+
+def program() -> Program:
+    """An app without operators."""
+    return Program("app", PhysicalPlan((), (), ()), {})
+
+
+def test_the_needed_versions_are_those_of_the_package() -> None:
+    """An executor may have what pip would have installed, and nothing older."""
+    config = configparser.ConfigParser()
+    config.read(Path(__file__).parents[2] / "setup.cfg")
+    required = dict(line.split(" >=") for line in config["options"]["install_requires"].splitlines() if ">=" in line)
+    assert {name: required[name] for name in NEEDED} == NEEDED
+
+
+def test_a_host_like_the_drivers_fits_and_the_probe_leaves_nothing_behind(tmp_path: Path) -> None:
+    """What it writes is seen, and removed."""
+    (tmp_path / "in").mkdir()
+    places = Places((str(tmp_path / "out"),), (str(tmp_path / "in"),), "tag-00000001")
+    (found,) = examiner(places, program)([])
+    assert list((tmp_path / "out" / PENDING_DIRECTORY / "tag-00000001").iterdir())
+    require_fit([found])
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_output_that_the_driver_does_not_see_is_refused(tmp_path: Path) -> None:
+    """A directory of the same name on another host is not the same directory."""
+    (found,) = examiner(Places((str(tmp_path / "out"),)), program)([])
+    (tmp_path / "out").rename(tmp_path / "elsewhere")
+    with pytest.raises(DagflowError, match=r"writes to .*/out is not seen on the driver's host\n    local paths need"):
+        require_fit([found])
+
+
+def test_input_that_an_executor_does_not_see_is_refused(tmp_path: Path) -> None:
+    """It is said where it is missing."""
+    (found,) = examiner(Places((), (str(tmp_path / "absent"),)), program)([])
+    with pytest.raises(DagflowError, match=r"executor on .*: the input .*/absent is not there"):
+        require_fit([found])
+
+
+@pytest.mark.parametrize(
+    ("versions", "complaint"),
+    [
+        ({"pyarrow": None}, r"executor on h with Python 3\.11\.7: cannot import pyarrow\n    install the same"),
+        ({"numpy": "1.9.3"}, r"has numpy 1\.9\.3, which needs to be 1\.26 or newer"),
+    ],
+)
+def test_packages_that_do_not_fit_are_named(versions: dict[str, str | None], complaint: str) -> None:
+    """Absent or too old, with what to do."""
+    with pytest.raises(DagflowError, match=complaint):
+        require_fit([{**FITTING, "versions": {**NEEDED, **versions}}])
+
+
+def test_an_operator_that_an_executor_cannot_load_is_told_with_the_reason() -> None:
+    """A user's module may import what only the driver has."""
+    broken = Program("app", PhysicalPlan((), (), ()), {"mine": b"cno_such_module\nMine\n."})
+    with pytest.raises(DagflowError, match="ModuleNotFoundError: No module named 'no_such_module'"):
+        require_fit(list(examiner(Places(), lambda: broken)([])))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
+            "the executors run Python 3.9, the driver runs Python 3.11",
+        ),
+        ('java.io.IOException: Cannot run program "/no/python": error=2', "the executors have no Python at /no/python"),
+    ],
+)
+def test_interpreters_that_do_not_fit_are_named(text: str, told: str) -> None:
+    """Spark's own complaint becomes one that says what to do."""
+    error = misfit(text)
+    assert error is not None
+    assert told in str(error)
+    assert "PYSPARK_PYTHON" in error.hint
+
+
+def test_other_complaints_of_spark_are_left_to_others() -> None:
+    """A lost connection is no misfit."""
+    assert misfit("Job aborted due to stage failure") is None
