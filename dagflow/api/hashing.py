@@ -7,6 +7,7 @@ a key's state is always where its records arrive.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,17 @@ def hashes_of(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
     column = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
     encoded = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode("encode")
     unique: list[Any] = encoded.dictionary.to_pylist()
-    hashes = _mixed(np.fromiter((zlib.crc32(key_bytes(key)) for key in unique), np.uint32, len(unique)))
+    hashes = _hashes_of(unique)
     codes = encoded.indices
     if codes.null_count:
-        hashes = np.append(hashes, _mixed(np.array([zlib.crc32(key_bytes(None))], np.uint32)))
+        hashes = np.append(hashes, _hashes_of([None]))
         codes = codes.fill_null(len(unique))
     positions: npt.NDArray[np.int64] = codes.to_numpy(zero_copy_only=False)
     return hashes[positions]
+
+
+def _hashes_of(keys: Iterable[Key]) -> npt.NDArray[np.uint32]:
+    return _mixed(np.fromiter((zlib.crc32(key_bytes(key)) for key in keys), np.uint32))
 
 
 def partitions_of(keys: pa.Array | pa.ChunkedArray, partitions: int) -> npt.NDArray[np.int64]:
@@ -60,4 +65,10 @@ def partitions_of(keys: pa.Array | pa.ChunkedArray, partitions: int) -> npt.NDAr
 
 def partition_of(key: Key, partitions: int) -> int:
     """The 0-based partition of one key; what partitions_of() says of it."""
-    return int(_mixed(np.array([zlib.crc32(key_bytes(key))], np.uint32))[0] % partitions)
+    return int(_hashes_of([key])[0] % partitions)
+
+
+def partitions_of_keys(keys: Iterable[Key], partitions: int) -> list[int]:
+    """The 0-based partition of each of many keys, also of different types; what partition_of() says of each."""
+    found: list[int] = (_hashes_of(keys) % np.uint32(partitions)).tolist()
+    return found

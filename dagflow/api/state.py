@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.hashing import Key, partition_of
+from dagflow.api.hashing import Key, partitions_of_keys
 from dagflow.api.operator import Operator
 
 V = TypeVar("V")
@@ -196,6 +196,7 @@ class KeyedOperator(Operator):
     def split_state(self, state: KeyedSnapshot, partitions: int) -> list[KeyedSnapshot | None]:
         """The keys that belong to each partition, as one segment."""
         shares: list[dict[Key, Any]] = [{} for _ in range(partitions)]
-        for key, value in state.values().items():
-            shares[partition_of(key, partitions)][key] = value
+        values = state.values()
+        for partition, (key, value) in zip(partitions_of_keys(values, partitions), values.items(), strict=True):
+            shares[partition][key] = value
         return [KeyedSnapshot((Segment.of(share, ()),)) if share else None for share in shares]

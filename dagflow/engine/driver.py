@@ -30,7 +30,7 @@ from dagflow.errors import DagflowError
 from dagflow.journal import Journal, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.runtime.inline import Runtime
-from dagflow.storage.pending import PendingFile, discard, pending_tag, publish
+from dagflow.storage.pending import Durability, PendingFile, discard, pending_tag, publish
 from dagflow.worker.results import StageResult
 
 logger = logging.getLogger(__name__)
@@ -93,6 +93,7 @@ class Driver:
         observer: Who watches.
         stop: How the run is asked to end.
         follow_millis: Length of a window while following; None to end when all input is processed.
+        durability: What published files survive.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Driver:
         observer: Observer,
         stop: Stop,
         follow_millis: int | None = None,
+        durability: Durability = "process",
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -118,6 +120,7 @@ class Driver:
         self._observer = observer
         self._stop = stop
         self._follow_millis = follow_millis
+        self._durability = durability
         self._codec = WindowCodec(plan, operators, pending_tag(journal.state.app_uuid, journal.epoch))
         self._throughput = throughput
         self._emitted: deque[tuple[Emission, Load]] = deque()
@@ -324,7 +327,7 @@ class Driver:
 
     def _publish(self, files: list[PendingFile]) -> None:
         for file in files:
-            publish(file)
+            publish(file, durability=self._durability)
 
     # The end
 

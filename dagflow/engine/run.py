@@ -209,7 +209,7 @@ def _drive(
     services = {name: _Services(join(checkpoint, "state", name), follow, throughput) for name in plan.control}
     control = ControlGraph(app.name, plan, operators, services)
     try:
-        program = Program.of(app.name, plan, operators, app.attributes.storage)
+        program = Program.of(app.name, plan, operators, app.attributes.storage, app.attributes.durability)
         driver = Driver(
             app.name,
             plan,
@@ -222,6 +222,7 @@ def _drive(
             observer=observer,
             stop=stop,
             follow_millis=app.attributes.window_millis if follow else None,
+            durability=app.attributes.durability,
         )
         return driver.run()
     finally:

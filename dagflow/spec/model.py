@@ -13,6 +13,7 @@ from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
 from dagflow.spec.user_modules import user_modules
 from dagflow.storage.options import StorageOptions
+from dagflow.storage.pending import Durability
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Attributes:
         master: The Spark master.
         spark: Spark's own settings by name.
         storage: Options of file systems by protocol, credentials among them.
+        durability: What output survives: "process" the death of every process, "power" also a power loss.
     """
 
     checkpoint: str = field(repr=False)
@@ -51,6 +53,7 @@ class Attributes:
     master: str = field(default="local[*]", repr=False)
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     storage: StorageOptions = field(default_factory=dict, repr=False)
+    durability: Durability = "process"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from dagflow.spec.checks import NodeChecks
 from dagflow.spec.graph import GraphReader
 from dagflow.spec.model import AppSpec, Attributes
-from dagflow.spec.nodes import Mapping, Scalar, kind_of
+from dagflow.spec.nodes import Mapping, Node, Scalar, kind_of
 from dagflow.spec.overrides import apply
 from dagflow.spec.problems import quoted
 from dagflow.spec.storage import storage_of
 from dagflow.spec.yaml_nodes import parse_file
+from dagflow.storage.pending import Durability
 
 APP_KEYS = ("name", "attributes", "operators", "streams")
-ATTRIBUTE_KEYS = ("checkpoint", "window_millis", "master", "spark", "storage")
+ATTRIBUTE_KEYS = ("checkpoint", "window_millis", "master", "spark", "storage", "durability")
 MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
 
 # Names become parts of file names, which file systems bound at 255 bytes.
@@ -79,7 +80,15 @@ class AppReader(NodeChecks):
             storage=storage_of(section.get("storage"), self.environment, self.problems),
             master=self.text(section.get("master"), "'master'", "a Spark master") or "local[*]",
             spark=self._spark(self.section(section, "spark")),
+            durability=self._durability(section.get("durability")),
         )
+
+    def _durability(self, node: Node | None) -> Durability:
+        if isinstance(node, Scalar) and node.text == "power":
+            return "power"
+        if node is not None and not (isinstance(node, Scalar) and node.text == "process"):
+            self.expected("'durability'", "process or power", node, ["process", "power"])
+        return "process"
 
     def _spark(self, section: Mapping) -> dict[str, str]:
         settings: dict[str, str] = {}

@@ -101,6 +101,11 @@ def _attributes_schema() -> dict[str, Any]:
         "checkpoint": {"type": "string", "description": "where the journal is; default .dagflow/<name>"},
         "window_millis": {"anyOf": [window, _FROM_ENVIRONMENT], "description": "window length while following"},
         "master": {"type": "string", "description": "Spark master; default local[*]"},
+        "durability": {
+            "anyOf": [{"enum": ["process", "power"]}, _FROM_ENVIRONMENT],
+            "description": "what output survives: the death of every process, or also a power loss",
+            "default": "process",
+        },
         "spark": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
         "storage": {
             "type": "object",

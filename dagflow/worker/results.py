@@ -12,7 +12,7 @@ from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.storage.options import StorageOptions
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import Durability, PendingFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,28 @@ class Program:
         plan: The physical plan.
         operators: Pickled operators by name; each task makes instances of its own.
         storage: How tasks reach stores: options by protocol.
+        durability: What the files that tasks write survive.
     """
 
     app: str
     plan: PhysicalPlan
     operators: Mapping[str, bytes]
     storage: StorageOptions = field(default_factory=dict, repr=False)
+    durability: Durability = "process"
 
     @classmethod
     def of(
-        cls, app: str, plan: PhysicalPlan, operators: Mapping[str, Operator], storage: StorageOptions | None = None
+        cls,
+        app: str,
+        plan: PhysicalPlan,
+        operators: Mapping[str, Operator],
+        storage: StorageOptions | None = None,
+        durability: Durability = "process",
     ) -> Program:
         """Pack the partitioned operators of a plan."""
         names = [name for stage in plan.stages for name in stage.operators]
         packed = {name: pickle.dumps(operators[name], protocol=5) for name in names}
-        return cls(app, plan, packed, storage or {})
+        return cls(app, plan, packed, storage or {}, durability)
 
 
 @dataclass(frozen=True, slots=True)

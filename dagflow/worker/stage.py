@@ -16,7 +16,7 @@ from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError
 from dagflow.plan.physical import Edge, PortRef, Stage
 from dagflow.storage.options import use_options
-from dagflow.storage.pending import PendingFile, PendingWriter, open_pending
+from dagflow.storage.pending import Durability, PendingFile, PendingWriter, open_pending
 from dagflow.worker.chain import Chain
 from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
 from dagflow.worker.routing import splitter_of
@@ -45,14 +45,15 @@ class TaskOutputs:
     driver is gone may write on for as long as it likes.
     """
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, durability: Durability) -> None:
         self._tag = tag
+        self._durability = durability
         self._open: list[PendingWriter] = []
         self.finished: list[PendingFile] = []
 
     def open(self, url: str) -> TaskOutputFile:
         """Begin the file that will be published as url."""
-        writer = open_pending(url, directory_tag=self._tag)
+        writer = open_pending(url, directory_tag=self._tag, durability=self._durability)
         self._open.append(writer)
         return TaskOutputFile(writer, self.finished)
 
@@ -77,7 +78,7 @@ class StageTask:
         self._window = window
         self._stage = stage
         self._partition = partition
-        self._outputs = TaskOutputs(window.tag)
+        self._outputs = TaskOutputs(window.tag, program.durability)
         self._outgoing: list[Parcel] = []
         self._reports: list[tuple[PortRef, list[Any]]] = []
         self._sequence = 0

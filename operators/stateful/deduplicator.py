@@ -24,7 +24,7 @@ class Deduplicator(KeyedOperator):
     Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
     Which record of a key is the first is decided by the order of windows, and within a window by the order of
     arrival, which is the same when the window is run again. What is remembered travels with every window, so a
-    window takes a second longer for each million or two of keys.
+    window takes about a second longer for each million of keys.
 
     Guarantee: of the records of a key that is remembered, none passes. A key is remembered for horizon_windows
     windows after the one that had its first record, and as long as it is among the newest max_keys; without
@@ -38,7 +38,8 @@ class Deduplicator(KeyedOperator):
         Count | None, Field(ge=1, description="windows that a key is remembered for; null: no limit")
     ] = None
     max_keys: Annotated[
-        Count, Field(ge=1, description="keys that all partitions together remember, about 150 bytes each in memory")
+        Count,
+        Field(ge=1, description="keys that all partitions remember together, each in about 120 bytes and its own"),
     ] = 1_000_000
 
     input = InputPort()

@@ -57,6 +57,7 @@ def test_sizes_lists_and_references_to_the_environment_fit(validator: Any) -> No
         app(streams={"s": {"from": "a.b"}}),
         app(streams={"s": {"from": "a", "to": "b.c"}}),
         app(attributes={"window_millis": 0}),
+        app(attributes={"durability": "powr"}),
     ],
 )
 def test_what_validate_refuses_does_not_fit(validator: Any, wrong: dict[str, Any]) -> None:
