@@ -19,7 +19,7 @@ from tests.crash.watching import Watcher
 
 Target = Literal["driver", "jvm", "worker", "daemon"]
 
-APP = """\
+HEAD = """\
 name: victim
 attributes: {checkpoint: journal, master: "local[2]", spark: {spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}}
 operators:
@@ -27,12 +27,31 @@ operators:
   reader: {class: BlockReader, properties: {min_readers: 2, max_readers: 4}}
   filter: {class: RecordFilter, properties: {drop: {prefix: "#"}}, partition: parallel}
   slow: {class: slow_ops.Slow, partition: parallel}
-  writer: {class: RecordWriter, properties: {path: out, file_name: block}, partition: parallel}
+"""
+
+APP = f"""\
+{HEAD}\
+  writer: {{class: RecordWriter, properties: {{path: out, file_name: block}}, partition: parallel}}
 streams:
-  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
-  records: {from: reader.messages, to: filter.input}
-  kept: {from: filter.output, to: slow.input}
-  late: {from: slow.output, to: writer.input}
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: filter.input}}
+  kept: {{from: filter.output, to: slow.input}}
+  late: {{from: slow.output, to: writer.input}}
+"""
+
+STATEFUL_APP = f"""\
+{HEAD}\
+  unique: {{class: Deduplicator, partition: {{by: record, count: PARTITIONS}}}}
+  writer: {{class: RecordWriter, properties: {{path: out}}, partition: parallel}}
+  counter: {{class: KeyCounter, partition: {{by: record, count: PARTITIONS}}}}
+  counts: {{class: RecordWriter, properties: {{path: counts}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: filter.input}}
+  kept: {{from: filter.output, to: slow.input}}
+  late: {{from: slow.output, to: [unique.input, counter.input]}}
+  first: {{from: unique.output, to: writer.input}}
+  counted: {{from: counter.output, to: counts.input}}
 """
 
 OPERATORS = """\
@@ -60,9 +79,9 @@ MOST_S = 120.0
 TIDY_S = 20.0
 
 
-def make_folder(folder: Path, files: int) -> None:
+def make_folder(folder: Path, files: int, app: str = APP) -> None:
     """An app, its operator, and as its input the first modules of Python's own library."""
-    (folder / "app.yaml").write_text(APP)
+    (folder / "app.yaml").write_text(app)
     (folder / "slow_ops.py").write_text(OPERATORS)
     (folder / "in").mkdir()
     for path in sorted(Path(os.__file__).parent.glob("[a-m]*.py"))[:files]:
@@ -183,10 +202,19 @@ class Tale:
         return sum(self.kills.values())
 
 
-def kill_until_done(folder: Path, seed: int, targets: list[Target], tale: Tale) -> None:
+def kill_until_done(
+    folder: Path, seed: int, targets: list[Target], tale: Tale, before_start: Callable[[int], None] = lambda start: None
+) -> None:
     """Start the run, kill the targets one after the other at random moments, then let it finish.
 
     A dead driver or JVM ends a run, and the next one goes on; a dead Python worker should not even do that.
+
+    Args:
+        folder: What make_folder made.
+        seed: What the moments are drawn from.
+        targets: What to kill, one after the other.
+        tale: Takes what happened.
+        before_start: Called before each start, with the number of those before.
 
     Raises:
         AssertionError: A run left processes behind, or did not complete at last.
@@ -194,6 +222,7 @@ def kill_until_done(folder: Path, seed: int, targets: list[Target], tale: Tale) 
     dice = random.Random(seed)
     left = list(targets)
     while True:
+        before_start(tale.starts)
         victim = Victim(folder, "-q")
         tale.starts += 1
         try:
