@@ -6,11 +6,12 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from operators.metadata import BlockMetadata, FileVersion
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import ReaderContext, entered
 from operators.reader.rejects import BlockAccount
 
 Records = list[tuple[int, bytes]]
@@ -46,24 +47,29 @@ class MemorySource:
         return len(piece)
 
 
-def block_of(content: bytes, start: int, end: int) -> BlockMetadata:
+def block_of(content: bytes, start: int, end: int, entry_state: int = 0) -> BlockMetadata:
     """A block of a file with this content."""
-    return BlockMetadata(0, URL, FileVersion(len(content)), start, end, end == len(content))
+    return BlockMetadata(0, URL, FileVersion(len(content)), start, end, end == len(content), -1, entry_state)
 
 
 def read_range(made: ReaderContext, content: bytes, start: int, end: int) -> tuple[Records, Rejects]:
     """What a format reads of one block of a file: its records, and what it refuses."""
-    block = block_of(content, start, end)
+    source = MemorySource(content)
+    return read_one(made, source, entered(made, source, block_of(content, start, end)))
+
+
+def read_one(made: ReaderContext, source: MemorySource, block: BlockMetadata) -> tuple[Records, Rejects]:
+    """What a format reads of a block whose entry state is known."""
     told: list[bytes] = []
     account = BlockAccount(URL, Counter(), told.append)
     records: Records = []
-    for batch in made.read(MemorySource(content), block, account):
+    for batch in made.read(source, block, account):
         assert len(batch), "an empty batch"
         assert batch.blocks == (block,), "a batch without its block"
         parsed = made.parse(batch, account)
         assert len(parsed.batch) == len(parsed.raw), "columns and records differ in number"
         records += zip(parsed.raw.offsets().tolist(), parsed.raw.to_pylist(), strict=True)
-    rejects = [(facts["offset"], facts["length"]) for facts in map(json.loads, told)]
+    rejects = sorted((facts["offset"], facts["length"]) for facts in map(json.loads, told))
     return records, rejects
 
 
@@ -71,8 +77,13 @@ def read_cut(made: ReaderContext, content: bytes, block_size: int) -> tuple[Reco
     """What a format reads of all blocks of a file that is cut at multiples of block_size, in order."""
     records: Records = []
     rejects: Rejects = []
+    source = MemorySource(content)
+    state = 0
     for start in range(0, len(content), block_size):
-        found = read_range(made, content, start, min(start + block_size, len(content)))
+        block = replace(block_of(content, start, min(start + block_size, len(content))), entry_state=state)
+        if made.needs_survey(block):
+            state = made.exit_state(state, made.survey(source, block))
+        found = read_one(made, source, block)
         records += found[0]
         rejects += found[1]
     return records, rejects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from operators.reader.formats import FormatSpec
 from operators.reader.pack_reader import PackReader, no_records
 from operators.reader.rejects import BlockAccount
 from operators.reader.scaling import readers_for
+from operators.reader.surveys import Surveys
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class BlockReader(Operator):
         """Refuse a range of readers that is empty."""
         if self.min_readers > self.max_readers:
             raise ValueError(f"min_readers, {self.min_readers}, is above max_readers, {self.max_readers}")
+        self._surveys = Surveys(self.format)
 
     def __init__(self, **properties: Any) -> None:
         super().__init__(**properties)
@@ -99,8 +101,9 @@ class BlockReader(Operator):
         is_empty = True
         for batch in self.format.read(file, block, account):
             parsed = self.format.parse(batch, account).batch
-            is_empty = is_empty and not len(parsed)
-            self.messages.emit(parsed)
+            if len(parsed):
+                is_empty = False
+                self.messages.emit(parsed)
         if is_empty:
             self.messages.emit(no_records(block))
         self._emit_rejects()
@@ -205,6 +208,26 @@ class BlockReader(Operator):
         counters[BLOCKS] += 1
         counters[BYTES] += block.size_bytes
         counters[FILES] += block.is_last
+
+    def needs_survey(self, item: Any) -> bool:
+        """Whether the format must look at a block before its file can be read in parallel."""
+        return self._surveys.is_needed(item)
+
+    def survey(self, item: Any) -> Any:
+        """Look at a block, in a task."""
+        return self.format.survey(self._open(item), item)
+
+    def resolve(self, items: Sequence[Any], findings: Sequence[Any]) -> list[Any]:
+        """Tell each block the state that it is entered in, from what was found of the blocks before it."""
+        return self._surveys.resolve(items, findings)
+
+    def survey_state(self) -> Any:
+        """The states of files whose next blocks come in a later window."""
+        return self._surveys.state
+
+    def restore_survey(self, state: Any) -> None:
+        """Take the states back after a restart."""
+        self._surveys.state = state
 
     def process_stats(self, stats: BacklogStats) -> StatsResponse:
         """Ask for a repartition when the backlog calls for another number of readers."""

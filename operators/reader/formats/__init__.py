@@ -15,6 +15,7 @@ from operators.reader.formats.base import ReaderContext, option_problems
 _MODULES = {
     "lines": "Lines",
     "escaped_lines": "EscapedLines",
+    "csv": "Csv",
     "paragraphs": "Paragraphs",
     "regex": "Regex",
     "fixed": "Fixed",

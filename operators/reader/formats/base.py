@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 from pydantic import ValidationError
@@ -130,6 +130,27 @@ class ReaderContext:
         """
         raise NotImplementedError
 
+    def needs_survey(self, block: BlockMetadata) -> bool:
+        """Whether a first pass must look at a block, because where later blocks' records begin depends on it."""
+        return False
+
+    def survey(self, source: ByteSource, block: BlockMetadata) -> Any:
+        """Look at a block in a first pass, without knowing what lies before it.
+
+        Returns:
+            Something small and picklable, for exit_state.
+        """
+        return None
+
+    def exit_state(self, entry_state: int, finding: Any) -> int:
+        """The state in which a block is left, and the next one entered.
+
+        Args:
+            entry_state: The state in which the block is entered; 0 at the beginning of a file.
+            finding: What survey gave for it.
+        """
+        return 0
+
     def parse(self, batch: RecordBatch, account: Account) -> Parsed:
         """Check the raw records of a batch that read gave, and make columns of them.
 
@@ -139,6 +160,14 @@ class ReaderContext:
             RecordError: A record is not what the format says, and nobody listens to rejects.
         """
         return Parsed(batch)
+
+
+def entered(made: ReaderContext, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
+    """The block with its entry state, found by a survey of all that lies before it."""
+    before = replace(block, start=0, end=block.start, is_last=False)
+    if block.start == 0 or not made.needs_survey(before):
+        return block
+    return replace(block, entry_state=made.exit_state(0, made.survey(source, before)))
 
 
 def option_problems(name: str, error: ValidationError) -> list[str]:

@@ -101,7 +101,9 @@ class Delimited(ReaderContext):
         limit = min(block.end, source.size_bytes)
         if block.start >= limit:
             return
-        floor = self.first_record(source, block, account)
+        floor = self.first_record(source, block)
+        if block.start < floor:
+            account.skip(block.start, min(floor, limit) - block.start, "header")
         position = self.next_start(source, block.start, limit, floor)
         window = Window(source)
         # When so much holds no terminator, the record that it begins with is too long, or as good as that.
@@ -121,7 +123,7 @@ class Delimited(ReaderContext):
                 return
             elif self.is_long(data):
                 yield from self._long(data, block, account, position)
-                position = self.next_start(source, position + self.max_record + 1, limit, floor)
+                position = self.next_start(source, position + self.max_record + 1, limit, position)
             else:
                 held, beyond = 2 * held, 2 * beyond
                 longest = max(longest, 2 * len(data)) if len(data) >= longest else longest
@@ -139,13 +141,11 @@ class Delimited(ReaderContext):
         """Whether a stretch that begins at a record, and in which find found nothing, has a record that is too long."""
         return len(data) >= self.max_record + self.reach
 
-    def first_record(self, source: ByteSource, block: BlockMetadata, account: Account) -> int:
+    def first_record(self, source: ByteSource, block: BlockMetadata) -> int:
         """Where the file's first record begins, behind byte order mark and header, or some place beyond the block."""
         floor = self.begin(source)
         if self.skip_header:
             floor = self._skip_records(source, floor, min(block.end, source.size_bytes))
-        if block.start < floor:
-            account.skip(block.start, min(floor, block.end, source.size_bytes) - block.start, "header")
         return floor
 
     def _skip_records(self, source: ByteSource, floor: int, limit: int) -> int:

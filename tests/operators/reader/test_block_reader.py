@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import os
+import pickle
 from pathlib import Path
 
 import pytest
 
+from dagflow.api.survey import Surveying
 from dagflow.errors import MissingError, RecordError, SourceChangedError
 from dagflow.storage.files import stat
 from dagflow.testing.operators import OperatorHarness, run_operator
@@ -112,3 +114,30 @@ def test_consecutive_blocks_of_a_file_use_one_stream(tmp_path: Path) -> None:
     assert opened[1] is not opened[2]
     reader.end_window()
     assert reader._file is None
+
+
+def test_a_survey_tells_each_block_what_it_is_entered_in(tmp_path: Path) -> None:
+    """Also over the border between two windows, and after a restart in between."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'a\n"x\ny\nz"\nb\n')
+    blocks = blocks_of(path, 3)
+    reader = BlockReader(format="csv")
+    findings = [reader.survey(block) if reader.needs_survey(block) else None for block in blocks]
+    assert findings[-1] is None
+    first = reader.resolve(blocks[:2], findings[:2])
+    restarted = BlockReader(format="csv")
+    restarted.restore_survey(pickle.loads(pickle.dumps(reader.survey_state())))
+    resolved = first + restarted.resolve(blocks[2:], findings[2:])
+    assert [block.entry_state for block in resolved] == [0, 1, 1, 0]
+    assert restarted.survey_state() is None
+    emitted = run_operator(BlockReader(format="csv"), resolved, port="blocks_metadata_input")
+    assert emitted["messages"] == [{"a": "x\ny\nz"}, {"a": "b"}]
+
+
+def test_formats_that_need_no_survey_cost_none() -> None:
+    """Their blocks are handed back as they are."""
+    block = BlockMetadata(7, "x", FileVersion(10), 5, 8, False)
+    reader = BlockReader()
+    assert isinstance(reader, Surveying)
+    assert not reader.needs_survey(block)
+    assert reader.resolve([block], [None])[0] is block

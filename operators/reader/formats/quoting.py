@@ -1,0 +1,143 @@
+"""Which newlines of a CSV file are inside of quotes: the state of a block without reading what lies before it.
+
+A quote opens a field only where one begins: behind a delimiter or a newline. It closes the field
+unless it is doubled. So a run of quotes, taken as a whole, does one of three things, whatever the state
+it meets: an even number changes nothing; an odd number where a field may begin swaps inside and outside;
+any other odd number leaves us outside. What a stretch of the file does is one of four functions from
+state to state, which compose, and can be found without knowing the state at its beginning.
+
+Source:
+    The composition of transition functions over chunks follows data-parallel finite-state machines
+    (Mytkowicz, Musuvathi, Schulte, 2014).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.reader.formats.framing import Positions
+from operators.reader.formats.search import NONE, escaped_places
+from operators.reader.formats.window import Bytes
+
+OUTSIDE, INSIDE = 0, 1
+LF, CR = b"\n\r"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What a stretch does to the state.
+
+    Attributes:
+        after_outside: The state behind it when it is entered outside of quotes.
+        after_inside: The state behind it when it is entered inside of quotes.
+    """
+
+    after_outside: int = OUTSIDE
+    after_inside: int = INSIDE
+
+    def applied(self, state: int) -> int:
+        """The state behind the stretch."""
+        return self.after_inside if state == INSIDE else self.after_outside
+
+    def then(self, other: Transition) -> Transition:
+        """What this stretch and the one behind it do together."""
+        return Transition(other.applied(self.after_outside), other.applied(self.after_inside))
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The bytes that mean something.
+
+    Attributes:
+        delimiter: Between fields.
+        quote: Around fields.
+        escape: Makes the next byte literal; -1 if there is none.
+    """
+
+    delimiter: int
+    quote: int
+    escape: int = -1
+
+    def is_separator(self, data: Bytes) -> npt.NDArray[np.bool_]:
+        """For each byte whether a field may begin behind it."""
+        found: npt.NDArray[np.bool_] = (data == self.delimiter) | (data == LF) | (data == CR)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Quoting:
+    """The quotes of a stretch that does not begin within a run of them.
+
+    Attributes:
+        escaped: Places at which no byte means anything.
+        runs: Where each run of quotes begins.
+        lengths: How many quotes it has.
+        parities: For each run how often, modulo 2, the state has been swapped since it was last known.
+        is_known: For each run whether the state behind it does not depend on the state before the stretch.
+    """
+
+    escaped: Positions
+    runs: Positions
+    lengths: Positions
+    parities: npt.NDArray[np.int64]
+    is_known: npt.NDArray[np.bool_]
+
+    def state_before(self, places: Positions, state: int) -> npt.NDArray[np.int64]:
+        """The state at places that are no quotes, when the stretch is entered in a state."""
+        behind = np.where(self.is_known, self.parities, self.parities ^ state)
+        return np.append(state, behind)[np.searchsorted(self.runs, places)]
+
+    def transition(self, end: int) -> Transition:
+        """What the runs do that begin before end."""
+        count = int(np.searchsorted(self.runs, end))
+        if not count:
+            return Transition()
+        parity = int(self.parities[count - 1])
+        return Transition(parity, parity if self.is_known[count - 1] else parity ^ 1)
+
+
+def quoting_of(data: Bytes, dialect: Dialect, may_begin: bool) -> Quoting:
+    """Find the quotes in a stretch.
+
+    Args:
+        data: The stretch; its first byte is not escaped, and no quote that belongs to one before it.
+        dialect: The bytes that mean something.
+        may_begin: Whether a field may begin at its first byte.
+    """
+    escaped = escaped_places(data, dialect.escape) if dialect.escape >= 0 else NONE
+    quotes = np.flatnonzero(data == dialect.quote)
+    if len(escaped) and len(quotes):
+        quotes = quotes[~np.isin(quotes, escaped, assume_unique=True)]
+    if not len(quotes):
+        return Quoting(escaped, NONE, NONE, NONE, np.empty(0, bool))
+    firsts = np.flatnonzero(np.append(True, np.diff(quotes) > 1))
+    runs = quotes[firsts]
+    lengths = np.diff(np.append(firsts, len(quotes)))
+    follows = dialect.is_separator(data[runs - 1])
+    if len(escaped):
+        follows &= ~np.isin(runs - 1, escaped, assume_unique=True)
+    if runs[0] == 0:
+        follows[0] = may_begin
+    is_odd = lengths % 2 == 1
+    swaps = np.cumsum(is_odd & follows)
+    resets = np.where(is_odd & ~follows, np.arange(len(runs)), -1)
+    last = np.maximum.accumulate(resets)
+    parities = (swaps - np.where(last >= 0, swaps[last], 0)) % 2
+    return Quoting(escaped, runs, lengths, parities, last >= 0)
+
+
+def undecided_from(data: Bytes, dialect: Dialect) -> int:
+    """Where the bytes at the end of a stretch begin whose meaning depends on what follows, or on each other."""
+    size = len(data)
+    look = 64
+    while True:
+        tail = data[max(0, size - look) :]
+        plain = np.flatnonzero((tail != dialect.quote) & (tail != CR) & (tail != dialect.escape))
+        if len(plain):
+            return size - len(tail) + int(plain[-1]) + 1
+        if look >= size:
+            return 0
+        look *= 8

@@ -1,0 +1,165 @@
+"""CSV: quotes over any cut, columns, and rows that do not fit."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.errors import RecordError
+from operators.reader.formats import make_format
+from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.csv import Csv
+from operators.reader.rejects import BlockAccount
+from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
+from tests.reference.csv import csv_records, csv_rows
+
+
+class CsvContract(FormatContract):
+    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+        assert isinstance(format, Csv)
+        start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
+        escape = None if format.escape is None else format.escape.encode()
+        rows = csv_rows(content[start:], format.delimiter.encode(), format.quote.encode(), escape)
+        for row in rows:
+            row.offset += start
+        assert format.columns is not None
+        return csv_records(rows, len(format.columns))
+
+
+class TestRows(CsvContract):
+    """Quotes that open, close, double, or stand where they mean nothing."""
+
+    formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a", "b"]}]
+    pieces: ClassVar = [b'"', b",", b"\n", b"a"]
+    longest = 4
+
+
+class TestQuotesOnly(CsvContract):
+    """Long runs of quotes, and newlines."""
+
+    formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a"]}]
+    pieces: ClassVar = [b'"', b"\n"]
+    longest = 7
+
+
+class TestReturnsAndQuotes(CsvContract):
+    """CR and CR LF inside and outside of quotes."""
+
+    formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a"], "delimiter": ";", "quote": "'"}]
+    pieces: ClassVar = [b"'", b"\r", b"\n"]
+    longest = 5
+
+
+@given(
+    st.lists(st.lists(st.text('",\n\r ab;é'), min_size=2, max_size=2), min_size=1, max_size=12),
+    st.integers(1, 30),
+    st.integers(1, 20),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_what_another_writer_quotes_comes_out_as_it_went_in(
+    rows: list[list[str]], block_size: int, chunk_bytes: int, newline: str
+) -> None:
+    """Python's csv module writes, blocks of any size are read, and the fields are those that were written."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator=newline, quoting=csv.QUOTE_ALL).writerows([["x", "y"], *rows])
+    content = text.getvalue().encode()
+    made = make_format("csv")
+    made.chunk_bytes = chunk_bytes
+    assert columns_of(made, content, block_size) == [{"x": row[0], "y": row[1]} for row in rows]
+
+
+def columns_of(made: ReaderContext, content: bytes, block_size: int) -> list[dict[str, Any]]:
+    """The rows of all blocks as mappings."""
+    found: list[dict[str, Any]] = []
+    state = 0
+    account = BlockAccount(URL, Counter(), None)
+    for start in range(0, len(content), block_size):
+        block = block_of(content, start, min(start + block_size, len(content)), entry_state=state)
+        for batch in made.read(MemorySource(content), block, account):
+            parsed = made.parse(batch, account)
+            found += parsed.columns.to_pylist() if len(parsed.raw) else []
+        state = made.exit_state(state, made.survey(MemorySource(content), block))
+    return found
+
+
+def test_types_are_given_by_name() -> None:
+    """With a header some of the columns may have types; the others are text."""
+    made = make_format({"type": "csv", "columns": {"n": "int", "when": "timestamp[ms]"}})
+    [row] = columns_of(made, b"n,when,text\n1,2024-05-01 10:00:00,02\n", 100)
+    assert (row["n"], row["when"].year, row["text"]) == (1, 2024, "02")
+
+
+def test_rows_that_do_not_fit_are_refused_one_by_one() -> None:
+    """Each by itself, with its place, and the rows around it stay."""
+    made = make_format({"type": "csv", "columns": {"n": "int64"}})
+    content = b'n,t\n1,a\n2\nx,b\n3,\xff\n4,"c"\n5,d,e\n6,"f'
+    records, rejects = read_range(made, content, 0, len(content))
+    assert [record for _, record in records] == [b"1,a", b'4,"c"']
+    assert rejects == [(8, 1), (10, 3), (14, 3), (24, 5), (30, 4)]
+
+
+def test_a_quote_over_many_blocks_is_known_in_each() -> None:
+    """Blocks in the middle of a field do not take its newlines for the ends of rows."""
+    content = b'a\n"' + b"x\n" * 20_000 + b'"\nb\n'
+    assert columns_of(make_format("csv"), content, 4099) == [{"a": "x\n" * 20_000}, {"a": "b"}]
+
+
+def test_only_files_of_several_blocks_are_surveyed() -> None:
+    """The last block of a file, and so the only one, needs none."""
+    made = make_format("csv")
+    assert not made.needs_survey(block_of(b"abc", 0, 3))
+    assert made.needs_survey(block_of(b"abc", 0, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "message"),
+    [
+        ({}, b"a,a\n1,2\n", "column 'a' is there twice; got a, a"),
+        ({"columns": {"c": "int64"}}, b"a,b\n1,2\n", "there is no column 'c'; got a, b"),
+        ({"columns": ["a"]}, b"a,b\n1,2\n", "the header has 2 columns, and columns names 1"),
+        ({"max_record": 5}, b"a,b,c,d,e,f,g,h\n1\n" * 2, "the header is longer than max_record"),
+    ],
+)
+def test_headers_that_cannot_be_used_fail(options: dict[str, Any], content: bytes, message: str) -> None:
+    """With the file and what is wrong."""
+    with pytest.raises(RecordError, match=rf"memory\.bin offset 0 .*{message}"):
+        read_range(make_format({"type": "csv", **options}), content, 0, len(content))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delimiter": '"'}, "must be different characters"),
+        ({"escape": "\n"}, "must be different characters"),
+        ({"header": False}, "columns must be given where there is no header"),
+        ({"columns": {"a": "integr"}}, "there is no type 'integr'"),
+        ({"delimiter": "||"}, "option 'delimiter'"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], message: str) -> None:
+    """Before anything is read."""
+    with pytest.raises(ValueError, match=message):
+        make_format({"type": "csv", **options})
+
+
+def test_blocks_behind_the_first_know_the_header() -> None:
+    """Each reads it for itself."""
+    content = b"\xef\xbb\xbfcomment\nx,y\n1,2\n3,4\n"
+    made = make_format({"type": "csv", "skip_header": 1})
+    for block_size in range(1, 25):
+        assert read_cut(made, content, block_size)[0] == [(15, b"1,2"), (19, b"3,4")]
+        assert columns_of(made, content, block_size) == [{"x": "1", "y": "2"}, {"x": "3", "y": "4"}]
+
+
+class TestEscapes(CsvContract):
+    """An escape makes a quote, a delimiter or a newline literal, inside and outside of quotes."""
+
+    formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a"], "escape": "\\"}]
+    pieces: ClassVar = [b'"', b"\\", b"\n", b"a"]
+    longest = 4

@@ -1,0 +1,78 @@
+"""CSV, read byte by byte from left to right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.reference.lines import Records
+
+
+@dataclass
+class Row:
+    """One row: where it begins, its bytes, its fields, and whether its quotes are closed."""
+
+    offset: int
+    raw: bytes
+    fields: list[bytes]
+    is_closed: bool = True
+
+
+def csv_rows(content: bytes, delimiter: bytes = b",", quote: bytes = b'"', escape: bytes | None = None) -> list[Row]:
+    """Every row, empty lines included."""
+    rows: list[Row] = []
+    start = position = 0
+    while position < len(content):
+        fields: list[bytes] = []
+        while True:
+            field, position, is_closed = _field(content, position, delimiter, quote, escape)
+            fields.append(field)
+            if content[position : position + 1] != delimiter:
+                break
+            position += 1
+        rows.append(Row(start, content[start:position], fields, is_closed))
+        position += 2 if content[position : position + 2] == b"\r\n" else 1
+        start = position
+    return rows
+
+
+def _field(
+    content: bytes, position: int, delimiter: bytes, quote: bytes, escape: bytes | None
+) -> tuple[bytes, int, bool]:
+    """A field from where it begins, and where it ends."""
+    field = bytearray()
+    is_inside = content[position : position + 1] == quote
+    position += is_inside
+    while position < len(content):
+        byte = content[position : position + 1]
+        if byte == escape:
+            field += content[position + 1 : position + 2]
+            position += 2
+        elif is_inside and byte == quote:
+            if content[position + 1 : position + 2] == quote:
+                field += quote
+                position += 2
+            else:
+                is_inside = False
+                position += 1
+        elif not is_inside and byte in (delimiter, b"\r", b"\n"):
+            return bytes(field), position, True
+        else:
+            field += byte
+            position += 1
+    return bytes(field), min(position, len(content)), not is_inside
+
+
+def csv_records(rows: list[Row], width: int) -> tuple[Records, list[tuple[int, int]]]:
+    """The rows of so many fields, and the others; empty lines are neither."""
+    there = [row for row in rows if row.raw]
+    good = [row for row in there if row.is_closed and len(row.fields) == width and _is_text(row.raw)]
+    bad = [row for row in there if row not in good]
+    return [(row.offset, row.raw) for row in good], [(row.offset, len(row.raw)) for row in bad]
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
