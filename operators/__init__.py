@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from operators.aggregate.count_by import CountBy
     from operators.aggregate.top_n import TopN
+    from operators.control.file_completion import FileCompletion
     from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
     from operators.reader.block_reader import BlockReader
     from operators.reader.formats.base import ReaderContext
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from operators.stateful.deduplicator import Deduplicator
     from operators.stateful.key_counter import KeyCounter
     from operators.transform.record_filter import RecordFilter
+    from operators.writer.file_merger import FileMerger
+    from operators.writer.metadata_writer import MetadataWriter
     from operators.writer.record_writer import RecordWriter
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "CountBy",
     "Deduplicator",
     "FileInfo",
+    "FileCompletion",
     "FileMetadata",
     "FileSplitterBase",
     "FileSplitterInput",
@@ -31,6 +35,7 @@ __all__ = [
     "KeyCounter",
     "ReaderContext",
     "RecordFilter",
+    "MetadataWriter",
     "RecordWriter",
     "TopN",
     "read_block",
@@ -44,6 +49,7 @@ _MODULE_BY_NAME = {
     "FileInfo": "operators.metadata",
     "FileMetadata": "operators.metadata",
     "FileSplitterBase": "operators.splitter.splitter",
+    "FileCompletion": "operators.control.file_completion",
     "FileSplitterInput": "operators.splitter.splitter",
     "FileVersion": "operators.metadata",
     "KeyCounter": "operators.stateful.key_counter",
@@ -51,6 +57,7 @@ _MODULE_BY_NAME = {
     "RecordFilter": "operators.transform.record_filter",
     "RecordWriter": "operators.writer.record_writer",
     "TopN": "operators.aggregate.top_n",
+    "MetadataWriter": "operators.writer.metadata_writer",
     "read_block": "operators.reader.read_block",
 }
 

@@ -95,7 +95,15 @@ class Operator:
 
 
 class ControlOperator(Operator):
-    """An operator that runs once, in the driver, and handles metadata tuples only."""
+    """An operator that runs once, in the driver, and handles metadata tuples only.
+
+    Where it takes in only what other control operators emit, it works when a window is planned. Where something
+    that runs in partitions reports to it, it works when the window's results are in, and sees each window once,
+    in order: what it emits, the files that it writes and its snapshot are committed with the window.
+    """
+
+    runs_at_commit: ClassVar[bool] = False
+    """Whether it works when a window's results are in, whoever emits to it."""
 
 
 class InputOperator(ControlOperator):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.api.context import ControlServices, OperatorContext
@@ -13,7 +14,9 @@ from dagflow.api.operator import InputOperator, Operator
 from dagflow.errors import PlanError, Problem
 from dagflow.plan.physical import Edge, PhysicalPlan, PortRef
 from dagflow.worker.chain import Chain
+from dagflow.storage.pending import PendingFile
 
+from dagflow.worker.stage import TaskOutputs
 
 @dataclass(frozen=True, slots=True)
 class Emission:
@@ -25,17 +28,35 @@ class Emission:
         state: Pickled states of the control operators after the window.
         counters: What the window added to their counts, by "operator.name".
     """
+        late: Tuples for control operators that work when the window's results are in, in order, by input port.
 
     window_id: int
     tuples: Mapping[PortRef, list[Any]]
     state: bytes
     counters: Mapping[str, int]
 
+    late: Sequence[tuple[PortRef, list[Any]]] = ()
 
-def _split(plan: PhysicalPlan) -> tuple[list[str], list[str]]:
-    """The control operators that feed stages, and those that take in what stages report, upstream first."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the control operators made of a window's results; part of its commit.
+
+    Attributes:
+        states: Their pickled states after the window, by name.
+        files: Files that they wrote, which wait to be published.
+        counters: What the window added to their counts, by "operator.name".
+    """
+
+    states: Mapping[str, bytes] = field(default_factory=dict)
+    files: tuple[PendingFile, ...] = ()
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+def _split(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> tuple[list[str], list[str]]:
+    """The control operators that feed stages, and those that work when a window's results are in, upstream first."""
     fed = {edge.target.operator for stage in plan.stages for edge in stage.reports}
     for edge in sorted(plan.control_edges, key=lambda edge: plan.control.index(edge.source.operator)):
+    fed.update(name for name in plan.control if getattr(operators[name], "runs_at_commit", False))
         if edge.source.operator in fed:
             fed.add(edge.target.operator)
     return [name for name in plan.control if name not in fed], [name for name in plan.control if name in fed]
@@ -50,17 +71,21 @@ class ControlGraph:
         operators: All operators by name.
         services: What the driver offers to each control operator, by its name.
 
+        outputs: Where those that work at the commit of a window open files.
     Raises:
         PlanError: An operator that waits for results of a window would feed that window.
     """
 
     def __init__(
-        self, app: str, plan: PhysicalPlan, operators: Mapping[str, Operator], services: Mapping[str, ControlServices]
+        self,
+        app: str,
+        plan: PhysicalPlan,
+        operators: Mapping[str, Operator],
+        services: Mapping[str, ControlServices],
+        outputs: TaskOutputs | None = None,
     ) -> None:
-        sources, sinks = _split(plan)
-        entries = [
-            exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned
-        ]
+        sources, sinks = _split(plan, operators)
+        entries = [exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned]
         late = [edge for edge in entries if edge.source.operator in sinks]
         if late:
             raise PlanError(
@@ -72,13 +97,19 @@ class ControlGraph:
         self._tuples: dict[PortRef, list[Any]] = defaultdict(list)
         self._activity = 0
         self._sources = self._chain(app, plan, operators, services, sources, entries)
-        self._sinks = self._chain(app, plan, operators, services, sinks, [])
+        self._late: list[tuple[PortRef, list[Any]]] = []
+        self._outputs = outputs
+        self._sinks = self._chain(app, plan, operators, services, sinks, [], outputs)
         for edge in entries:
             self._sources.connect(edge.source, self._collector(edge.target))
         for outlet in self._sources.outlets.values():
+        for edge in plan.control_edges:
+            if edge.source.operator in sources and edge.target.operator in sinks:
+                self._sources.connect(edge.source, self._keeper(edge.target))
             outlet.connect(self._watch)
         self._counted: Counter[str] = Counter()
 
+        self._counted_late: Counter[str] = Counter()
     def _chain(
         self,
         app: str,
@@ -88,15 +119,21 @@ class ControlGraph:
         names: list[str],
         entries: Iterable[Edge],
     ) -> Chain:
+        outputs: TaskOutputs | None = None,
         edges = [edge for edge in plan.control_edges if edge.source.operator in names and edge.target.operator in names]
         reports = [edge for stage in plan.stages for edge in stage.reports]
-        connected = {ref for edge in (*edges, *entries, *reports) for ref in (edge.source, edge.target)}
+        connected = {ref for e in (*plan.control_edges, *entries, *reports) for ref in (e.source, e.target)}
         counters: dict[str, Counter[str]] = {name: Counter() for name in names}
         chain = Chain({name: operators[name] for name in names}, edges, counters)
         for name in names:
             ports = frozenset(ref.port for ref in connected if ref.operator == name)
             context = OperatorContext(
-                app=app, operator=name, counters=counters[name], connected=ports, control=services[name]
+                app=app,
+                operator=name,
+                counters=counters[name],
+                connected=ports,
+                outputs=outputs,
+                control=services[name],
             )
             chain.call(name, chain.operators[name].setup, context)
         return chain
@@ -105,6 +142,9 @@ class ControlGraph:
         return lambda payload: self._tuples[target].extend(payload)
 
     def _watch(self, payload: Any) -> None:
+    def _keeper(self, target: PortRef) -> Any:
+        return lambda payload: self._late.append((target, payload))
+
         self._activity += len(payload)
 
     def restore(self, planned: bytes, reported: Mapping[str, bytes]) -> None:
@@ -129,6 +169,7 @@ class ControlGraph:
         """
         self._tuples.clear()
         self._activity = 0
+        self._late = []
         self._sources.begin_window(window_id)
         for name, operator in self._sources.operators.items():
             if isinstance(operator, InputOperator):
@@ -139,7 +180,7 @@ class ControlGraph:
         counts = Counter(self._sources.counts())
         counters = dict(counts - self._counted)
         self._counted = counts
-        return Emission(window_id, dict(self._tuples), self._snapshot(), counters)
+        return Emission(window_id, dict(self._tuples), self._snapshot(), counters, tuple(self._late))
 
     def _snapshot(self) -> bytes:
         states = {
@@ -147,20 +188,47 @@ class ControlGraph:
         }
         return pickle.dumps({name: state for name, state in states.items() if state is not None}, protocol=5)
 
-    def report(self, window_id: int, reports: Iterable[tuple[PortRef, list[Any]]]) -> dict[str, bytes]:
-        """Give a window's results to the operators that wait for them.
+    def report(
+        self,
+        window_id: int,
+        late: Iterable[tuple[PortRef, list[Any]]],
+        reports: Iterable[tuple[PortRef, list[Any]]],
+    ) -> Report:
+        """Give a window to the operators that work when its results are in.
+
+        Args:
+            window_id: The window; each one once, in order, also in a run that goes on from an earlier one.
+            late: What the window's Emission has for them.
+            reports: What the stages report, in an order that a replay repeats.
 
         Returns:
             Their pickled states after the window, by name.
         """
         if not self._sinks.operators:
-            return {}
+            return Report()
         self._sinks.begin_window(window_id)
-        for target, tuples in reports:
+        for target, tuples in itertools.chain(late, reports):
             self._sinks.consumer_of(target)(tuples)
         self._sinks.end_window()
         states = {name: self._sinks.call(name, operator.snapshot) for name, operator in self._sinks.operators.items()}
-        return {name: pickle.dumps(state, protocol=5) for name, state in states.items() if state is not None}
+        counts = Counter(self._sinks.counts())
+        counters, self._counted_late = dict(counts - self._counted_late), counts
+        return Report(
+            {name: pickle.dumps(state, protocol=5) for name, state in states.items() if state is not None},
+            () if self._outputs is None else self._outputs.take_finished(),
+            counters,
+        )
+
+    def committed(self, window_id: int) -> None:
+        """Tell those who wait for it that a window, and all before it, are published.
+
+        Raises:
+            DagflowError: One of them failed.
+        """
+        for chain in (self._sources, self._sinks):
+            for name, operator in chain.operators.items():
+                if isinstance(operator, CommitListener):
+                    chain.call(name, operator.committed, window_id)
 
     def close(self) -> None:
         """End the operators."""

@@ -11,7 +11,7 @@ import logging
 import pickle
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, TimeoutError
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from dagflow.api.operator import Operator
 from dagflow.api.supervision import Supervising
 from dagflow.engine.backlog import Throughput
-from dagflow.engine.control import ControlGraph, Emission
+from dagflow.engine.control import ControlGraph, Emission, Report
 from dagflow.engine.result import RunSummary
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.states import Kept, StateBook
@@ -46,6 +46,10 @@ TICK_S = 0.2
 
 STOP_GRACE_S = 5.0
 """A window in flight may finish within this time after a stop was requested; then it is abandoned."""
+
+
+_PlannedState = tuple[bytes, dict[str, bytes], Sequence[tuple[PortRef, list[Any]]]]
+"""What a plan keeps as its control state: of control operators, of surveys, and what waits for the window's results."""
 
 
 class Observer(Protocol):
@@ -140,9 +144,7 @@ class Driver:
         states.require_counts(self._scaling.counts)
         self._ledger = Counter(ledger)
         self._surveyors = Surveyors(operators, self._running)
-        planned_state: tuple[bytes, dict[str, bytes]] = pickle.loads(
-            journal.state.control_state or pickle.dumps((b"", {}))
-        )
+        planned_state: _PlannedState = pickle.loads(journal.state.control_state or pickle.dumps((b"", {}, ())))
         control.restore(planned_state[0], reported)
         self._surveyors.restore(planned_state[1])
 
@@ -214,7 +216,8 @@ class Driver:
         while self._emitted and len(self._in_flight) < self._most_in_flight:
             self._scaling.observe(self._backlogs(), self._throughput.bytes_per_second)
             emission = self._surveyors.complete(self._emitted.popleft()[0])
-            emission = replace(emission, state=pickle.dumps((emission.state, self._surveyors.state()), protocol=5))
+            kept = (emission.state, self._surveyors.state(), emission.late)
+            emission = replace(emission, state=pickle.dumps(kept, protocol=5))
             planned = self._codec.plan_of(emission, self._scaling.counts, self._scaling.take_decisions())
             self._journal.append_plan(planned)
             self._submit(planned)
@@ -265,9 +268,10 @@ class Driver:
             raise failed.error
         self._in_flight.popleft()
         window_id = flight.planned.window_id
-        files = [file for result in results for file in result.files]
+        report = self._report(flight.planned, results)
+        files = [*(file for result in results for file in result.files), *report.files]
         _require_names_apart(files)
-        counters: Counter[str] = Counter()
+        counters: Counter[str] = Counter(report.counters)
         for result in results:
             counters.update(result.counters)
         self._supervise(counters)
@@ -275,7 +279,7 @@ class Driver:
             window_id=window_id,
             files=[file.to_json() for file in files],
             counters=dict(counters),
-            state=self._states_after(window_id, results),
+            state=self._states_after(window_id, results, report),
             skipped=[list(astuple(skipped)) for result in results for skipped in result.skipped],
         )
         self._journal.append_intent(intent)
@@ -298,14 +302,20 @@ class Driver:
                 if self._stop.is_requested:
                     return None
 
-    def _states_after(self, window_id: int, results: list[StageResult]) -> bytes:
+    def _report(self, planned: WindowPlan, results: list[StageResult]) -> Report:
+        """Let the control operators that wait for a window's results work on them."""
+        late: Sequence[tuple[PortRef, list[Any]]] = pickle.loads(planned.control_state)[2]
+        # Tasks answer in any order; the operators see them in the same one in every run.
+        ordered = sorted(results, key=lambda result: (result.stage, result.partition))
+        return self._control.report(planned.window_id, late, [each for result in ordered for each in result.reports])
+
+    def _states_after(self, window_id: int, results: list[StageResult], report: Report) -> bytes:
         """What the operators of the stages, and those that wait for their results, keep for the next window."""
         partitioned = self._states.after(window_id, results)
-        control = self._control.report(window_id, [report for result in results for report in result.reports])
         for result in results:
             self._ledger.update(result.ledger)
         self._ledger = Counter({key: value for key, value in self._ledger.items() if value})
-        return pickle.dumps((partitioned, control, dict(self._ledger)), protocol=5)
+        return pickle.dumps((partitioned, dict(report.states), dict(self._ledger)), protocol=5)
 
     def _supervise(self, counters: Counter[str]) -> None:
         """Ask the operators that look at their own counts whether the run may go on."""

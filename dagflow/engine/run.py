@@ -27,6 +27,7 @@ from dagflow.storage.options import options_in_use
 from dagflow.storage.pending import pending_tag, remove, sweep
 from dagflow.storage.store import open_store
 from dagflow.worker.results import Program
+from dagflow.worker.stage import TaskOutputs
 
 RuntimeFactory = Callable[[Program], Runtime]
 
@@ -207,7 +208,8 @@ def _drive(
     follow = options.follow or any(getattr(operator, "follow", False) is True for operator in operators.values())
     throughput = Throughput(parallelism_of(options.master or app.attributes.master))
     services = {name: _Services(join(checkpoint, "state", name), follow, throughput) for name in plan.control}
-    control = ControlGraph(app.name, plan, operators, services)
+    outputs = TaskOutputs(pending_tag(journal.state.app_uuid, journal.epoch), app.attributes.durability)
+    control = ControlGraph(app.name, plan, operators, services, outputs)
     try:
         program = Program.of(app.name, plan, operators, app.attributes.storage, app.attributes.durability)
         driver = Driver(

@@ -57,6 +57,13 @@ class TaskOutputs:
         self._open.append(writer)
         return TaskOutputFile(writer, self.finished)
 
+    def take_finished(self) -> tuple[PendingFile, ...]:
+        """The files that were ended since the last call."""
+        finished = tuple(self.finished)
+        self.finished.clear()
+        self._open.clear()
+        return finished
+
     def abandon(self) -> None:
         """Remove what was written; for tasks that failed."""
         for writer in self._open:

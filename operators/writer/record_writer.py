@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import Annotated, Literal
 
@@ -14,9 +13,9 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Size
 from dagflow.api.records import UNKNOWN, RecordBatch
-from dagflow.errors import MissingError, StorageError
-from dagflow.storage.files import list_directory
-from dagflow.storage.location import absolute, join, name_of
+from dagflow.errors import StorageError
+from dagflow.storage.location import absolute, join
+from operators.writer.directory import take_directory
 
 _NAMES = {"block": re.compile(r"[0-9a-f]{16}"), "part": re.compile(r"part-\d{8}-\d{5}-\d{4}")}
 
@@ -47,19 +46,7 @@ class RecordWriter(Operator):
 
     def prepare(self, run: RunPreparation) -> None:
         """Refuse a directory in which a name that this run may publish is taken by somebody else."""
-        run.claim(self._root)
-        pattern = _NAMES[self.file_name]
-        found = set()
-        with contextlib.suppress(MissingError):
-            found = {entry.url for entry in list_directory(self._root) if pattern.fullmatch(name_of(entry.url))}
-        foreign = found.difference(run.published) if found else set()
-        if foreign:
-            raise StorageError(
-                f"holds {len(foreign)} files that this checkpoint did not publish and whose names it may need, "
-                f"such as {name_of(min(foreign))}",
-                url=self._root,
-                hint="publish into another directory, or remove them",
-            )
+        take_directory(run, self._root, _NAMES[self.file_name])
 
     def setup(self, context: OperatorContext) -> None:
         """Take note of where files are opened, and of the partition, which is part of their names."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from operators.aggregate.top_n import TopN
 ROWS = st.lists(st.lists(st.tuples(st.none() | st.integers(-5, 5), st.sampled_from("abc")), max_size=12), max_size=5)
 
 
-def rank(row: dict[str, object], largest: bool) -> tuple[object, ...]:
+def rank(row: Mapping[str, object], largest: bool) -> tuple[object, ...]:
     """Where a row stands: nulls last, equal values by the other column."""
     n = row["n"]
     return (n is None, 0 if not isinstance(n, int) else -n if largest else n, row["s"])

@@ -1,0 +1,36 @@
+"""The directory that a writer publishes into."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+from dagflow.api.context import RunPreparation
+from dagflow.errors import MissingError, StorageError
+from dagflow.storage.files import list_directory
+from dagflow.storage.location import name_of
+
+
+def take_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> None:
+    """Take a directory for one writer of this run.
+
+    Args:
+        run: What the run knows.
+        root: The directory.
+        names: What the names of the writer's files look like.
+
+    Raises:
+        StorageError: Another writer has it, or somebody else's file has such a name.
+    """
+    run.claim(root)
+    found = set()
+    with contextlib.suppress(MissingError):
+        found = {entry.url for entry in list_directory(root) if names.fullmatch(name_of(entry.url))}
+    foreign = found.difference(run.published) if found else set()
+    if foreign:
+        raise StorageError(
+            f"holds {len(foreign)} files that this checkpoint did not publish and whose names it may need, "
+            f"such as {name_of(min(foreign))}",
+            url=root,
+            hint="publish into another directory, or remove them",
+        )
