@@ -13,10 +13,10 @@ from dagflow.api.context import ControlServices, OperatorContext
 from dagflow.api.operator import InputOperator, Operator
 from dagflow.errors import PlanError, Problem
 from dagflow.plan.physical import Edge, PhysicalPlan, PortRef
-from dagflow.worker.chain import Chain
 from dagflow.storage.pending import PendingFile
-
+from dagflow.worker.chain import Chain
 from dagflow.worker.stage import TaskOutputs
+
 
 @dataclass(frozen=True, slots=True)
 class Emission:
@@ -27,15 +27,15 @@ class Emission:
         tuples: Tuples for partitioned operators, by input port.
         state: Pickled states of the control operators after the window.
         counters: What the window added to their counts, by "operator.name".
-    """
         late: Tuples for control operators that work when the window's results are in, in order, by input port.
+    """
 
     window_id: int
     tuples: Mapping[PortRef, list[Any]]
     state: bytes
     counters: Mapping[str, int]
-
     late: Sequence[tuple[PortRef, list[Any]]] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -55,8 +55,8 @@ class Report:
 def _split(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> tuple[list[str], list[str]]:
     """The control operators that feed stages, and those that work when a window's results are in, upstream first."""
     fed = {edge.target.operator for stage in plan.stages for edge in stage.reports}
-    for edge in sorted(plan.control_edges, key=lambda edge: plan.control.index(edge.source.operator)):
     fed.update(name for name in plan.control if getattr(operators[name], "runs_at_commit", False))
+    for edge in sorted(plan.control_edges, key=lambda edge: plan.control.index(edge.source.operator)):
         if edge.source.operator in fed:
             fed.add(edge.target.operator)
     return [name for name in plan.control if name not in fed], [name for name in plan.control if name in fed]
@@ -70,8 +70,8 @@ class ControlGraph:
         plan: The physical plan.
         operators: All operators by name.
         services: What the driver offers to each control operator, by its name.
-
         outputs: Where those that work at the commit of a window open files.
+
     Raises:
         PlanError: An operator that waits for results of a window would feed that window.
     """
@@ -96,20 +96,20 @@ class ControlGraph:
             )
         self._tuples: dict[PortRef, list[Any]] = defaultdict(list)
         self._activity = 0
-        self._sources = self._chain(app, plan, operators, services, sources, entries)
         self._late: list[tuple[PortRef, list[Any]]] = []
         self._outputs = outputs
+        self._sources = self._chain(app, plan, operators, services, sources, entries)
         self._sinks = self._chain(app, plan, operators, services, sinks, [], outputs)
         for edge in entries:
             self._sources.connect(edge.source, self._collector(edge.target))
-        for outlet in self._sources.outlets.values():
         for edge in plan.control_edges:
             if edge.source.operator in sources and edge.target.operator in sinks:
                 self._sources.connect(edge.source, self._keeper(edge.target))
+        for outlet in self._sources.outlets.values():
             outlet.connect(self._watch)
         self._counted: Counter[str] = Counter()
-
         self._counted_late: Counter[str] = Counter()
+
     def _chain(
         self,
         app: str,
@@ -118,8 +118,8 @@ class ControlGraph:
         services: Mapping[str, ControlServices],
         names: list[str],
         entries: Iterable[Edge],
-    ) -> Chain:
         outputs: TaskOutputs | None = None,
+    ) -> Chain:
         edges = [edge for edge in plan.control_edges if edge.source.operator in names and edge.target.operator in names]
         reports = [edge for stage in plan.stages for edge in stage.reports]
         connected = {ref for e in (*plan.control_edges, *entries, *reports) for ref in (e.source, e.target)}
@@ -141,10 +141,10 @@ class ControlGraph:
     def _collector(self, target: PortRef) -> Any:
         return lambda payload: self._tuples[target].extend(payload)
 
-    def _watch(self, payload: Any) -> None:
     def _keeper(self, target: PortRef) -> Any:
         return lambda payload: self._late.append((target, payload))
 
+    def _watch(self, payload: Any) -> None:
         self._activity += len(payload)
 
     def restore(self, planned: bytes, reported: Mapping[str, bytes]) -> None:
@@ -168,8 +168,8 @@ class ControlGraph:
             DagflowError: An operator failed.
         """
         self._tuples.clear()
-        self._activity = 0
         self._late = []
+        self._activity = 0
         self._sources.begin_window(window_id)
         for name, operator in self._sources.operators.items():
             if isinstance(operator, InputOperator):
@@ -201,8 +201,8 @@ class ControlGraph:
             late: What the window's Emission has for them.
             reports: What the stages report, in an order that a replay repeats.
 
-        Returns:
-            Their pickled states after the window, by name.
+        Raises:
+            DagflowError: An operator failed.
         """
         if not self._sinks.operators:
             return Report()
@@ -218,17 +218,6 @@ class ControlGraph:
             () if self._outputs is None else self._outputs.take_finished(),
             counters,
         )
-
-    def committed(self, window_id: int) -> None:
-        """Tell those who wait for it that a window, and all before it, are published.
-
-        Raises:
-            DagflowError: One of them failed.
-        """
-        for chain in (self._sources, self._sinks):
-            for name, operator in chain.operators.items():
-                if isinstance(operator, CommitListener):
-                    chain.call(name, operator.committed, window_id)
 
     def close(self) -> None:
         """End the operators."""
