@@ -249,7 +249,7 @@ def _joined(size_bytes: int, stretches: Iterable[Stretch]) -> Iterator[tuple[int
     start = end = 0
     for stretch in stretches:
         first, last = max(0, stretch.start - MARGIN_BYTES), min(size_bytes, stretch.end + MARGIN_BYTES)
-        if not start <= first <= end:
+        if first > end:
             if start < end:
                 yield start, end
             start = end = first

@@ -17,6 +17,7 @@ from dagflow.storage.options import options_of, without_secrets
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}
 # Clients of one request at a time, which nevertheless do not mind threads.
 _FOR_THREADS = {"hdfs", "viewfs", "memory"}
+_S3_CONNECTIONS = 64
 _TRANSIENT_CODES = {
     "409",
     "500",
@@ -63,7 +64,11 @@ def _arguments(scheme: str) -> dict[str, Any]:
     """What to construct a file system with; for a chain such as `simplecache::s3` by protocol."""
     if "::" in scheme:
         return {protocol: options_of(protocol) for protocol in scheme.split("::")}
-    return options_of(scheme)
+    options = options_of(scheme)
+    if scheme in ("s3", "s3a"):
+        # The client's own limit is 10, and makes requests wait that could be under way.
+        options["config_kwargs"] = {"max_pool_connections": _S3_CONNECTIONS, **options.get("config_kwargs", {})}
+    return options
 
 
 def is_s3(filesystem: Any) -> bool:
