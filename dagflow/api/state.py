@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from dagflow.api.context import OperatorContext
@@ -146,7 +146,10 @@ class KeyedState(Generic[V]):
             self._segments.append(Segment.of(values, (key for key in self._changed if key not in values)))
             self._changed = {}
             self._merge()
-        return KeyedSnapshot(tuple(self._segments))
+        # What the checkpoint has is not sent to it again.
+        return KeyedSnapshot(
+            tuple(replace(segment, data=b"") if segment.name else segment for segment in self._segments)
+        )
 
     def _merge(self) -> None:
         """Keep each segment more than twice as large as the next, so that there are few."""

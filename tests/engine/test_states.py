@@ -16,9 +16,11 @@ from dagflow.api.codec import ByName
 from dagflow.engine import states
 from dagflow.engine.run import RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, PlanError
+from dagflow.journal.log import load
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.model import Attributes, KeyedPartition, Partition
+from dagflow.storage.store import open_store
 from dagflow.worker.results import WindowTask
 from operators.stateful.deduplicator import Deduplicator
 from operators.stateful.key_counter import KeyCounter
@@ -115,6 +117,19 @@ def test_state_in_segments_is_read_back_and_cleared_away(tmp_path: Path) -> None
         assert 2 <= len(list((tmp_path / "journal" / "segments").iterdir())) <= 8
     finally:
         states.INLINE_BYTES = inline
+
+
+def test_a_window_commits_what_it_changed_and_names_the_rest(tmp_path: Path) -> None:
+    """However much is remembered, an intent stays small, and each segment is written once."""
+    app = keyed_app(tmp_path, Deduplicator(), by_record(1))
+    source = app.operators["source"].operator
+    assert isinstance(source, Source)
+    source.texts = [b" ".join(b"%06d" % n for n in range(m, m + 500)) for m in range(0, 20_000, 500)]
+    run(app, runtime=InlineRuntime)
+    assert len(published(tmp_path)) == 20_000
+    journal = tmp_path / "journal"
+    assert sum(path.stat().st_size for path in (journal / "segments").iterdir()) > 150_000
+    assert len(load(open_store(str(journal))).state.state) < 5_000
 
 
 def test_state_that_is_gone_is_not_taken_for_no_state(tmp_path: Path) -> None:
