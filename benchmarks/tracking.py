@@ -132,6 +132,7 @@ def scan(directory: Path, entries: int) -> dict[str, Any]:
 
     class Services:
         follow = False
+        ordinal = 0
         state_url = str(directory / "index")
 
         def __init__(self) -> None:

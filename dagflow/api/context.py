@@ -66,6 +66,13 @@ class ControlServices(Protocol):
         """The budget of the current window."""
 
     @property
+    def ordinal(self) -> int:
+        """0-based position among the operators that feed partitioned ones, in the order of the app.
+
+        Ids that several of them give out can be kept apart by it.
+        """
+
+    @property
     def state_url(self) -> str:
         """A directory in the checkpoint for this operator alone, for state that is too large for a snapshot.
 

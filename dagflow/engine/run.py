@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,9 +85,10 @@ class SilentObserver:
 class _Services:
     """What one control operator may ask of the run."""
 
-    def __init__(self, state_url: str, follow: bool, throughput: Throughput) -> None:
+    def __init__(self, state_url: str, follow: bool, throughput: Throughput, ordinal: int) -> None:
         self.state_url = state_url
         self.follow = follow
+        self.ordinal = ordinal
         self._throughput = throughput
 
     @property
@@ -207,7 +209,12 @@ def _drive(
     operators = {name: node.operator for name, node in app.operators.items()}
     follow = options.follow or any(getattr(operator, "follow", False) is True for operator in operators.values())
     throughput = Throughput(parallelism_of(options.master or app.attributes.master))
-    services = {name: _Services(join(checkpoint, "state", name), follow, throughput) for name in plan.control}
+    feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
+    ordinals = itertools.accumulate((name in feeding for name in plan.control), initial=0)
+    services = {
+        name: _Services(join(checkpoint, "state", name), follow, throughput, ordinal)
+        for name, ordinal in zip(plan.control, ordinals, strict=False)
+    }
     outputs = TaskOutputs(pending_tag(journal.state.app_uuid, journal.epoch), app.attributes.durability)
     control = ControlGraph(app.name, plan, operators, services, outputs)
     try:

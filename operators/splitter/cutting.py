@@ -17,6 +17,8 @@ from operators.splitter.scanner import Found
 
 # A window without a driver's budget, as in a unit test: enough for any small input in one go.
 DEFAULT_BUDGET = WindowBudget(tuples=10_000, size_bytes=1 << 62)
+SPLITTER_SHIFT = 48
+"""Each splitter of an app numbers its blocks in a range of its own, of so many bits."""
 
 
 @dataclass(slots=True)
@@ -145,7 +147,9 @@ class BlockCutter:
         self._packer = packer
         # In an app every port is watched, so that only the context tells whether somebody takes the files in.
         self.announces = files.port.name in context.connected if context.connected else files.is_connected
-        self._next_block_id = 1
+        # Several splitters of an app may feed one reader, whose output is named by the ids of blocks.
+        ordinal = 0 if context.control is None else context.control.ordinal
+        self._next_block_id = 1 + (ordinal << SPLITTER_SHIFT)
         self._open: OpenFile | None = None
         self.allowance = Allowance(DEFAULT_BUDGET)
 

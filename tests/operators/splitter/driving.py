@@ -25,6 +25,7 @@ class Services:
     state_url: str = ""
     follow: bool = False
     budget: WindowBudget = DEFAULT_BUDGET
+    ordinal: int = 0
 
 
 @dataclass

@@ -1,0 +1,45 @@
+"""Several splitters in one app."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from dagflow.engine.run import run
+from dagflow.plan.logical import load_app
+from dagflow.runtime.inline import InlineRuntime
+from tests.engine.dags import files, lines
+
+APP = """\
+name: two
+attributes: {{checkpoint: {root}/journal}}
+operators:
+  a: {{class: FileSplitterInput, properties: {{files: {root}/a, block_size: 8}}}}
+  b: {{class: FileSplitterInput, properties: {{files: {root}/b, block_size: 8}}}}
+  reader: {{class: BlockReader}}
+  blocks: {{class: RecordWriter, properties: {{path: {root}/blocks, file_name: block}}, partition: parallel}}
+  parts: {{class: RecordWriter, properties: {{path: {root}/parts}}}}
+  completion: {{class: FileCompletion}}
+  done: {{class: MetadataWriter, properties: {{path: {root}/done}}}}
+streams:
+  found: {{from: [a.blocks_metadata_output, b.blocks_metadata_output], to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: [blocks.input, parts.input]}}
+  files: {{from: [a.files_metadata_output, b.files_metadata_output], to: completion.files_metadata_input}}
+  read: {{from: reader.blocks_metadata_output, to: completion.blocks_metadata_input}}
+  complete: {{from: completion.output, to: done.input}}
+"""
+
+
+def test_two_splitters_may_feed_one_reader_and_two_writers(tmp_path: Path) -> None:
+    """Blocks of both are told apart, every record is published in both places, every file is told once."""
+    for name, text in {"a/x": b"one\ntwo\nthree\nfour\n", "b/x": b"five\nsix\n", "b/y": b"seven\neight\nnine\n"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(text)
+    (tmp_path / "app.yaml").write_text(APP.format(root=tmp_path))
+    summary = run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+    words = sorted(b"one two three four five six seven eight nine".split())
+    assert lines(tmp_path / "blocks") == lines(tmp_path / "parts") == words
+    assert len(files(tmp_path / "blocks")) == summary.blocks == 3 + 2 + 3
+    told = [Path(json.loads(line)["url"]).relative_to(tmp_path) for line in lines(tmp_path / "done")]
+    assert sorted(map(str, told)) == ["a/x", "b/x", "b/y"]
+    assert summary.windows == 1 and run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime).windows == 0
