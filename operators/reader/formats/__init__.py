@@ -16,6 +16,7 @@ _MODULES = {
     "lines": "Lines",
     "escaped_lines": "EscapedLines",
     "csv": "Csv",
+    "json_lines": "JsonLines",
     "paragraphs": "Paragraphs",
     "regex": "Regex",
     "fixed": "Fixed",

@@ -34,6 +34,28 @@ class ByteSource(Protocol):
         """
 
 
+class Prefix:
+    """The first bytes of a source, as if no more were there.
+
+    Args:
+        source: The source.
+        size_bytes: How many of its bytes.
+    """
+
+    def __init__(self, source: ByteSource, size_bytes: int) -> None:
+        self._source = source
+        self._size_bytes = min(size_bytes, source.size_bytes)
+
+    @property
+    def size_bytes(self) -> int:
+        """See ByteSource."""
+        return self._size_bytes
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
+        return self._source.read_into(offset, buffer[: max(0, self._size_bytes - offset)])
+
+
 class Account(Protocol):
     """Where a format says what became of bytes that are in no record."""
 
@@ -150,6 +172,23 @@ class ReaderContext:
             finding: What survey gave for it.
         """
         return 0
+
+    def settled_end(self, source: ByteSource) -> int | None:
+        """Where the record begins that is in progress at the end of a file that may grow.
+
+        Whatever is appended, a record begins there or the file ends there, and the records before it stay as
+        they are. The default knows of no such place.
+
+        Args:
+            source: The file as it is.
+
+        Returns:
+            An offset up to the file's length, or None where the format cannot tell.
+
+        Raises:
+            StorageError: The source failed.
+        """
+        return None
 
     def parse(self, batch: RecordBatch, account: Account) -> Parsed:
         """Check the raw records of a batch that read gave, and make columns of them.

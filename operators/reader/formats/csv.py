@@ -17,7 +17,7 @@ from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, Parsed
 from operators.reader.formats.columns import ColumnTypes, arrow_type, parse_columns, reject, valid_text
 from operators.reader.formats.delimited import Delimited, Terminators
-from operators.reader.formats.framing import borders_of
+from operators.reader.formats.framing import borders_of, joined
 from operators.reader.formats.lines import find_newlines
 from operators.reader.formats.quoting import (
     CR,
@@ -31,7 +31,7 @@ from operators.reader.formats.quoting import (
     undecided_from,
 )
 from operators.reader.formats.search import Look, escaped_places
-from operators.reader.formats.window import Bytes, Window, read_exactly
+from operators.reader.formats.window import Bytes, Growing, Window, read_exactly
 
 Character = Annotated[str, Field(min_length=1, max_length=1, pattern=r"^[\x01-\x7e]$")]
 
@@ -128,6 +128,18 @@ class Csv(Delimited):
             problem = f"the header has {len(names)} columns, and columns names {len(self.columns)}"
             raise RecordError(problem, url=url, offset=offset, length=length)
         self._names = tuple(self.columns) if isinstance(self.columns, list) else tuple(names)
+
+    def settled_end(self, source: ByteSource) -> int:
+        """The end of the last certain row, looked for from the file's beginning: only there is it known what is quoted."""
+        return self._last_stop(source, min(self.begin(source), source.size_bytes))
+
+    def end_of_record(self, source: Growing, position: int) -> int | None:
+        """Where the row ends that begins at position, or None if what is there of the file does not tell."""
+        size = source.size_bytes
+        stop = self._scan(source, position, True, OUTSIDE, position + 1, size + 1)
+        # A CR at the very end may be the first half of a newline.
+        is_certain = stop < size or (stop == size and read_exactly(source, size - 1, size)[0] == LF)
+        return stop if is_certain else None
 
     def next_start(self, source: ByteSource, start: int, limit: int, floor: int) -> int:
         """The first place from start on where a row begins; start is the block's, or floor the start of a row."""
@@ -233,7 +245,7 @@ class Csv(Delimited):
             return Parsed(batch)
         wrong: Counter[int] = Counter()
         try:
-            table = self._read(_joined(batch), self._names, wrong)
+            table = self._read(joined(batch), self._names, wrong)
             if table.num_rows == len(batch):
                 return Parsed(batch, table.combine_chunks().to_batches()[0])
         except pa.ArrowInvalid:
@@ -244,7 +256,7 @@ class Csv(Delimited):
         return parse_columns(batch.take(right), self._parse_part, account)
 
     def _parse_part(self, part: RecordBatch) -> pa.Table:
-        table = self._read(_joined(part), self._names, Counter())
+        table = self._read(joined(part), self._names, Counter())
         if table.num_rows != len(part):
             raise pa.ArrowInvalid("The row is not as the quotes around it say")
         return table
@@ -275,9 +287,3 @@ class Csv(Delimited):
             ),
             convert_options=arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
         )
-
-
-def _joined(batch: RecordBatch) -> Any:
-    framed = batch.framed()
-    borders = borders_of(framed)
-    return framed.buffers()[2].slice(int(borders[0]), int(borders[-1] - borders[0]))

@@ -16,7 +16,7 @@ from dagflow.errors import RecordError
 from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
 from operators.reader.formats.framing import Positions, frame_adjacent, frame_one
-from operators.reader.formats.window import Bytes, Window, read_exactly
+from operators.reader.formats.window import Bytes, Growing, Window, read_exactly
 
 PROBE_BYTES = 4 << 10
 """The first step of reading beyond a block, or of looking for its first record; it doubles from there."""
@@ -177,7 +177,7 @@ class Delimited(ReaderContext):
         window = Window(source)
         while position < limit:
             data = window.move(position, position + max(needed, min(held, limit + self.reach - position)))
-            stops = self.find(data, window.is_at_end).stops
+            stops = self.find(data, window.is_final).stops
             index = int(np.searchsorted(stops, start - position))
             if index < len(stops):
                 return min(position + int(stops[index]), limit)
@@ -190,6 +190,42 @@ class Delimited(ReaderContext):
             held = min(2 * held, self.chunk_bytes)
             position = max(position, following)
         return limit
+
+    def settled_end(self, source: ByteSource) -> int | None:
+        """The end of the last terminator that nothing appended can change; looked for from the end backwards."""
+        end, floor = source.size_bytes, min(self.begin(source), source.size_bytes)
+        step = self._probe_bytes
+        while (low := max(floor, end - step)) > floor:
+            # Not a subclass's own: one that takes any place for a record's beginning would mislead.
+            start = Delimited.next_start(self, Growing(source), low, end + 1, floor)
+            if start < end:
+                return self._last_stop(source, start)
+            step *= 2
+        return self._last_stop(source, floor)
+
+    def _last_stop(self, source: ByteSource, position: int) -> int:
+        """The end of the last terminator that is certain, from the beginning of a record on."""
+        window, held = Window(source), self._probe_bytes
+        while position < source.size_bytes:
+            stops = self.find(window.move(position, position + held), False).stops
+            if len(stops):
+                position, held = position + int(stops[-1]), self.chunk_bytes
+            elif window.is_at_end:
+                break
+            elif held < self.chunk_bytes:
+                held *= 2
+            else:
+                # A record of any length: the end of it is looked for without holding it.
+                stop = self.end_of_record(Growing(source), position)
+                if stop is None:
+                    break
+                position = stop
+        return position
+
+    def end_of_record(self, source: Growing, position: int) -> int | None:
+        """Where the record ends that begins at position, or None if what is there of the file does not tell."""
+        stop = Delimited.next_start(self, source, position + 1, source.size_bytes + 1, position)
+        return stop if stop <= source.size_bytes else None
 
     def _batches(
         self, window: Window, found: Terminators, count: int, block: BlockMetadata, account: Account

@@ -44,6 +44,10 @@ class Fixed(ReaderContext):
         if position < limit:
             yield from self._read_tail(source, block, account, position)
 
+    def settled_end(self, source: ByteSource) -> int:
+        """The last multiple of length."""
+        return source.size_bytes // self.length * self.length
+
     def _read_tail(
         self, source: ByteSource, block: BlockMetadata, account: Account, position: int
     ) -> Iterator[RecordBatch]:

@@ -77,3 +77,10 @@ def borders_of(framed: pa.BinaryArray) -> npt.NDArray[np.int32]:
     if not len(framed):
         return np.zeros(1, np.int32)
     return np.frombuffer(framed.buffers()[1], np.int32)[framed.offset :][: len(framed) + 1]
+
+
+def joined(batch: RecordBatch) -> pa.Buffer:
+    """The bytes of a raw batch's records, each followed by its delimiter, side by side."""
+    framed = batch.framed()
+    borders = borders_of(framed)
+    return framed.buffers()[2].slice(int(borders[0]), int(borders[-1] - borders[0]))

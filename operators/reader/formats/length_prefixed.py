@@ -86,6 +86,19 @@ class LengthPrefixed(ReaderContext):
                 held = walk.extent
         self._reached = (file, block.end, position)
 
+    def settled_end(self, source: ByteSource) -> int:
+        """Where the walk from the file's beginning meets a record that is not all there."""
+        position, held = 0, max(self.chunk_bytes, MAX_PREFIX_BYTES)
+        while position < source.size_bytes:
+            walk = self._walk(read_exactly(source, position, position + held).data, held)
+            if walk.following:
+                position, held = position + walk.following, max(self.chunk_bytes, MAX_PREFIX_BYTES)
+            elif walk.wrong or not walk.extent or position + walk.extent > source.size_bytes:
+                break
+            else:
+                held = walk.extent
+        return position
+
     def _first(self, source: ByteSource, block: BlockMetadata, file: object) -> int:
         """Where the first record from the block's start on begins; the file's end if there is none."""
         reached, end, position = self._reached

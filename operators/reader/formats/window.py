@@ -14,6 +14,26 @@ SLACK_BYTES = 1 << 10
 """Room kept behind the bytes of a window, so that a delimiter can be put behind a file's last record."""
 
 
+class Growing:
+    """A source at whose end more may be appended.
+
+    Args:
+        source: What there is of it.
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+
+    @property
+    def size_bytes(self) -> int:
+        """See ByteSource."""
+        return self._source.size_bytes
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
+        return self._source.read_into(offset, buffer)
+
+
 class Window:
     """The bytes of a file from one position to another.
 
@@ -37,6 +57,11 @@ class Window:
     def is_at_end(self) -> bool:
         """Whether the window reaches the end of the file."""
         return self.end >= self.source.size_bytes
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing can follow on what the window holds."""
+        return self.is_at_end and not isinstance(self.source, Growing)
 
     @property
     def data(self) -> Bytes:

@@ -1,0 +1,129 @@
+"""JSON lines: one JSON value a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as arrow_json
+from pydantic import Field
+
+from dagflow.api.records import RecordBatch
+from dagflow.errors import RecordError
+from operators.reader.formats.base import Account, ByteSource, Parsed
+from operators.reader.formats.columns import ColumnTypes, arrow_type, parse_columns, reject, valid_text
+from operators.reader.formats.delimited import Delimited, Terminators
+from operators.reader.formats.framing import borders_of, joined
+from operators.reader.formats.window import Bytes
+
+LF, CR = b"\n\r"
+
+
+class JsonLines(Delimited):
+    """One JSON value in UTF-8 a line; lines end with LF or CR LF, and blank ones are passed over.
+
+    A line that is not one JSON value is refused. Records are the lines as they stand; with columns they
+    are JSON objects, and flow on as columns. A member that an object lacks is null; members that are not
+    asked for are left out.
+    """
+
+    name: ClassVar[str] = "json_lines"
+
+    columns: Annotated[
+        ColumnTypes | Literal["infer"] | None,
+        Field(description="a type for each column, by its name; or infer, which takes them from each batch for itself"),
+    ] = None
+
+    def check_options(self) -> None:
+        """Prepare the check of single lines."""
+        self._check: Callable[[bytes], object] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the decoder, which does not travel."""
+        return {**self.__dict__, "_check": None}
+
+    @property
+    def table(self) -> tuple[bytes, ...]:
+        """The two newlines."""
+        return (b"\n", b"\r\n")
+
+    def find(self, data: Bytes, is_at_end: bool) -> Terminators:
+        """Every LF, with the CR before it."""
+        feeds = np.flatnonzero(data == LF)
+        follows_return = (data[feeds - 1] == CR) & (feeds > 0)
+        if not follows_return.any():
+            return Terminators(feeds, feeds + 1)
+        return Terminators(feeds - follows_return, feeds + 1, follows_return.astype(np.uint8))
+
+    def anchor(self, source: ByteSource, position: int, floor: int) -> int:
+        """The byte before position: no terminator that ends there or later begins to count before."""
+        return max(floor, position - 1)
+
+    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+        """The lines that are JSON values, as columns if that is asked for."""
+        batch = valid_text(batch, account)
+        batch = self._valid_json(batch, account)
+        if self.columns is None or not len(batch):
+            return Parsed(batch)
+        if self.columns == "infer":
+            return Parsed(batch, self._inferred(batch))
+        return parse_columns(batch, self._parse, account)
+
+    def _valid_json(self, batch: RecordBatch, account: Account) -> RecordBatch:
+        check = self._check = self._check or msgspec.json.Decoder(msgspec.Raw).decode
+        records = batch.to_pylist()
+        try:
+            # Each line by itself: a parser that is given many takes a value over two lines, or two values on one.
+            for record in records:
+                check(record)
+            if self.columns is None or pc.all(pc.starts_with(batch.framed(), b"{"), min_count=0).as_py():
+                return batch
+        except msgspec.DecodeError:
+            pass
+        kept = [index for index, record in enumerate(records) if self._is_value(batch, index, record, check, account)]
+        return batch if len(kept) == len(batch) else batch.take(np.array(kept, np.int64))
+
+    def _is_value(
+        self, batch: RecordBatch, index: int, record: bytes, check: Callable[[bytes], object], account: Account
+    ) -> bool:
+        text = record.strip(b" \t\r")
+        if not text:
+            account.skip(int(batch.offsets()[index]), len(record), "blank line")
+            return False
+        try:
+            check(record)
+        except msgspec.DecodeError as error:
+            reject(batch, index, f"not JSON: {error}", account)
+            return False
+        if self.columns is not None and not text.startswith(b"{"):
+            reject(batch, index, "not a JSON object, and columns are asked for", account)
+            return False
+        return True
+
+    def _inferred(self, batch: RecordBatch) -> pa.RecordBatch:
+        try:
+            table = arrow_json.read_json(pa.BufferReader(joined(batch)), self._options(batch))
+        except pa.ArrowInvalid as error:
+            reason = f"the columns cannot be inferred: {error}"
+            hint = "give the columns and their types with columns"
+            url, offset, length = batch.blocks[0].url, int(batch.offsets()[0]), batch.nbytes()
+            raise RecordError(reason, url=url, offset=offset, length=length, hint=hint) from error
+        return table.combine_chunks().to_batches()[0]
+
+    def _parse(self, part: RecordBatch) -> pa.Table:
+        types = self.columns if isinstance(self.columns, dict) else {}
+        schema = pa.schema([(name, arrow_type(kind)) for name, kind in types.items()])
+        options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        table = arrow_json.read_json(pa.BufferReader(joined(part)), self._options(part), options)
+        if table.num_rows != len(part):
+            raise pa.ArrowInvalid("Not one JSON object")
+        return table.select(list(types))
+
+    @staticmethod
+    def _options(batch: RecordBatch) -> arrow_json.ReadOptions:
+        borders = borders_of(batch.framed())
+        return arrow_json.ReadOptions(use_threads=False, block_size=int(borders[-1] - borders[0]) + 1)

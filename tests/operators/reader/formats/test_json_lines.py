@@ -1,0 +1,121 @@
+"""JSON lines: what is JSON, what becomes of what is not, and columns."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.errors import RecordError
+from operators.reader.formats import make_format
+from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.json_lines import JsonLines
+from operators.reader.rejects import BlockAccount
+from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
+from tests.reference.json_lines import json_records
+
+
+class TestJsonLines(FormatContract):
+    """Values, blank lines, and what is neither, also where a value seems to go on over a line's end."""
+
+    formats: ClassVar = ["json_lines", {"type": "json_lines", "columns": {"a": "int64"}}]
+    pieces: ClassVar = [b'{"a":', b"1", b"}", b"\n", b" ", b"\r"]
+    longest = 3
+
+    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+        assert isinstance(format, JsonLines)
+        start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
+        records, rejects = json_records(content[start:], format.columns is not None)
+        if format.columns is not None:
+            rejects += [(offset, len(line)) for offset, line in records if not fits(line)]
+            records = [(offset, line) for offset, line in records if fits(line)]
+        return [(start + offset, line) for offset, line in records], sorted((start + at, size) for at, size in rejects)
+
+
+def fits(line: bytes) -> bool:
+    """Whether the member a is an integer of 64 bits, null or absent, and is there once."""
+    pairs = json.loads(line, object_pairs_hook=lambda pairs: pairs)
+    values = [value for name, value in pairs if name == "a"]
+    return len(values) <= 1 and all(
+        value is None or (type(value) is int and -(2**63) <= value < 2**63) for value in values
+    )
+
+
+def columns_of(made: ReaderContext, content: bytes, rejects: list[bytes] | None = None) -> list[dict[str, Any]]:
+    """The rows of a file of one block."""
+    account = BlockAccount(URL, Counter(), None if rejects is None else rejects.append)
+    rows: list[dict[str, Any]] = []
+    for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), account):
+        parsed = made.parse(batch, account)
+        rows += parsed.columns.to_pylist() if parsed.columns is not None else []
+    return rows
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.lists(VALUES, max_size=10), st.booleans(), st.integers(1, 40))
+def test_whatever_is_json_is_a_record(values: list[Any], ensure_ascii: bool, block_size: int) -> None:
+    """What another writer wrote comes out, line by line, at every block size."""
+    lines = [json.dumps(value, ensure_ascii=ensure_ascii, allow_nan=False).encode() for value in values]
+    content = b"".join(line + b"\n" for line in lines)
+    valid = [line for line in lines if json_records(line, False)[0]]
+    rejects = len(lines) - len(valid)
+    records, refused = read_cut(make_format("json_lines"), content, block_size)
+    assert [record for _, record in records] == valid
+    assert len(refused) == rejects
+
+
+def test_columns_have_the_types_that_are_asked_for() -> None:
+    """Members that are absent are null, others that are not asked for are left out."""
+    made = make_format({"type": "json_lines", "columns": {"n": "int", "x": "float", "t": "string", "b": "bool"}})
+    content = b'{"t":"a","n":1,"x":2,"b":true,"other":[1]}\n{"x":null}\r\n\n{"n":3}'
+    assert columns_of(made, content) == [
+        {"n": 1, "x": 2.0, "t": "a", "b": True},
+        {"n": None, "x": None, "t": None, "b": None},
+        {"n": 3, "x": None, "t": None, "b": None},
+    ]
+
+
+def test_lines_that_do_not_fit_are_refused_one_by_one() -> None:
+    """Each by itself, with its reason; the lines around it stay."""
+    made = make_format({"type": "json_lines", "columns": {"n": "int64"}})
+    told: list[bytes] = []
+    content = b'{"n":1}\n{"n":"x"}\n[1]\n{"n":\n2}\n{"n":2} {"n":3}\n{"n":4,"n":5}\n{"n":"\xff"}\n{"n":6}\n'
+    assert columns_of(made, content, told) == [{"n": 1}, {"n": 6}]
+    reasons = {facts["offset"]: facts["reason"] for facts in map(json.loads, told)}
+    assert sorted(reasons) == [8, 18, 22, 28, 31, 47, 61]
+    assert "not valid utf-8" in reasons[61]
+    assert "not JSON: " in reasons[22]
+    assert reasons[18] == "not a JSON object, and columns are asked for"
+    assert "string" in reasons[8]
+
+
+def test_columns_can_be_inferred() -> None:
+    """From each batch for itself; where that is impossible, the way out is named."""
+    made = make_format({"type": "json_lines", "columns": "infer"})
+    assert columns_of(made, b'{"a":1}\n{"b":["x"]}\n') == [{"a": 1, "b": None}, {"a": None, "b": ["x"]}]
+    with pytest.raises(RecordError, match=r"the columns cannot be inferred: .*\n.*give the columns"):
+        columns_of(made, b'{"a":1}\n{"a":"x"}\n')
+
+
+def test_a_line_that_is_no_json_fails_with_its_place() -> None:
+    """Where nobody listens to rejects."""
+    with pytest.raises(RecordError, match=r"memory\.bin offset 2 \(4 bytes\): not JSON: "):
+        columns_of(make_format("json_lines"), b"1\n{1:}\n")
+
+
+def test_a_used_format_still_survives_pickling() -> None:
+    """What it keeps for speed stays behind."""
+    made = make_format("json_lines")
+    read_range(made, b"1\n", 0, 2)
+    assert read_range(pickle.loads(pickle.dumps(made)), b"1\n", 0, 2)[0] == [(0, b"1")]
