@@ -1,0 +1,159 @@
+"""What it costs that a window survives: the main job without a journal, with it, and safe against a power loss.
+
+    python benchmarks/journal_cost.py               1 GB, seven rounds, about two minutes
+    python benchmarks/journal_cost.py --size 100MB --rounds 3
+
+Runs the job of throughput.py (lines are read, filtered and written to local disk) in three ways, one after the other
+in each round, so that what else the machine does hits all of them. Without a journal nothing is made durable: no
+record is encoded, written or synced, and no epoch is checked; files are still published by a link.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from throughput import APP, BUILT_IN, make_input, size_of
+
+from dagflow.api.properties import parse_size
+from dagflow.engine import run as engine
+from dagflow.journal import Journal
+from dagflow.journal.records import Event
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+WAYS = ("no journal", "durability: process", "durability: power")
+PROMISED = 1.05
+"""With the journal on, the job takes at most so many times as long as without it."""
+
+
+class Spent:
+    """Seconds that runs have spent in calls of their journals."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Add what the block takes."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - started
+
+
+def journal_class(way: str, spent: Spent) -> type[Journal]:
+    """The journal that keeps count, or the one that writes nothing."""
+
+    class Counted(Journal):
+        """Counts the time of what a window needs."""
+
+        def append(self, *events: Event) -> None:
+            """Write, and count."""
+            with spent.counted():
+                super().append(*events)
+
+        def maintain(self) -> None:
+            """Take a snapshot where one is due, and count."""
+            with spent.counted():
+                super().maintain()
+
+    class Unwritten(Journal):
+        """Only folds."""
+
+        def append(self, *events: Event) -> None:
+            """Remember in memory."""
+            for event in events:
+                self.state.apply(event)
+
+        def maintain(self) -> None:
+            """There is nothing to make smaller."""
+
+    return Unwritten if way == "no journal" else Counted
+
+
+def run_once(context: SparkContext, work: Path, way: str, block_size: str) -> tuple[float, float, int]:
+    """Seconds of one run, those that it spent in its journal, and its windows."""
+    from dagflow.plan.logical import load_app
+    from dagflow.runtime.spark import SparkRuntime
+
+    for name in ("journal", "output"):
+        shutil.rmtree(work / name, ignore_errors=True)
+    durability = "power" if way.endswith("power") else "process"
+    text = APP.format(work=work, filter=BUILT_IN, block_size=block_size)
+    path = work / "journal_cost.yaml"
+    path.write_text(text.replace("/journal}", f"/journal, durability: {durability}}}"))
+    app = load_app(str(path))
+    spent = Spent()
+    names = vars(engine)
+    original, names["Journal"] = names["Journal"], journal_class(way, spent)
+    os.sync()
+    started = time.perf_counter()
+    try:
+        summary = engine.run(app, runtime=lambda program: SparkRuntime(program, context))
+    finally:
+        names["Journal"] = original
+    return time.perf_counter() - started, spent.seconds, summary.windows
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if the promise does not hold."""
+    from dagflow.runtime.spark import start_context
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="1GB", help="bytes of input, such as 1GB")
+    parser.add_argument("--block-size", default="16MiB", help="smaller blocks make more output files")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--directory", type=Path, help="where to work; the default is the system's temporary directory")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.directory) as folder:
+        work = Path(folder)
+        kept = make_input(work / "input", parse_size(options.size))
+        context = start_context("journal-cost", f"local[{options.cores}]", {}, work / "spark.log")
+        runs: dict[str, list[tuple[float, float, int]]] = {way: [] for way in WAYS}
+        try:
+            for number in range(options.rounds + 1):
+                for way in WAYS:
+                    measured = run_once(context, work, way, options.block_size)
+                    if size_of(work / "output") != kept:
+                        raise ValueError(f"{way}: {size_of(work / 'output')} bytes were written instead of {kept}")
+                    # The first round warms up: Spark, its workers, and the page cache.
+                    if number:
+                        runs[way].append(measured)
+        finally:
+            context.stop()
+        return 0 if report(runs, size_of(work / "input")) else 1
+
+
+def report(runs: dict[str, list[tuple[float, float, int]]], size_bytes: int) -> bool:
+    """Print the table; returns whether the journal costs no more than is promised."""
+    median = {way: statistics.median(seconds for seconds, _, _ in measured) for way, measured in runs.items()}
+    print(f"{size_bytes / 1e9:.2f} GB\n")
+    print("| | median s | best s | in the journal s | windows | takes |\n|---|---|---|---|---|---|")
+    for way, measured in runs.items():
+        best = min(seconds for seconds, _, _ in measured)
+        journal = statistics.median(spent for _, spent, _ in measured)
+        windows = max(count for _, _, count in measured)
+        ratio = median[way] / median[WAYS[0]]
+        print(f"| {way} | {median[way]:.2f} | {best:.2f} | {journal:.3f} | {windows} | {ratio:.3f} x |")
+    # Within a round all ways meet the same disturbances, so the median of the rounds' ratios is steadier.
+    paired = statistics.median(mine[0] / other[0] for mine, other in zip(runs[WAYS[1]], runs[WAYS[0]], strict=True))
+    holds = paired <= PROMISED
+    print(f"\n{'ok  ' if holds else 'FAIL'} {WAYS[1]} takes {paired:.3f} x in the median round, promised {PROMISED}")
+    return holds
+
+
+if __name__ == "__main__":
+    sys.exit(main())
