@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -12,9 +14,12 @@ from fsspec.spec import AbstractFileSystem
 
 from dagflow.errors import AlreadyExistsError, StorageError
 from dagflow.storage.location import redacted
-from dagflow.storage.remote import PreconditionError, S3Location, filesystem_of, is_s3, translated_remote
+from dagflow.storage.remote import PreconditionError, S3Location, filesystem_of, is_hdfs, is_s3, translated_remote
+from dagflow.storage.remote_files import list_directory
 from dagflow.storage.store import ReadBackStore
 
+_TEMPORARY = "tmp"
+_STALE_S = 3600.0  # far above the time that one create() takes
 _DELETE_LIMIT = 1000  # keys that S3 takes in one request
 
 
@@ -27,6 +32,8 @@ def open_object_store(url: str) -> ReadBackStore:
     filesystem, path = filesystem_of(url)
     if is_s3(filesystem):
         return S3Store(url, S3Location(filesystem, path, url))
+    if is_hdfs(filesystem):
+        return RenamingStore(url, filesystem, path)
     # fsspec's inherited pipe_file looks first and writes then: two writers pass the look together, and a probe
     # by one process cannot see it.
     own = type(filesystem)
@@ -124,6 +131,37 @@ class FsspecStore(ReadBackStore):
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
+
+
+class RenamingStore(FsspecStore):
+    """Objects in a store that renames at once, and never over a name that is taken: HDFS.
+
+    Guarantee: an object is written under another name, and appears whole under its own.
+    """
+
+    def create_once(self, name: str, data: bytes) -> None:
+        """See ReadBackStore."""
+        path, temporary = self._path(name), self._path(f"{_TEMPORARY}/{os.urandom(16).hex()}")
+        with translated_remote(self.url, f"create {name}"):
+            self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            with self._filesystem.open(temporary, "wb", overwrite=False) as file:
+                file.write(data)
+            try:
+                self._filesystem.mv(temporary, path)
+            except BaseException:
+                with contextlib.suppress(Exception):  # what remains is swept by the next probe
+                    self._filesystem.rm_file(temporary)
+                raise
+
+    def probe(self) -> None:
+        """See Store; also removes what writers that died left behind."""
+        super().probe()
+        with contextlib.suppress(StorageError):
+            self.delete(
+                entry.url[len(self.url) + 1 :]
+                for entry in list_directory(f"{self.url}/{_TEMPORARY}")
+                if time.time() - entry.mtime_ns / 1e9 > _STALE_S
+            )
 
 
 def _chunks(names: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,23 @@ from dagflow.storage.local_disk import storage_error
 from dagflow.storage.location import redacted, require_no_credentials
 from dagflow.storage.options import options_of, without_secrets
 
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}
+_EXTRAS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gcs",
+    "gcs": "gcs",
+    "abfs": "azure",
+    "abfss": "azure",
+    "az": "azure",
+    "hdfs": "hdfs",
+    "viewfs": "hdfs",
+}
+# fsspec's own client for HDFS needs Hadoop's native library, which no Python package brings along.
+_HDFS = {"hdfs": "hdfs_native.fsspec.HdfsFileSystem", "viewfs": "hdfs_native.fsspec.ViewfsFileSystem"}
+for _scheme, _class in _HDFS.items():
+    fsspec.register_implementation(
+        _scheme, _class, clobber=True, errtxt="hdfs-native is not installed"
+    )
 # Clients of one request at a time, which nevertheless do not mind threads.
 _FOR_THREADS = {"hdfs", "viewfs", "memory"}
 _S3_CONNECTIONS = 64
@@ -50,7 +67,7 @@ def filesystem_of(url: str) -> tuple[Any, str]:
     require_no_credentials(url)
     scheme = url.partition("://")[0]
     try:
-        filesystem, path = fsspec.core.url_to_fs(url, use_listings_cache=False, **_arguments(scheme))
+        filesystem, path = fsspec.core.url_to_fs(url, **_arguments(scheme))
     except ImportError as error:
         extra = _EXTRAS.get(scheme, "")
         hint = f"install it with: pip install 'dagflow[{extra}]'" if extra else str(error)
@@ -63,8 +80,11 @@ def filesystem_of(url: str) -> tuple[Any, str]:
 def _arguments(scheme: str) -> dict[str, Any]:
     """What to construct a file system with; for a chain such as `simplecache::s3` by protocol."""
     if "::" in scheme:
-        return {protocol: options_of(protocol) for protocol in scheme.split("::")}
-    options = options_of(scheme)
+        return {"use_listings_cache": False, **{name: options_of(name) for name in scheme.split("::")}}
+    if scheme in _HDFS:
+        # Its client takes Hadoop's settings, all of them text; it caches no listings.
+        return {name: str(value) for name, value in options_of(scheme).items()}
+    options = {"use_listings_cache": False, **options_of(scheme)}
     if scheme in ("s3", "s3a"):
         # The client's own limit is 10, and makes requests wait that could be under way.
         options["config_kwargs"] = {"max_pool_connections": _S3_CONNECTIONS, **options.get("config_kwargs", {})}
@@ -75,6 +95,11 @@ def is_s3(filesystem: Any) -> bool:
     """Whether the file system speaks S3, and so has conditional writes and multipart uploads."""
     protocol = filesystem.protocol
     return "s3" in ((protocol,) if isinstance(protocol, str) else protocol)
+
+
+def is_hdfs(filesystem: Any) -> bool:
+    """Whether the file system is HDFS, whose rename is atomic and refuses a name that is taken."""
+    return filesystem.protocol in _HDFS
 
 
 def takes_several(filesystem: Any) -> bool:
@@ -101,7 +126,9 @@ def translated_remote(url: str, action: str) -> Iterator[None]:
 
 
 def _remote_error(error: Exception, url: str, action: str) -> StorageError:
-    message = f"cannot {action}: {without_secrets(str(error))}"
+    # Some clients quote the server's stack trace.
+    reason = without_secrets(str(error)).split("\n\tat ")[0].strip()
+    message = f"cannot {action}: {reason}"
     code = _code_of(error)
     if code in _PRECONDITION_CODES:
         return PreconditionError(message, url=url)
@@ -109,11 +136,16 @@ def _remote_error(error: Exception, url: str, action: str) -> StorageError:
         return AlreadyExistsError(message, url=url)
     if isinstance(error, FileNotFoundError) or code in _MISSING_CODES:
         return MissingError(message, url=url)
-    if code in _TRANSIENT_CODES or isinstance(error, (ConnectionError, TimeoutError)):
+    if code in _TRANSIENT_CODES or isinstance(error, (ConnectionError, TimeoutError)) or _is_hdfs_away(error):
         return TransientStorageError(message, url=url)
     if type(error).__module__.startswith(("aiohttp", "aiobotocore", "urllib3")) or "Connect" in type(error).__name__:
         return TransientStorageError(message, url=url)
     return storage_error(error, url, action) if isinstance(error, OSError) else StorageError(message, url=url)
+
+
+def _is_hdfs_away(error: Exception) -> bool:
+    """Whether HDFS's client, which has one class for all that goes wrong, says that servers are not there."""
+    return type(error) is RuntimeError and re.search(r"[Cc]onnect|timed out|SafeMode|Standby", str(error)) is not None
 
 
 def _code_of(error: BaseException | None) -> str:

@@ -22,6 +22,7 @@ from dagflow.storage.remote import (
 )
 
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "checksum")
+_MILLIS = ("modification_time", "modificationTime")  # HDFS
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
 
 
@@ -159,6 +160,9 @@ def _stat_of(url: str, info: dict[str, Any]) -> FileStat:
 
 
 def _nanoseconds(info: dict[str, Any]) -> int:
+    for name in _MILLIS:
+        if info.get(name):
+            return int(info[name]) * 10**6
     for name in _TIMES:
         value = info.get(name)
         if isinstance(value, str):
@@ -172,7 +176,10 @@ def _nanoseconds(info: dict[str, Any]) -> int:
 
 def _list(filesystem: Any, path: str, url: str) -> Iterator[FileStat]:
     with translated_remote(url, "list"):
-        entries = [entry for entry in filesystem.ls(path, detail=True) if entry["name"].rstrip("/") != path]
+        listed = filesystem.ls(path, detail=True)
+        if [entry["name"] for entry in listed if entry["type"] == "file"] == [path]:
+            raise StorageError("it is no directory", url=redacted(url))
+        entries = [entry for entry in listed if entry["name"].rstrip("/") != path]
     found = [_stat_of(join(url, entry["name"].rstrip("/").rpartition("/")[2]), entry) for entry in entries]
     yield from sorted(found, key=_sort_key)
 

@@ -5,14 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.hdfs_cluster import JARS, hdfs, hdfs_root
 from tests.s3_server import s3_root, s3_server
 
-__all__ = ["s3_root", "s3_server"]
+__all__ = ["hdfs", "hdfs_root", "s3_root", "s3_server"]
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
+STORES = ["local", "memory", "s3"]
+if JARS:
+    STORES.append("hdfs")
+
+
+@pytest.fixture(params=STORES)
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty place."""
+    if request.param == "hdfs":
+        return f"{request.getfixturevalue('hdfs_root')}/some/where"
     if request.param == "s3":
         return f"{request.getfixturevalue('s3_root')}/some/where"
     return str(tmp_path / "root") if request.param == "local" else f"memory://{uuid.uuid4().hex}"

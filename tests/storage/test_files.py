@@ -2,18 +2,17 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.storage.files import FileStat, list_directory, open_file, stat
 from dagflow.storage.location import join
-from dagflow.storage.remote import s3_location
+from dagflow.storage.remote import filesystem_of, s3_location
 
 
 def put(url: str, data: bytes) -> str:
     """Write a file by other means than dagflow's."""
-    filesystem, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    filesystem, path = filesystem_of(url)
     filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
     filesystem.pipe_file(path, data)
     return url

@@ -5,7 +5,6 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,7 +24,7 @@ from dagflow.storage.pending import (
     remove,
     sweep,
 )
-from dagflow.storage.remote import s3_location
+from dagflow.storage.remote import filesystem_of, s3_location
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 
 TAG = pending_tag("app", 1)
@@ -47,12 +46,12 @@ def content(url: str) -> bytes:
 
 def everything(root: str) -> set[str]:
     """The names of all files below a root, hidden or not."""
-    filesystem, path = fsspec.core.url_to_fs(root, use_listings_cache=False)
+    filesystem, path = filesystem_of(root)
     return {name.removeprefix(path).lstrip("/") for name in filesystem.find(path)}
 
 
 def unfinished_uploads(root: str) -> list[Any]:
-    filesystem, path = fsspec.core.url_to_fs(root, use_listings_cache=False)
+    filesystem, path = filesystem_of(root)
     if "s3" not in filesystem.protocol:
         return []
     found: list[Any] = filesystem.call_s3("list_multipart_uploads", Bucket=path.partition("/")[0]).get("Uploads", [])
