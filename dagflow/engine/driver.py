@@ -30,7 +30,7 @@ from dagflow.errors import DagflowError
 from dagflow.journal import Journal, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.runtime.inline import Runtime
-from dagflow.storage.pending import Durability, PendingFile, discard, pending_tag, publish
+from dagflow.storage.pending import Durability, PendingFile, discard, discard_all_rivals, pending_tag, publish_all
 from dagflow.worker.results import StageResult
 
 logger = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class Driver:
         self._throughput = throughput
         self._emitted: deque[tuple[Emission, Load]] = deque()
         self._in_flight: deque[InFlight] = deque()
-        self._next_window = journal.state.next_window_id
+        self._next_window = self._first_window = journal.state.next_window_id
         self._tally = Tally(app, {stage.head for stage in plan.stages})
         # The state that a window leaves behind is what the next one starts from, so they cannot overlap.
         self._most_in_flight = WINDOWS_IN_FLIGHT if states.is_empty else 1
@@ -193,7 +193,7 @@ class Driver:
         state = self._journal.state
         for window_id in sorted(state.intents):
             intent = state.intents[window_id]
-            self._publish([PendingFile.from_json(file) for file in intent.files])
+            self._publish(window_id, [PendingFile.from_json(file) for file in intent.files])
             self._journal.mark_done(window_id)
             self._observer.notice(f"window {window_id} was decided in an earlier run; its files are published now")
         for window_id in sorted(state.planned):
@@ -283,7 +283,7 @@ class Driver:
             skipped=[list(astuple(skipped)) for result in results for skipped in result.skipped],
         )
         self._journal.append_intent(intent)
-        self._publish(files)
+        self._publish(window_id, files)
         self._journal.mark_done(window_id)
         self._states.committed(window_id)
         self._throughput.committed(sum(flight.load.tuples.values()), sum(flight.load.size_bytes.values()))
@@ -335,9 +335,10 @@ class Driver:
                 hint="this is a defect of a format or an operator; please report it with the app and the file",
             )
 
-    def _publish(self, files: list[PendingFile]) -> None:
-        for file in files:
-            publish(file, durability=self._durability)
+    def _publish(self, window_id: int, files: list[PendingFile]) -> None:
+        publish_all(files, durability=self._durability)
+        if window_id < self._first_window:
+            discard_all_rivals(files)  # what tasks of earlier drivers uploaded under these names
 
     # The end
 

@@ -7,7 +7,7 @@ the journal holds their names. Who is told no name publishes nothing, so tasks o
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
@@ -123,6 +123,35 @@ def publish(pending: PendingFile, *, durability: Durability = "process") -> None
     from dagflow.storage import pending_remote
 
     return pending_remote.publish(pending)
+
+
+def publish_all(files: Sequence[PendingFile], *, durability: Durability = "process") -> None:
+    """Publish files in any order; those on remote stores several at a time, because each waits for an answer.
+
+    Raises:
+        StorageError: As publish() says, of one of them; what became of the others is as if the process had died.
+    """
+    remote = [file for file in files if not is_local(file.final_url)]
+    for file in files:
+        if is_local(file.final_url):
+            publish(file, durability=durability)
+    if remote:
+        from dagflow.storage import pending_remote
+
+        pending_remote.for_all(publish, remote)
+
+
+def discard_all_rivals(files: Sequence[PendingFile]) -> None:
+    """Do discard_rivals() for all files.
+
+    Raises:
+        StorageError: The store refused.
+    """
+    remote = [file for file in files if not is_local(file.final_url)]
+    if remote:
+        from dagflow.storage import pending_remote
+
+        pending_remote.for_all(discard_rivals, remote)
 
 
 def discard(pending: PendingFile) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 
 from dagflow.storage import pending_hidden, pending_s3
 from dagflow.storage.pending import PendingFile, PendingWriter
-from dagflow.storage.remote import filesystem_of, s3_location, translated_remote
+from dagflow.storage.remote import filesystem_of, request_threads, s3_location, takes_several, translated_remote
 
 
 def open_pending(final_url: str, directory_tag: str, checksum: bool) -> PendingWriter:
@@ -15,6 +15,16 @@ def open_pending(final_url: str, directory_tag: str, checksum: bool) -> PendingW
     if place is not None:
         return pending_s3.S3PendingWriter(final_url, place, directory_tag, checksum)
     return pending_hidden.HiddenWriter(final_url, directory_tag, checksum)
+
+
+def for_all(act: Callable[[PendingFile], None], files: Sequence[PendingFile]) -> None:
+    """Do something with each file, several at a time where their store's client takes that."""
+    if not all(takes_several(filesystem_of(file.final_url)[0]) for file in files):
+        for file in files:
+            act(file)
+        return
+    for done in [request_threads().submit(act, file) for file in files]:
+        done.result()
 
 
 def publish(pending: PendingFile) -> None:

@@ -6,12 +6,10 @@ parts, or whole small files, several requests at a time, while the reader works 
 
 from __future__ import annotations
 
-import functools
 import itertools
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -19,6 +17,7 @@ from typing import Self
 from dagflow.errors import TransientStorageError
 from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
 from dagflow.storage.location import absolute, is_local
+from dagflow.storage.remote import REQUESTS, request_threads
 from dagflow.storage.remote_files import RemoteFile, planned_file
 
 PART_BYTES = 4 << 20
@@ -26,9 +25,6 @@ PART_BYTES = 4 << 20
 
 BUDGET_BYTES = 32 << 20
 """Bytes of one reader that are under way or wait to be read: 640 MB/s at a latency of 50 ms."""
-
-MAX_REQUESTS = 32
-"""Requests of one process that are under way at the same time: that many small files in one latency."""
 
 MARGIN_BYTES = 16 << 10
 """Fetched along on either side of a stretch, where its first record is looked for and its last one ends."""
@@ -144,7 +140,7 @@ class ReadAhead:
         self._held_parts -= 1
 
     def _fill(self) -> None:
-        while self._held_parts == 0 or (self._held_bytes < self._budget_bytes and self._held_parts < MAX_REQUESTS):
+        while self._held_parts == 0 or (self._held_bytes < self._budget_bytes and self._held_parts < REQUESTS):
             step = next(self._plan, None)
             if step is None:
                 return
@@ -152,7 +148,7 @@ class ReadAhead:
             if not self._openings or self._openings[-1] is not opening:
                 self._openings.append(opening)
             if start < end:
-                opening.parts.append(_Part(start, end, _pool(os.getpid()).submit(opening.file.fetch, start, end)))
+                opening.parts.append(_Part(start, end, request_threads().submit(opening.file.fetch, start, end)))
                 self._held_bytes += end - start
                 self._held_parts += 1
 
@@ -260,9 +256,3 @@ def _joined(size_bytes: int, stretches: Iterable[Stretch]) -> Iterator[tuple[int
             start += whole
     if start < end:
         yield start, end
-
-
-@functools.cache
-def _pool(process: int) -> ThreadPoolExecutor:
-    """The threads of a process; one that was forked from it has none of them, and gets its own."""
-    return ThreadPoolExecutor(MAX_REQUESTS, thread_name_prefix=f"read-ahead-{process}")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import fsspec
@@ -35,6 +38,9 @@ for _scheme, _class in _HDFS.items():
 # Clients of one request at a time, which nevertheless do not mind threads.
 _FOR_THREADS = {"hdfs", "viewfs", "memory"}
 _S3_CONNECTIONS = 64
+REQUESTS = 32
+"""Requests of one process that are under way at the same time: that many small files in one latency."""
+
 _TRANSIENT_CODES = {
     "409",
     "500",
@@ -107,6 +113,17 @@ def takes_several(filesystem: Any) -> bool:
     protocol = filesystem.protocol
     names = {protocol} if isinstance(protocol, str) else set(protocol)
     return bool(getattr(filesystem, "async_impl", False)) or not names.isdisjoint(_FOR_THREADS)
+
+
+def request_threads() -> ThreadPoolExecutor:
+    """Threads that wait for requests, so that several are under way; do not use them from one of them."""
+    return _threads_of(os.getpid())
+
+
+@functools.cache
+def _threads_of(process: int) -> ThreadPoolExecutor:
+    # A process that was forked has none of its parent's threads, and gets its own.
+    return ThreadPoolExecutor(REQUESTS, thread_name_prefix=f"requests-{process}")
 
 
 @contextlib.contextmanager

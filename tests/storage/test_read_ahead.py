@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, SourceChangedError
 from dagflow.storage.files import FileStat, stat
-from dagflow.storage.read_ahead import MARGIN_BYTES, MAX_REQUESTS, PART_BYTES, ReadAhead, Stretch
+from dagflow.storage.read_ahead import MARGIN_BYTES, PART_BYTES, ReadAhead, Stretch
+from dagflow.storage.remote import REQUESTS
 
 SIZES = st.sampled_from([0, 1, MARGIN_BYTES, 3 * MARGIN_BYTES + 1, PART_BYTES, 2 * PART_BYTES + 7])
 
@@ -143,7 +144,7 @@ def test_a_reader_never_holds_more_than_its_budget(watched: type[Watched]) -> No
 
 def test_many_small_files_are_under_way_together(watched: type[Watched]) -> None:
     """Their number is bounded too, because each is a request."""
-    files = [put(f"memory://small/{number:03}", 10 * number) for number in range(3 * MAX_REQUESTS)]
+    files = [put(f"memory://small/{number:03}", 10 * number) for number in range(3 * REQUESTS)]
     ahead = ReadAhead()
     ahead.expect(Stretch(file, 0, file.size_bytes) for file in files)
     for file in files:
