@@ -1,7 +1,7 @@
 """What it costs that a window survives: the main job without a journal, with it, and safe against a power loss.
 
-    python benchmarks/journal_cost.py               1 GB, seven rounds, about two minutes
-    python benchmarks/journal_cost.py --size 100MB --rounds 3
+    python -m benchmarks.journal_cost               1 GB, seven rounds, about two minutes
+    python -m benchmarks.journal_cost --size 100MB --rounds 3
 
 Runs the job of throughput.py (lines are read, filtered and written to local disk) in three ways, one after the other
 in each round, so that what else the machine does hits all of them. Without a journal nothing is made durable: no
@@ -22,8 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from throughput import APP, BUILT_IN, make_input, size_of
-
+from benchmarks.throughput import APP, BUILT_IN, make_input, size_of
 from dagflow.api.properties import parse_size
 from dagflow.engine import run as engine
 from dagflow.journal import Journal

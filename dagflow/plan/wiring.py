@@ -10,6 +10,7 @@ from dagflow.api.codec import ByName
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.ports import InputPort, OutputPort, Port
 from dagflow.plan.fusing import fuse, in_topological_order
+from dagflow.plan.keyed import check_keyed
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app import AppSpec, Endpoint, OperatorSpec, StreamSpec
 from dagflow.spec.model import KeyedPartition
@@ -244,11 +245,13 @@ class _Wiring:
         for source, target in arcs:
             upstream.setdefault(target, set()).add(source)
         ordered = in_topological_order(list(self._spec.operators), arcs)
-        for name, reason in fuse(ordered, upstream, control, parallel)[1].items():
+        heads, refused = fuse(ordered, upstream, control, parallel)
+        for name, reason in refused.items():
             # An operator without any upstream was reported as one that nothing reaches.
             if upstream.get(name) and name not in self._doubtful:
                 operator = self._spec.operators[name]
                 self._problems.add(operator.partition_place, f"partition: parallel of operator '{name}' {reason}")
+        check_keyed(self._spec, heads, self._problems)
         for edge in self.edges:
             self._check_key(edge)
 

@@ -1,0 +1,55 @@
+"""State by key and partitions by key, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import PlanError
+from dagflow.plan.logical import load_app
+
+APP = """\
+name: keyed
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: in}}}}
+  reader: {{class: BlockReader}}
+  unique: {{class: Deduplicator{properties}{partition}}}
+  counter: {{class: KeyCounter, partition: parallel}}
+  writer: {{class: RecordWriter, properties: {{path: out}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: unique.input}}
+  first: {{from: unique.output, to: counter.input}}
+  counts: {{from: counter.output, to: writer.input}}
+"""
+
+
+def load(tmp_path: Path, partition: str, properties: str = "") -> None:
+    """Check the app."""
+    path = tmp_path / "app.yaml"
+    path.write_text(APP.format(partition=partition, properties=properties))
+    load_app(str(path))
+
+
+@pytest.mark.parametrize(
+    "partition", [", partition: {by: record}", ", partition: {by: record, count: 3}", ", partition: 1"]
+)
+def test_state_by_key_lives_where_all_records_of_a_key_arrive(tmp_path: Path, partition: str) -> None:
+    """Behind an exchange by key, or in the one partition that there is; also further down in the same stage."""
+    load(tmp_path, partition)
+
+
+@pytest.mark.parametrize("partition", ["", ", partition: parallel", ", partition: 2"])
+def test_records_of_a_key_in_several_partitions_are_refused(tmp_path: Path, partition: str) -> None:
+    """Each operator that keeps state by key is named, at its place, with what to write."""
+    with pytest.raises(PlanError, match="operator 'unique' keeps state by key, and records of one key reach") as caught:
+        load(tmp_path, partition)
+    assert [problem.line for problem in caught.value.problems] == [5, 6]
+    assert "partition: {by: record}, or partition: 1" in str(caught.value)
+
+
+def test_partitions_by_another_key_are_refused(tmp_path: Path) -> None:
+    """The records of one host would reach the partitions of several users."""
+    with pytest.raises(PlanError, match="keeps state by the key 'host', and its partitions are by 'user'"):
+        load(tmp_path, ", partition: {by: user}", ", properties: {key: host}")
