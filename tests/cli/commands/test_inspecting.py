@@ -168,11 +168,11 @@ def test_an_operator_is_shown_with_ports_and_properties() -> None:
 
 def test_an_operator_of_one_s_own_is_shown_as_well(folder: Path) -> None:
     """Its module is found in the working directory."""
-    (folder / "own_shown_ops.py").write_text(
+    (folder / "shown_ops.py").write_text(
         "from dagflow import InputPort, Operator\n\n\n"
         'class Sink(Operator):\n    """Takes it all."""\n\n    input = InputPort()\n'
     )
-    code, out, err = invoke("operators", "own_shown_ops.Sink")
+    code, out, err = invoke("operators", "shown_ops.Sink")
     assert (code, err) == (0, "")
     assert "Takes it all." in out
 
