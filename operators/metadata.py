@@ -75,6 +75,9 @@ class BlockMetadata:
         previous_block_id: Id of the file's block before this one, or -1.
         entry_state: What a first pass found of the place where the block begins, in the terms of its format;
             0 where there was none, and at the beginning of a file.
+        is_open: Whether the file may grow, so that a last record without delimiter waits for its end.
+        resumes: Whether the block begins where an earlier version of the file ended, so that it also has the
+            record that was in progress there.
     """
 
     block_id: int
@@ -85,6 +88,8 @@ class BlockMetadata:
     is_last: bool
     previous_block_id: int = -1
     entry_state: int = 0
+    is_open: bool = False
+    resumes: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -113,7 +118,7 @@ class BlockMetadata:
                     [
                         *(block.url, version.size_bytes, version.mtime_ns, version.etag, block.block_id),
                         *(block.start, block.size_bytes, 1, block.end, block.is_last, block.previous_block_id),
-                        block.entry_state,
+                        *(block.entry_state, block.is_open, block.resumes),
                     ]
                 )
             last = block
@@ -144,6 +149,8 @@ def _unfolded(
     is_last: bool,
     previous: int,
     entry_state: int,
+    is_open: bool = False,
+    resumes: bool = False,
 ) -> Iterator[BlockMetadata]:
     version = FileVersion(size_bytes, mtime_ns, etag)
     for index in range(count):
@@ -157,6 +164,8 @@ def _unfolded(
             is_last=is_final and is_last,
             previous_block_id=first_id + index - 1 if index else previous,
             entry_state=entry_state,
+            is_open=is_open,
+            resumes=resumes and not index,
         )
 
 
@@ -171,4 +180,5 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and block.previous_block_id == last.block_id
         and not last.is_last
         and block.entry_state == last.entry_state
+        and block.is_open == last.is_open
     )

@@ -31,6 +31,7 @@ class BlockPack(Bundle):
         mtimes: Its modification time in nanoseconds since 1970; 0 where the store has none.
         etags: The store's own tags of the contents; () where the store has none.
         is_whole: Whether one task must read all of it.
+        is_open: Whether the files may grow, so that a last record without delimiter waits for its end.
     """
 
     first_id: int
@@ -40,6 +41,7 @@ class BlockPack(Bundle):
     mtimes: Column
     etags: Sequence[str] = ()
     is_whole: bool = False
+    is_open: bool = False
 
     kind: ClassVar[type] = BlockMetadata
 
@@ -81,7 +83,7 @@ class BlockPack(Bundle):
         """A member as a block; that of an empty file is empty."""
         size = int(self.sizes[index])
         version = FileVersion(size, int(self.mtimes[index]), self.etags[index] if self.etags else "")
-        return BlockMetadata(self.first_id + index, self.url(index), version, 0, size, True)
+        return BlockMetadata(self.first_id + index, self.url(index), version, 0, size, True, is_open=self.is_open)
 
     def __iter__(self) -> Iterator[BlockMetadata]:
         """The blocks; an empty file has none."""
@@ -90,8 +92,8 @@ class BlockPack(Bundle):
     def slice(self, start: int, end: int) -> BlockPack:
         """The members [start, end)."""
         etags = self.etags[start:end]
-        columns = self.sizes[start:end], self.mtimes[start:end]
-        return BlockPack(self.first_id + start, self.base, self.names[start:end], *columns, etags, self.is_whole)
+        columns = self.names[start:end], self.sizes[start:end], self.mtimes[start:end], etags
+        return BlockPack(self.first_id + start, self.base, *columns, self.is_whole, self.is_open)
 
     def to_json(self) -> dict[str, Any]:
         """The pack as JSON values."""
@@ -104,6 +106,7 @@ class BlockPack(Bundle):
             "mtimes": np.diff(self.mtimes, prepend=0).tolist(),
             "etags": list(self.etags),
             "is_whole": self.is_whole,
+            "is_open": self.is_open,
         }
 
     @classmethod
@@ -112,7 +115,8 @@ class BlockPack(Bundle):
         mtimes = np.cumsum(np.array(value["mtimes"], np.int64))
         sizes = np.array(value["sizes"], np.int64)
         names, etags = tuple(value["names"]), tuple(value["etags"])
-        return cls(value["first_id"], value["base"], names, sizes, mtimes, etags, value["is_whole"])
+        kind = value["is_whole"], value.get("is_open", False)
+        return cls(value["first_id"], value["base"], names, sizes, mtimes, etags, *kind)
 
 
 class PackBlocks(Sequence[BlockMetadata]):

@@ -23,6 +23,12 @@ SKIPPED_BYTES = "skipped_bytes"
 SKIPPED = "skipped"
 """Blocks that were left out because their file could not be read, or was no longer the version that was planned."""
 
+WAITING_BYTES = "waiting_bytes"
+"""Bytes of records that were in progress at the end of a file that may grow, and that wait for their end."""
+
+RESUMED_BYTES = "resumed_bytes"
+"""Bytes of records in progress that were read again with their end; what waits is waiting_bytes less these."""
+
 IGNORED = "ignored"
 """Files and directories that scans passed over because of their names, counted in each scan."""
 

@@ -24,6 +24,7 @@ from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
 from operators.reader.formats import FormatSpec
+from operators.reader.growing import read_growing, resumed
 from operators.reader.pack_reader import PackReader, no_records
 from operators.reader.rejects import BlockAccount
 from operators.reader.scaling import readers_for
@@ -99,7 +100,7 @@ class BlockReader(Operator):
             return
         account = self._account_of(block)
         is_empty = True
-        for batch in self.format.read(file, block, account):
+        for batch in read_growing(self.format, file, block, account):
             parsed = self.format.parse(batch, account).batch
             if len(parsed):
                 is_empty = False
@@ -215,7 +216,8 @@ class BlockReader(Operator):
 
     def survey(self, item: Any) -> Any:
         """Look at a block, in a task."""
-        return self.format.survey(self._open(item), item)
+        file = self._open(item)
+        return self.format.survey(file, resumed(self.format, file, item))
 
     def resolve(self, items: Sequence[Any], findings: Sequence[Any]) -> list[Any]:
         """Tell each block the state that it is entered in, from what was found of the blocks before it."""

@@ -14,6 +14,7 @@ from dagflow.storage.small_files import LoadedFiles, SmallFiles, load, room_for
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
 from operators.reader.formats.base import ReaderContext
+from operators.reader.growing import read_growing
 from operators.reader.rejects import BlockAccount
 from operators.reader.side_by_side import Row, joint_of
 
@@ -81,7 +82,7 @@ class PackReader:
     def _records(self, row: Row, loaded: LoadedFiles) -> Iterator[RecordBatch]:
         if not len(row.indices):
             return
-        batch = self._joint.records(row) if self._joint is not None else None
+        batch = self._joint.records(row) if self._joint is not None and not _is_in_progress(row) else None
         if batch is not None:
             yield batch
             return
@@ -93,7 +94,7 @@ class PackReader:
         """One file's records, as the format reads them by itself."""
         account = self._account_of(block)
         is_empty = True
-        for batch in self._format.read(source, block, account):
+        for batch in read_growing(self._format, source, block, account):
             parsed = self._format.parse(batch, account).batch
             is_empty = is_empty and not len(parsed)
             yield parsed
@@ -122,6 +123,11 @@ class _Slice:
 def no_records(block: BlockMetadata) -> RecordBatch:
     """An empty batch that tells those downstream of a block without records."""
     return RecordBatch.from_records([], LINE_FEED, Origin((block,), np.empty(0, np.int64), block.start))
+
+
+def _is_in_progress(row: Row) -> bool:
+    """Whether a file that may grow ends within a record: something was put behind it, or it ends with no newline."""
+    return row.pack.is_open and bool((np.diff(row.borders) != row.sizes).any())
 
 
 def _row_length(sizes: npt.NDArray[np.int64]) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from operators.splitter.file_index import Seen
+from operators.splitter.fingerprint import UNKNOWN
 from operators.splitter.listing import Stat
 
 Change = Literal["appended", "replaced", "truncated"]
@@ -36,19 +38,28 @@ class OnChange(BaseModel):
         """What to do about a change."""
         return {"appended": self.appended, "replaced": self.replaced, "truncated": self.truncated}[change]
 
+    @property
+    def tells_appends(self) -> bool:
+        """Whether it matters that a file was appended to, and not rewritten in place."""
+        return self.appended != self.replaced
 
-def change_of(seen: Seen, now: Stat) -> Change:
+
+def change_of(seen: Seen, now: Stat, fingerprint: Callable[[], int] = lambda: UNKNOWN) -> Change:
     """Name the difference between two versions of one path.
 
-    Without opening the file a rewrite in place that made it longer looks like an append. An object store
-    replaces whole objects, so there every change is a replacement.
+    An object store replaces whole objects, so there every change is a replacement.
 
     Args:
         seen: The version that was taken.
         now: Another version.
+        fingerprint: Looks at as many of the file's bytes as the version that was taken had. Without it a
+            rewrite in place that made the file longer looks like an append.
     """
     if now.etag or (seen.identity and now.file_id and seen.identity != now.file_id):
         return "replaced"
     if now.size_bytes == seen.size_bytes:
         return "replaced"
-    return "appended" if now.size_bytes > seen.size_bytes else "truncated"
+    if now.size_bytes < seen.size_bytes:
+        return "truncated"
+    is_other = seen.fingerprint != UNKNOWN and seen.fingerprint != fingerprint()
+    return "replaced" if is_other else "appended"

@@ -31,6 +31,8 @@ class OpenFile:
         block_size: Cut interval in bytes, as it was when the file was begun.
         next_start: First byte of the next block.
         previous_block_id: Id of the block before it, or -1.
+        is_open: Whether the file may grow.
+        resumes: Whether the next block begins where an earlier version of the file ended.
     """
 
     url: str
@@ -38,6 +40,8 @@ class OpenFile:
     block_size: int
     next_start: int
     previous_block_id: int = -1
+    is_open: bool = False
+    resumes: bool = False
 
     @property
     def next_end(self) -> int:
@@ -158,7 +162,16 @@ class BlockCutter:
         """Whether a file is begun and not finished."""
         return self._open is not None
 
-    def begin(self, url: str, relative_path: str, version: FileVersion, block_size: int, start: int = 0) -> bool:
+    def begin(
+        self,
+        url: str,
+        relative_path: str,
+        version: FileVersion,
+        block_size: int,
+        start: int = 0,
+        *,
+        is_open: bool = False,
+    ) -> bool:
         """Announce a file if the window allows, and make it the one whose blocks come next.
 
         Args:
@@ -167,6 +180,7 @@ class BlockCutter:
             version: What the blocks are cut from.
             block_size: Cut interval in bytes.
             start: First byte to be read; more than 0 for the tail of a file that grew.
+            is_open: Whether the file may grow; for a small one its packer says so.
 
         Returns:
             False when the window is full; nothing was emitted then.
@@ -180,7 +194,7 @@ class BlockCutter:
         self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, count))
         self._counters[names.FILES] += 1
         if count:
-            self._open = OpenFile(url, version, block_size, start)
+            self._open = OpenFile(url, version, block_size, start, is_open=is_open, resumes=start > 0)
         return True
 
     def pack(self, url: str, relative_path: str, version: FileVersion, block_size: int) -> bool:
@@ -190,7 +204,7 @@ class BlockCutter:
             False when the window is full; nothing was emitted then.
         """
         size_bytes = version.size_bytes
-        if not self._packer.has_room(size_bytes):
+        if not (self._packer.has_room(size_bytes) and self._packer.admits(version.etag)):
             self.flush()
         if not self.allowance.takes_whole(size_bytes) and self._packer.ends_window:
             return False
@@ -240,7 +254,9 @@ class BlockCutter:
                 return False
             block_id = self._next_block_id
             last = end == size_bytes
-            emit(BlockMetadata(block_id, file.url, file.version, file.next_start, end, last, file.previous_block_id))
+            place = block_id, file.url, file.version, file.next_start, end, last, file.previous_block_id
+            emit(BlockMetadata(*place, is_open=file.is_open, resumes=file.resumes))
+            file.resumes = False
             self._counters[names.BLOCKS] += 1
             self._counters[names.BYTES] += length
             file.next_start, file.previous_block_id = end, block_id
@@ -256,7 +272,8 @@ class BlockCutter:
             state["packed"] = self._packer.snapshot()
         if file is not None:
             version = (file.version.size_bytes, file.version.mtime_ns, file.version.etag)
-            state["open"] = (file.url, version, file.block_size, file.next_start, file.previous_block_id)
+            place = (file.next_start, file.previous_block_id, file.is_open, file.resumes)
+            state["open"] = (file.url, version, file.block_size, *place)
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -265,5 +282,5 @@ class BlockCutter:
         self._packer.restore(state.get("packed", []))
         self._open = None
         if "open" in state:
-            url, version, block_size, next_start, previous_block_id = state["open"]
-            self._open = OpenFile(url, FileVersion(*version), block_size, next_start, previous_block_id)
+            url, version, *place = state["open"]
+            self._open = OpenFile(url, FileVersion(*version), *place)

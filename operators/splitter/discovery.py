@@ -18,6 +18,7 @@ from dagflow.storage.location import redacted
 from operators.splitter.changes import OnChange, change_of
 from operators.splitter.clock import Clock
 from operators.splitter.file_index import Answers, FileIndex, Seen
+from operators.splitter.fingerprint import fingerprint
 from operators.splitter.scanner import Found, Scanner
 
 logger = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ class Discovery:
             return None if self._is_marker(found) else Candidate(found)
         if found.is_directory:
             return Candidate(found)
-        change = change_of(seen, found.stat)
+        change = change_of(seen, found.stat, lambda: fingerprint(found.key, seen.size_bytes))
         action = self._rules.on_change.action(change)
         self._counters[names.changed(change)] += 1
         url = redacted(found.url)

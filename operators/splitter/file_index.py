@@ -41,12 +41,14 @@ class Seen(NamedTuple):
         mtime_ns: Its modification time in nanoseconds since 1970.
         identity: Its identity on its file system, or a hash of its etag.
         taken_millis: When it was taken, in milliseconds since 1970.
+        fingerprint: Of its first and last bytes; 0 where they were not looked at.
     """
 
     size_bytes: int
     mtime_ns: int
     identity: int
     taken_millis: int = 0
+    fingerprint: int = 0
 
 
 class FileIndex:
@@ -236,7 +238,7 @@ class IndexView:
             paths: Ascending, each once, and after all that were asked for before.
         """
         count = len(paths)
-        columns = np.zeros((4, count), np.int64)
+        columns = np.zeros((len(Seen._fields), count), np.int64)
         known = np.zeros(count, bool)
         tables = []
         if paths and self._cursors:
@@ -264,7 +266,7 @@ class Answers:
 
     Args:
         known: For each path, whether a version was taken.
-        columns: Size, modification time, identity and time of taking, for those.
+        columns: For those what Seen says, attribute by attribute.
     """
 
     def __init__(self, known: npt.NDArray[np.bool_], columns: npt.NDArray[np.int64]) -> None:

@@ -52,15 +52,19 @@ class PackRules:
 class Packer:
     """Gathers small files.
 
+    Files that may grow and files that do not never share a pack; see admits.
+
     Guarantee: the packs are a function of the files in their order and of the windows that they fall into;
     while following, pack_millis makes them one of time as well.
 
     Args:
         rules: When a pack is full.
         clock: The time.
+        waits: Whether files may grow; objects with an etag never do.
     """
 
-    def __init__(self, rules: PackRules, clock: Clock) -> None:
+    def __init__(self, rules: PackRules, clock: Clock, *, waits: bool = False) -> None:
+        self._waits = waits
         self._rules = rules
         self._clock = clock
         self._clear()
@@ -71,6 +75,7 @@ class Packer:
         self._mtimes: list[int] = []
         self._etags: list[str] = []
         self._size_bytes = 0
+        self._is_open = False
         self._since_s = 0.0
 
     def __len__(self) -> int:
@@ -80,10 +85,15 @@ class Packer:
         """Whether a file belongs into a pack; an empty one always does, because it has no block to be read by."""
         return size_bytes == 0 or (size_bytes <= block_size and size_bytes * SMALL_PARTS <= self._rules.pack_bytes)
 
+    def admits(self, etag: str) -> bool:
+        """Whether a file is of the same kind as those in the pack."""
+        return not self._urls or self._is_open == (self._waits and not etag)
+
     def add(self, url: str, size_bytes: int, mtime_ns: int, etag: str) -> None:
         """Put a file into the pack."""
         if not self._urls:
             self._since_s = self._clock.elapsed_s()
+            self._is_open = self._waits and not etag
         self._urls.append(url)
         self._sizes.append(size_bytes)
         self._mtimes.append(mtime_ns)
@@ -109,8 +119,9 @@ class Packer:
     def take(self, first_id: int) -> BlockPack:
         """The pack, whose first member gets that id; the next one is empty."""
         pack = BlockPack.of(first_id, self._urls, self._sizes, self._mtimes, self._etags)
+        pack = replace(pack, is_whole=self._rules.are_whole, is_open=self._is_open)
         self._clear()
-        return replace(pack, is_whole=self._rules.are_whole)
+        return pack
 
     def snapshot(self) -> list[Any]:
         """The files that wait."""

@@ -42,6 +42,11 @@ class Root:
     asks_hidden: tuple[bool, ...] = ()
 
     @property
+    def is_local(self) -> bool:
+        """Whether it lies on a file system of this machine."""
+        return isinstance(self.lister, LocalLister)
+
+    @property
     def first_key(self) -> bytes:
         """No path below the root sorts before this."""
         return self.base if self.kind == "file" else below(self.base)

@@ -29,6 +29,7 @@ SCHEMA = pa.schema(
         ("mtime_ns", pa.int64()),
         ("identity", pa.int64()),
         ("taken_millis", pa.int64()),
+        ("fingerprint", pa.int64()),
     ]
 )
 GROUP_ROWS = 16_384
@@ -172,7 +173,7 @@ class RunCursor:
                 for group in range(parquet.num_row_groups):
                     statistics = parquet.metadata.row_group(group).column(0).statistics
                     if statistics is None or not statistics.has_min_max or statistics.max >= self._skip_to:
-                        yield parquet.read_row_group(group, use_threads=False).combine_chunks()
+                        yield _completed(parquet.read_row_group(group, use_threads=False).combine_chunks())
 
     def _open(self, name: str) -> pa.NativeFile:
         if is_local(self._store.url):
@@ -217,6 +218,14 @@ class RunCursor:
             if is_beyond:
                 break
         return tables
+
+
+def _completed(table: pa.Table) -> pa.Table:
+    """The rows with all columns: an index that was written before there were fingerprints has none."""
+    for field in SCHEMA:
+        if field.name not in table.schema.names:
+            table = table.append_column(field, pa.array(np.zeros(table.num_rows, np.int64)))
+    return table
 
 
 def _count_through(paths: pa.BinaryArray, bound: bytes) -> int:

@@ -22,6 +22,7 @@ from operators.splitter.clock import Clock, SystemClock
 from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter, estimated
 from operators.splitter.discovery import Candidate, Discovery, Rules
 from operators.splitter.file_index import FileIndex, Seen
+from operators.splitter.fingerprint import UNKNOWN, fingerprint
 from operators.splitter.following import TimeBasedDirectoryScanner
 from operators.splitter.packing import (
     DEFAULT_PACK_BYTES,
@@ -34,7 +35,7 @@ from operators.splitter.packing import (
     Packs,
 )
 from operators.splitter.roots import find_root
-from operators.splitter.scanner import Scanner, Selection
+from operators.splitter.scanner import Found, Scanner, Selection
 
 BlockSize = Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")]
 Threshold = Annotated[Count | None, Field(ge=1, description="blocks per window at most; null: the engine's choice")]
@@ -152,6 +153,13 @@ class FileSplitterInput(InputOperator):
     done_marker: Annotated[
         str, Field(description="name of the file that says that a file is complete; {name} is the file's own name")
     ] = ""
+    unterminated: Annotated[
+        Literal["keep", "wait"] | None,
+        Field(
+            description="a last record without delimiter: keep it as it is, or wait for its end; null: wait where "
+            "files are followed and tailed, and neither settle_millis nor done_marker says when one is complete"
+        ),
+    ] = None
     max_files_per_window: Annotated[Count | None, Field(ge=1, description="files per window; null: no limit")] = None
     latest_first: Annotated[bool, Field(description="newest files first; otherwise in order of path")] = False
     on_change: Annotated[OnChange, Field(description="what to do with files that change after they were taken")] = (
@@ -172,6 +180,7 @@ class FileSplitterInput(InputOperator):
     _source: _OneScan | TimeBasedDirectoryScanner | None
     _scanned: Counter[str]
     _has_begun: bool
+    _is_noted: bool
 
     def check_properties(self) -> None:
         """Refuse a marker that is no name."""
@@ -195,8 +204,9 @@ class FileSplitterInput(InputOperator):
         control = context.control
         self._is_following = self.follow or (control is not None and control.follow)
         rules = PackRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
-        packer = Packer(rules, self._clock)
+        packer = Packer(rules, self._clock, waits=self._waits)
         self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context, packer)
+        self._is_noted = False
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)
         # Counted apart, because the scanner's thread must not touch what the driver is reading.
@@ -216,6 +226,13 @@ class FileSplitterInput(InputOperator):
         found = Scanner(self.files, self._selection(), tolerates_missing=self.follow).scan()
         return estimated(found, self.block_size, self._clock, within_s)
 
+    @property
+    def _waits(self) -> bool:
+        if self.unterminated is not None:
+            return self.unterminated == "wait"
+        is_told = self.settle_millis > 0 or self.done_marker != ""
+        return self._is_following and self.on_change.appended == "tail" and not is_told
+
     def _selection(self) -> Selection:
         return Selection(self.recursive, self.file_pattern, self.ignore_pattern)
 
@@ -231,9 +248,14 @@ class FileSplitterInput(InputOperator):
                 SourceChangedError where a file changed and on_change says so.
         """
         source = self._started()
+        # Asked first: what the first scan offered before it ended is then in the queue, or taken.
+        has_begun = self._has_begun
         while self._cutter.cut():
             candidate = source.peek()
-            if candidate is None or not self._begin(candidate):
+            if candidate is None:
+                self._is_noted = self._is_noted or has_begun
+                break
+            if not self._begin(candidate):
                 break
             source.pop()
         self._cutter.flush(may_wait=self._is_following)
@@ -263,8 +285,15 @@ class FileSplitterInput(InputOperator):
         stat = found.stat
         if not candidate.is_noted and not self._announce(candidate):
             return False
-        self._index.record(found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis()))
+        version = stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis()
+        self._index.record(found.key, Seen(*version, self._fingerprint(found)))
         return True
+
+    def _fingerprint(self, found: Found) -> int:
+        # Object stores replace whole objects, and where both changes mean the same no file need be opened.
+        if found.is_directory or not found.root.is_local or not self.on_change.tells_appends:
+            return UNKNOWN
+        return fingerprint(found.key, found.stat.size_bytes)
 
     def _announce(self, candidate: Candidate) -> bool:
         found = candidate.found
@@ -272,7 +301,9 @@ class FileSplitterInput(InputOperator):
             return self._cutter.announce_directory(found.url, found.relative_path, self.block_size)
         version = FileVersion(found.stat.size_bytes, found.stat.mtime_ns, found.stat.etag)
         relative_path = found.relative_path if self._cutter.announces else ""
-        return self._cutter.begin(found.url, relative_path, version, self.block_size, candidate.start)
+        is_open = self._waits and not version.etag
+        place = found.url, relative_path, version, self.block_size, candidate.start
+        return self._cutter.begin(*place, is_open=is_open)
 
     def _scanned_since(self) -> Counter[str]:
         """What the scans counted since this was last asked for."""
@@ -301,7 +332,7 @@ class FileSplitterInput(InputOperator):
         Raises:
             StorageError: The index cannot be written.
         """
-        return {"cut": self._cutter.snapshot(), "index": self._index.snapshot(), "has_begun": self._has_begun}
+        return {"cut": self._cutter.snapshot(), "index": self._index.snapshot(), "has_begun": self._is_noted}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what snapshot gave.
@@ -311,7 +342,7 @@ class FileSplitterInput(InputOperator):
         """
         self._cutter.restore(state["cut"])
         self._index.restore(state["index"])
-        self._has_begun = state["has_begun"]
+        self._has_begun = self._is_noted = state["has_begun"]
 
 
 class _OneScan:

@@ -130,7 +130,7 @@ class Csv(Delimited):
         self._names = tuple(self.columns) if isinstance(self.columns, list) else tuple(names)
 
     def settled_end(self, source: ByteSource) -> int:
-        """The end of the last certain row, looked for from the file's beginning: only there is it known what is quoted."""
+        """The end of the last certain row, looked for from the beginning: only there is it known what is quoted."""
         return self._last_stop(source, min(self.begin(source), source.size_bytes))
 
     def end_of_record(self, source: Growing, position: int) -> int | None:

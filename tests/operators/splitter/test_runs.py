@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.storage.store import Store, open_store
-from operators.splitter.runs import GROUP_ROWS, SCHEMA, Run, RunCursor, RunWriter, merge
+from operators.splitter.runs import GROUP_ROWS, SCHEMA, Run, RunCursor, RunFile, RunWriter, merge
 
 paths = st.binary(min_size=1, max_size=3)
 entries = st.dictionaries(paths, st.integers(0, 9), max_size=30)
@@ -25,7 +27,7 @@ def run_of(store: Store, values: dict[bytes, int], level: int = 0, file_rows: in
 def table_of(values: dict[bytes, int]) -> pa.Table:
     """Entries sorted by path."""
     keys = sorted(values)
-    return pa.table([pa.array(keys, pa.binary()), *[pa.array([values[key] for key in keys], pa.int64())] * 4], SCHEMA)
+    return pa.table([pa.array(keys, pa.binary()), *[pa.array([values[key] for key in keys], pa.int64())] * 5], SCHEMA)
 
 
 def read(store: Store, run: Run, first: bytes = b"", last: bytes = b"\xff" * 9) -> dict[bytes, int]:
@@ -113,3 +115,17 @@ def test_an_entry_takes_few_bytes(store: Store, tmp_path: Path) -> None:
     run_of(store, values, file_rows=1 << 20)
     size_bytes = sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))
     assert size_bytes / len(values) < 20
+
+
+def test_a_run_of_an_older_index_has_no_fingerprints(tmp_path: Path) -> None:
+    """What was written before there were any is read, and says that none is known."""
+    store = open_store(str(tmp_path))
+    old = table_of({b"a": 7}).drop_columns(["fingerprint"])
+    sink = io.BytesIO()
+    pq.write_table(old, sink)
+    store.create("old.parquet", sink.getvalue())
+    cursor = RunCursor(store, Run(0, (RunFile("old.parquet", b"a", b"a", 1),)))
+    [table] = cursor.read_range(b"a", b"a")
+    assert table.to_pylist() == [
+        {"path": b"a", "size_bytes": 7, "mtime_ns": 7, "identity": 7, "taken_millis": 7, "fingerprint": 0}
+    ]

@@ -1,0 +1,146 @@
+"""Files that are read while they grow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dagflow.errors import SourceChangedError
+from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
+from operators.metadata import BlockMetadata, FileVersion
+from operators.reader.formats import make_format
+from operators.reader.formats.base import ReaderContext
+from operators.reader.growing import read_growing, resumed
+from operators.reader.rejects import BlockAccount
+from operators.testing import URL, MemorySource, Records, read_cut
+
+FORMATS: list[tuple[Any, list[bytes]]] = [
+    ("lines", [b"\r", b"\n", b"a", b"\xef\xbb\xbf"]),
+    ({"type": "lines", "delimiter": "||"}, [b"|", b"||", b"a"]),
+    ({"type": "lines", "delimiter": "|+|"}, [b"|", b"+", b"a"]),
+    ({"type": "lines", "skip_header": 1}, [b"\n", b"a", b"bc\n"]),
+    ({"type": "lines", "max_record": 2, "on_long": "cut"}, [b"\n", b"a", b"abcdefgh"]),
+    (
+        {"type": "lines", "encoding": "utf-16-le", "on_bad_bytes": "replace"},
+        ["\n".encode("utf-16-le"), b"a", "ab".encode("utf-16-le")],
+    ),
+    ("escaped_lines", [b"\\", b"\n", b"a", b"\r"]),
+    ({"type": "csv", "header": False, "columns": ["a"]}, [b'"', b"\n", b"a", b",", b'"\n']),
+    ("paragraphs", [b"\n", b"a", b" ", b"\r\n"]),
+    ({"type": "regex", "pattern": "[0-9]"}, [b"\n", b"1", b"a", b"2\n"]),
+    ({"type": "regex", "pattern": "1$"}, [b"\n", b"1", b"a"]),
+    ({"type": "fixed", "length": 3}, [b"a", b"bcd"]),
+    ({"type": "length_prefixed", "prefix": 1}, [b"\0", b"\1", b"\2", b"\5"]),
+]
+
+
+def read_version(made: ReaderContext, content: bytes, start: int, block_size: int, account: BlockAccount) -> Records:
+    """What the blocks of one version give, cut at multiples from where the version before ended."""
+    records: Records = []
+    position, state = start, 0
+    source = MemorySource(content)
+    while position < len(content):
+        end = min((position // block_size + 1) * block_size, len(content))
+        block = BlockMetadata(
+            *(0, URL, FileVersion(len(content)), position, end, end == len(content)),
+            is_open=True,
+            entry_state=state,
+            resumes=0 < position == start,
+        )
+        if made.needs_survey(block):
+            state = made.exit_state(state, made.survey(source, resumed(made, source, block)))
+        for batch in read_growing(made, source, block, account):
+            raw = made.parse(batch, account).raw
+            records += zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
+        position = end
+    return records
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
+    """Whenever it is looked at, however it is cut: the records of the last version, of which the last may wait.
+
+    Of a regex the one before waits too, until the line that may begin the next record is complete.
+    """
+    options, pieces = data.draw(st.sampled_from(FORMATS))
+    content = b"".join(data.draw(st.lists(st.sampled_from(pieces), max_size=24)))
+    sizes = sorted(data.draw(st.sets(st.integers(1, max(1, len(content))), max_size=6)) | {len(content)})
+    made = make_format(options)
+    made.chunk_bytes = data.draw(st.sampled_from([4, 7, 1 << 20]))
+    account = BlockAccount(URL, Counter(), lambda reject: None)
+    records: Records = []
+    start = 0
+    for size in sizes:
+        block_size = data.draw(st.integers(1, 12))
+        records += read_version(make_format(options) if size % 2 else made, content[:size], start, block_size, account)
+        start = size
+    whole = read_cut(make_format(options), content, max(1, len(content)))[0]
+    most_waiting = 2 if "pattern" in options else 1
+    assert records == whole[: len(records)]
+    assert len(whole) - len(records) <= most_waiting
+    waiting = account.counters[WAITING_BYTES] - account.counters[RESUMED_BYTES]
+    assert waiting == len(content) - (make_format(options).settled_end(MemorySource(content)) or 0)
+
+
+@settings(deadline=None)
+@example(b"one\ntwo\nthr", b"ee\n")
+@given(st.binary(max_size=20), st.binary(max_size=20))
+def test_what_was_kept_is_read_again_with_its_end(before: bytes, added: bytes) -> None:
+    """A version that was read to its end as if complete: nothing is lost, and every record of the new one is there."""
+    made = make_format("lines")
+    account = BlockAccount(URL, Counter(), None)
+    content = before + added
+    kept = read_cut(made, before, max(1, len(before)))[0]
+    tail = read_version(made, content, len(before), 1 << 20, account) if added else []
+    found = dict(kept) | dict(tail)
+    whole = read_cut(made, content, max(1, len(content)))[0]
+    for offset, record in whole[:-1]:
+        assert found[offset] == record
+
+
+def test_a_long_record_in_progress_is_not_held_in_memory() -> None:
+    """The search for its end goes through the file in steps, and finds where it begins."""
+    content = b"short\n" + b"x" * 100_000
+    for options in ("lines", {"type": "csv", "header": False, "columns": ["a"]}):
+        made = make_format(options)
+        made.chunk_bytes = 64
+        assert made.settled_end(MemorySource(content)) == 6
+        assert made.settled_end(MemorySource(content + b"\ny")) == 100_007
+        assert made.settled_end(MemorySource(content + b"\n")) == 100_007
+        assert made.settled_end(MemorySource(content + b"\r")) == 6
+
+
+def test_a_record_in_progress_counts_for_lines_without_read_ahead() -> None:
+    """What stands at a cut is taken for a record there; where a version ended it is not."""
+    made = make_format({"type": "lines", "read_ahead": False, "validator": "operator.truth"})
+    made.chunk_bytes = 64
+    content = b"short\n" + b"x" * 100_000
+    assert made.settled_end(MemorySource(content)) == 6
+    assert made.settled_end(MemorySource(content + b"\ny")) == 100_007
+
+
+def test_a_record_in_progress_is_found_from_the_end() -> None:
+    """A file that grows is not read from its beginning each time."""
+    source = MemorySource(b"line\n" * 100_000 + b"part")
+    reads: list[int] = []
+
+    class Watched(MemorySource):
+        def read_into(self, offset: int, buffer: memoryview) -> int:
+            reads.append(offset)
+            return super().read_into(offset, buffer)
+
+    assert make_format("lines").settled_end(Watched(source.content)) == 500_000
+    assert min(offset for offset in reads if offset) > 490_000
+
+
+def test_a_format_that_has_no_place_to_go_on_from_says_so() -> None:
+    """A file that is one record cannot be tailed; it is not passed over in silence."""
+    block = BlockMetadata(0, URL, FileVersion(8), 4, 8, True, resumes=True)
+    account = BlockAccount(URL, Counter(), None)
+    with pytest.raises(SourceChangedError, match=r"cannot be read from the middle on[\s\S]*appended: reread"):
+        list(read_growing(make_format("whole_file"), MemorySource(b"12345678"), block, account))
