@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from operators.writer.file_merger import FileMerger
     from operators.writer.metadata_writer import MetadataWriter
     from operators.writer.record_writer import RecordWriter
+    from operators.writer.source_cleaner import SourceCleaner
 
 __all__ = [
     "BlockMetadata",
@@ -38,6 +39,7 @@ __all__ = [
     "ReaderContext",
     "RecordFilter",
     "RecordWriter",
+    "SourceCleaner",
     "TopN",
     "read_block",
 ]
@@ -60,6 +62,7 @@ _MODULE_BY_NAME = {
     "RecordFilter": "operators.transform.record_filter",
     "RecordWriter": "operators.writer.record_writer",
     "TopN": "operators.aggregate.top_n",
+    "SourceCleaner": "operators.writer.source_cleaner",
     "read_block": "operators.reader.read_block",
 }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from typing_extensions import Buffer
 
@@ -70,6 +70,18 @@ class ControlServices(Protocol):
         """0-based position among the operators that feed partitioned ones, in the order of the app.
 
         Ids that several of them give out can be kept apart by it.
+        """
+
+    def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Apply a function to items in tasks, and wait for it; several threads may ask at the same time.
+
+        The function, the items and the results are pickled.
+
+        Returns:
+            The results, in the order of the items.
+
+        Raises:
+            DagflowError: The tasks failed.
         """
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagflow.api.committed import CommitListener
 from dagflow.api.context import ControlServices, OperatorContext
 from dagflow.api.operator import InputOperator, Operator
 from dagflow.errors import PlanError, Problem
@@ -218,6 +219,17 @@ class ControlGraph:
             () if self._outputs is None else self._outputs.take_finished(),
             counters,
         )
+
+    def committed(self, window_id: int) -> None:
+        """Tell those who wait for it that a window, and all before it, are published.
+
+        Raises:
+            DagflowError: One of them failed.
+        """
+        for chain in (self._sources, self._sinks):
+            for name, operator in chain.operators.items():
+                if isinstance(operator, CommitListener):
+                    chain.call(name, operator.committed, window_id)
 
     def close(self) -> None:
         """End the operators."""

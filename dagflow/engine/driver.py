@@ -196,6 +196,8 @@ class Driver:
             self._publish(window_id, [PendingFile.from_json(file) for file in intent.files])
             self._journal.mark_done(window_id)
             self._observer.notice(f"window {window_id} was decided in an earlier run; its files are published now")
+        if state.last_committed:
+            self._control.committed(state.last_committed)
         for window_id in sorted(state.planned):
             self._observer.notice(f"window {window_id} was planned in an earlier run and not committed; it runs again")
             self._submit(state.planned[window_id])
@@ -285,6 +287,7 @@ class Driver:
         self._journal.append_intent(intent)
         self._publish(window_id, files)
         self._journal.mark_done(window_id)
+        self._control.committed(window_id)
         self._states.committed(window_id)
         self._throughput.committed(sum(flight.load.tuples.values()), sum(flight.load.size_bytes.values()))
         self._tally.committed(flight.planned, counters)

@@ -22,6 +22,7 @@ from dagflow.journal import Journal, set_aside
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.runtime.inline import Runtime
+from dagflow.runtime.lazy import LazyRuntime
 from dagflow.runtime.probe import Places
 from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.options import options_in_use
@@ -85,7 +86,10 @@ class SilentObserver:
 class _Services:
     """What one control operator may ask of the run."""
 
-    def __init__(self, state_url: str, follow: bool, throughput: Throughput, ordinal: int) -> None:
+    def __init__(
+        self, state_url: str, follow: bool, throughput: Throughput, ordinal: int, runtime: LazyRuntime
+    ) -> None:
+        self.in_tasks = runtime.in_tasks
         self.state_url = state_url
         self.follow = follow
         self.ordinal = ordinal
@@ -211,14 +215,15 @@ def _drive(
     throughput = Throughput(parallelism_of(options.master or app.attributes.master))
     feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
     ordinals = itertools.accumulate((name in feeding for name in plan.control), initial=0)
+    program = Program.of(app.name, plan, operators, app.attributes.storage, app.attributes.durability)
+    tasks = LazyRuntime(lambda: start(program))
     services = {
-        name: _Services(join(checkpoint, "state", name), follow, throughput, ordinal)
+        name: _Services(join(checkpoint, "state", name), follow, throughput, ordinal, tasks)
         for name, ordinal in zip(plan.control, ordinals, strict=False)
     }
     outputs = TaskOutputs(pending_tag(journal.state.app_uuid, journal.epoch), app.attributes.durability)
     control = ControlGraph(app.name, plan, operators, services, outputs)
     try:
-        program = Program.of(app.name, plan, operators, app.attributes.storage, app.attributes.durability)
         driver = Driver(
             app.name,
             plan,
@@ -226,7 +231,7 @@ def _drive(
             journal,
             control,
             StateBook(plan, operators, open_store(checkpoint), journal.epoch),
-            lambda: start(program),
+            tasks.get,
             throughput=throughput,
             observer=observer,
             stop=stop,
@@ -236,6 +241,7 @@ def _drive(
         return driver.run()
     finally:
         control.close()
+        tasks.close()
 
 
 def parallelism_of(master: str) -> int:

@@ -29,6 +29,12 @@ WAITING_BYTES = "waiting_bytes"
 RESUMED_BYTES = "resumed_bytes"
 """Bytes of records in progress that were read again with their end; what waits is waiting_bytes less these."""
 
+CLEANED = "cleaned"
+"""Input files that were removed or archived after their records had been published, or were gone by then."""
+
+CLEANED_NOT = "not_cleaned"
+"""Input files that should have been removed or archived, and were left because they had changed."""
+
 IGNORED = "ignored"
 """Files and directories that scans passed over because of their names, counted in each scan."""
 

@@ -35,6 +35,16 @@ class Runtime(Protocol):
             DagflowError: The survey failed as a whole.
         """
 
+    def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Apply a picklable function to items in parallel, and wait for it.
+
+        Returns:
+            The results, in the order of the items.
+
+        Raises:
+            DagflowError: The tasks failed.
+        """
+
     def cancel(self) -> None:
         """Abandon the windows under way; their tasks may write on for a while."""
 
@@ -119,6 +129,10 @@ class InlineRuntime:
     def survey(self, operator: str, items: list[Any]) -> list[Any]:
         """Examine at once."""
         return list(run_survey(self._program, operator, items))
+
+    def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Apply it at once."""
+        return list(map(function, items))
 
     def cancel(self) -> None:
         """Nothing is ever under way."""

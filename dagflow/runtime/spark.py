@@ -221,6 +221,18 @@ class SparkRuntime:
             self._context.setJobGroup(self._group, f"survey of {operator}", interruptOnCancel=False)
             return list(self._context.parallelize(items, tasks).mapPartitions(examine).collect())
 
+    def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Apply a function to items in one Spark job, several of them to a task."""
+
+        def apply(arrived: Iterable[Any]) -> Iterator[Any]:
+            settle()
+            return map(function, arrived)
+
+        tasks = min(len(items), self.parallelism * SURVEY_TASKS_PER_CORE)
+        with _translating(f"{getattr(function, '__name__', 'a function')} in tasks"):
+            self._context.setJobGroup(self._group, "a control operator's work", interruptOnCancel=False)
+            return list(self._context.parallelize(items, tasks).mapPartitions(apply).collect())
+
     def cancel(self) -> None:
         """Cancel the jobs under way; Python tasks may write on for about two seconds."""
         # What fails here is a JVM that has ended, and its jobs with it.

@@ -117,7 +117,7 @@ class LocalLister(Lister):
                             del names[self._held_names :]
                             bound = names[-1]
         except OSError as error:
-            raise _local_error(error, directory, "cannot be listed") from error
+            raise listing_error(error, directory, "cannot be listed") from error
         names.sort()
         if bound is None and len(names) <= self._held_names:
             return names, None
@@ -132,7 +132,7 @@ class LocalLister(Lister):
             logger.warning("gone, or a link that leads nowhere, left out path=%s", os.fsdecode(path))
             return None
         except OSError as error:
-            raise _local_error(error, path, "cannot be examined") from error
+            raise listing_error(error, path, "cannot be examined") from error
         if not stat.S_ISREG(found.st_mode):
             logger.warning("neither file nor directory, left out path=%s", os.fsdecode(path))
             return None
@@ -149,7 +149,7 @@ class LocalLister(Lister):
         try:
             found = os.stat(directory)
         except OSError as error:
-            raise _local_error(error, directory, "cannot be examined") from error
+            raise listing_error(error, directory, "cannot be examined") from error
         return found.st_dev, found.st_ino
 
 
@@ -186,7 +186,8 @@ class RemoteLister(Lister):
         return directory
 
 
-def _local_error(error: OSError, path: bytes, what: str) -> StorageError:
+def listing_error(error: OSError, path: bytes, what: str) -> StorageError:
+    """What to raise for the operating system's refusal to list or examine a local path."""
     kind = MissingError if isinstance(error, FileNotFoundError | NotADirectoryError) else StorageError
     hint = "give read permission, or leave it out with ignore_pattern" if isinstance(error, PermissionError) else ""
     return kind(f"{what}: {error.strerror}", url=os.fsdecode(path), hint=hint)

@@ -1,0 +1,62 @@
+"""Input files that have been processed and are no longer wanted where they are."""
+
+from __future__ import annotations
+
+import os
+
+from dagflow.errors import AlreadyExistsError, MissingError, StorageError
+from dagflow.storage.files import FileStat, stat
+from dagflow.storage.local_disk import make_directories, move_exclusive, translated
+from dagflow.storage.location import is_local, parent, redacted
+from dagflow.storage.pending import remove
+
+
+def settle() -> None:
+    """Wait until what this machine has written is on its disks, so that what follows may rely on it."""
+    os.sync()
+
+
+def remove_version(expected: FileStat) -> str:
+    """Remove a file if it is the version that was processed.
+
+    Returns:
+        Why it was left; "" where it is gone now, or was before.
+
+    Raises:
+        StorageError: The store refused.
+    """
+    try:
+        if reason := expected.difference(stat(expected.url)):
+            return reason
+        remove(expected.url)
+    except MissingError:
+        pass
+    return ""
+
+
+def archive_version(expected: FileStat, target: str) -> str:
+    """Move a local file elsewhere on its file system if it is the version that was processed.
+
+    Args:
+        expected: The file.
+        target: Its new name.
+
+    Returns:
+        Why it was left; "" where it is in the archive now, or was before.
+
+    Raises:
+        StorageError: It lies on another file system than its archive, or the store refused.
+    """
+    if not (is_local(expected.url) and is_local(target)):
+        raise StorageError("only files of a local disk can be archived", url=redacted(expected.url))
+    try:
+        if reason := expected.difference(stat(expected.url)):
+            return reason
+        with translated(target, f"archive {expected.url}"):
+            make_directories(parent(target), durable=False)
+            move_exclusive(expected.url, target)
+    except MissingError:
+        return ""
+    except AlreadyExistsError:
+        return f"{target} exists"
+    return ""
