@@ -22,6 +22,7 @@ _MODULES = {
     "fixed": "Fixed",
     "length_prefixed": "LengthPrefixed",
     "whole_file": "WholeFile",
+    "xml": "Xml",
 }
 """The built-in formats: the module of each, which is its name, and the class in it."""
 

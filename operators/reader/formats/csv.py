@@ -81,6 +81,12 @@ class Csv(Delimited):
     def _find(self, data: Bytes, is_at_end: bool, quoting: Quoting, state: int) -> Terminators:
         if not (len(quoting.runs) or len(quoting.escaped) or state):
             return find_newlines(data, is_at_end)
+        if not (data == CR).any():
+            feeds = np.flatnonzero(data == LF)
+            feeds = feeds[quoting.state_before(feeds, state) == OUTSIDE]
+            if len(quoting.escaped):
+                feeds = feeds[~np.isin(feeds, quoting.escaped, assume_unique=True)]
+            return Terminators(feeds, feeds + 1)
         newlines = np.flatnonzero((data == LF) | (data == CR))
         inside = newlines[quoting.state_before(newlines, state) == INSIDE]
         return find_newlines(data, is_at_end, escaped=np.append(quoting.escaped, inside))

@@ -1,0 +1,148 @@
+"""Elements of an XML file as records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from dagflow.api.properties import Size
+from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
+from dagflow.errors import RecordError
+from operators.metadata import BlockMetadata
+from operators.reader.formats.base import Account, ByteSource, ReaderContext
+from operators.reader.formats.framing import Positions, pieces_of
+from operators.reader.formats.window import Window, read_exactly
+
+SHOWN_BYTES = 4 << 10
+"""How much of an element that is never closed goes with the reject."""
+
+_ASIDES = {b"<!--": b"-->", b"<![CDATA[": b"]]>", b"<?": b"?>"}
+_ASIDE = rb"<!--|<!\[CDATA\[|<\?"
+_REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
+_REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:\[.*?\]\s*)?>""", re.DOTALL)
+_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Xml(ReaderContext):
+    """The elements of one name, each from its `<` to its `>`, with all that is in it, its like included.
+
+    What stands in comments, CDATA sections and processing instructions is no element. What lies between the
+    elements is passed over. The file is in UTF-8 or another encoding in which ASCII characters are single
+    bytes. Where an element begins is only known from the beginning of the file; for a block that is not read
+    right after its predecessor the file is gone through from there.
+    """
+
+    name: ClassVar[str] = "xml"
+
+    tag: Annotated[
+        str, Field(pattern=r"^[^\s<>/!?=\"'&]+$", description="the name of the elements, with its prefix if it has one")
+    ]
+    max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="bytes that an element may have")] = 64 << 20
+
+    def check_options(self) -> None:
+        """Prepare the search."""
+        tag = re.escape(self.tag.encode())
+        self._outside = re.compile(_ASIDE + rb"|<!DOCTYPE|<" + tag + rb"(?=[\s/>])")
+        self._inside = re.compile(_ASIDE + rb"|</" + tag + rb"(?=[\s>])|<" + tag + rb"(?=[\s/>])")
+        self._reached: tuple[object, int, int] = (None, 0, 0)
+
+    @property
+    def _reach(self) -> int:
+        """Bytes in the longest beginning of anything that is looked for."""
+        return max(len(b"<![CDATA["), len(self.tag.encode()) + 3)
+
+    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        """The elements that begin in a block."""
+        file = (block.url, block.version)
+        limit = min(block.end, source.size_bytes)
+        reached, end, position = self._reached
+        if reached != file or end > block.start:
+            position = 0
+            if read_exactly(source, 0, 2).tobytes() in _MARKS:
+                raise RecordError("XML in UTF-16 cannot be read", url=block.url, offset=0, length=2)
+        window = Window(source)
+        held = self.chunk_bytes
+        while position < limit:
+            data = window.move(position, position + held).tobytes()
+            starts, stops, following, is_torn = self._elements(data, limit - position, window.is_at_end)
+            for index in np.flatnonzero(stops - starts > self.max_record)[:1].tolist():
+                self._refuse(block, position + int(starts[index]), int(stops[index] - starts[index]))
+            first = int(np.searchsorted(starts, block.start - position))
+            if first < len(starts):
+                column = pieces_of(window.buffer, starts[first:], stops[first:])
+                origin = Origin((block,), starts[first:], position)
+                arrow = pa.RecordBatch.from_arrays([column], [RECORD])
+                yield RecordBatch(arrow, delimiters=LINE_FEED, origin=origin)
+            position += following
+            if window.is_at_end:
+                if is_torn and block.start <= position < limit:
+                    length = source.size_bytes - position
+                    raw = data[following : following + SHOWN_BYTES]
+                    account.reject(position, length, f"the element {self.tag} is never closed", raw)
+                break
+            if is_torn and len(data) - following > self.max_record:
+                self._refuse(block, position, len(data) - following)
+            held = self.chunk_bytes if following else 2 * held
+        self._reached = (file, block.end, position)
+
+    def _refuse(self, block: BlockMetadata, offset: int, length: int) -> None:
+        reason = f"the element {self.tag} is longer than max_record, {self.max_record} bytes"
+        raise RecordError(reason, url=block.url, offset=offset, length=length, hint="raise max_record")
+
+    def _elements(self, data: bytes, limit: int, is_at_end: bool) -> tuple[Positions, Positions, int, bool]:
+        """Elements that begin before limit, where to go on, and whether what begins there is a torn element."""
+        starts: list[int] = []
+        stops: list[int] = []
+        position = 0
+        is_torn = False
+        while match := self._outside.search(data, position):
+            if match.start() >= limit:
+                position = match.start()
+                break
+            is_element = match[0] not in _ASIDES and match[0] != b"<!DOCTYPE"
+            end = self._end_of_element(data, match) if is_element else _end_of_aside(data, match)
+            if end < 0:
+                position, is_torn = match.start(), is_element
+                break
+            if is_element:
+                starts.append(match.start())
+                stops.append(end)
+            position = end
+        else:
+            # Something may begin in the last bytes; a place before the last match is text, whatever follows.
+            torn = data.rfind(b"<", max(position, len(data) - self._reach))
+            position = len(data) if torn < 0 or is_at_end else torn
+        return np.array(starts, np.int64), np.array(stops, np.int64), position, is_torn
+
+    def _end_of_element(self, data: bytes, match: re.Match[bytes]) -> int:
+        depth = 0
+        found: re.Match[bytes] | None = match
+        while found is not None:
+            if found[0] in _ASIDES:
+                end = _end_of_aside(data, found)
+            else:
+                rest = _REST_OF_TAG.match(data, found.end())
+                end = rest.end() if rest else -1
+                if found[0].startswith(b"</"):
+                    depth -= 1
+                elif end >= 0 and data[end - 2 : end - 1] != b"/":
+                    depth += 1
+            if end < 0 or depth == 0:
+                return end
+            found = self._inside.search(data, end)
+        return -1
+
+
+def _end_of_aside(data: bytes, match: re.Match[bytes]) -> int:
+    """Where a comment, CDATA section, instruction or document type ends; -1 if that is not in data."""
+    if match[0] == b"<!DOCTYPE":
+        rest = _REST_OF_DOCTYPE.match(data, match.end())
+        return rest.end() if rest else -1
+    closing = _ASIDES[match[0]]
+    found = data.find(closing, match.end())
+    return found + len(closing) if found >= 0 else -1

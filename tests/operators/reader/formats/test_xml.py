@@ -1,0 +1,68 @@
+"""Elements as records."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from dagflow.errors import RecordError
+from operators.reader.formats import make_format
+from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.xml import Xml
+from operators.testing import FormatContract, Records, Rejects, read_cut, read_range
+from tests.reference.xml import element_records
+
+
+class XmlContract(FormatContract):
+    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+        assert isinstance(format, Xml)
+        return element_records(content, format.tag.encode())
+
+
+class TestElements(XmlContract):
+    """Elements in each other, empty ones, and what only looks like them."""
+
+    formats: ClassVar = [{"type": "xml", "tag": "a"}]
+    pieces: ClassVar = [b"<a>", b"</a>", b"<a/>", b"<!--", b"-->", b"<ab>"]
+    longest = 3
+
+
+class TestTags(XmlContract):
+    """Attributes with `>` in them, blanks, and torn tags."""
+
+    formats: ClassVar = [{"type": "xml", "tag": "a"}]
+    pieces: ClassVar = [b"<a", b" b='", b"'", b">", b"</a >", b"/"]
+    longest = 3
+
+
+class TestAsides(XmlContract):
+    """CDATA and instructions hide what is in them."""
+
+    formats: ClassVar = [{"type": "xml", "tag": "a"}]
+    pieces: ClassVar = [b"<a>", b"</a>", b"<![CDATA[", b"]]>", b"<?", b"?>"]
+    longest = 3
+
+
+def test_pages_of_an_export_come_out_whole() -> None:
+    """At every block size, with the head and what lies between passed over."""
+    head = b'<?xml version="1.0"?>\n<!DOCTYPE x [ <!ELEMENT page (#PCDATA)> ]>\n<x>\n<!-- <page>no</page> -->\n'
+    pages = [b'<page n="1>2">a<page/>b</page>', b"<page>\n<![CDATA[</page>]]></page>", b"<page/>"]
+    content = head + b"\n  ".join(pages) + b"\n</x>\n"
+    made = make_format({"type": "xml", "tag": "page"})
+    for block_size in range(1, len(content) + 1):
+        records = read_cut(made, content, block_size)[0]
+        assert [record for _, record in records] == pages
+        assert all(content.startswith(record, offset) for offset, record in records)
+
+
+def test_what_cannot_be_read_fails_with_its_place() -> None:
+    """Elements that are too long, and encodings in which a tag is not its ASCII bytes."""
+    made = make_format({"type": "xml", "tag": "a", "max_record": 10})
+    made.chunk_bytes = 4
+    with pytest.raises(RecordError, match=r"offset 1 .*the element a is longer than max_record, 10 bytes"):
+        read_range(made, b" <a>" + b"x" * 100 + b"</a>", 0, 50)
+    with pytest.raises(RecordError, match="XML in UTF-16 cannot be read"):
+        read_range(made, "<a/>".encode("utf-16"), 0, 10)
+    with pytest.raises(ValueError, match="option 'tag'"):
+        make_format({"type": "xml", "tag": "a b"})
