@@ -96,7 +96,7 @@ class _Wiring:
         """The port that a stream names; None after a problem, also one that was reported before."""
         operator = self._spec.operators.get(end.operator)
         if operator is None:
-            if end.shown == f"{end.operator}.{end.port}":
+            if end.is_as_typed:
                 hint = did_you_mean(end.operator, self._spec.operators)
                 self._problems.add(end.place, f"there is no operator {quoted(end.operator)}{hint}")
             else:
@@ -126,7 +126,7 @@ class _Wiring:
     ) -> None:
         who = f"operator '{operator.name}' ({cls.__name__})"
         has = f"it has {listed(list(ports))}" if ports else f"it has no {direction} port at all"
-        if end.shown != f"{end.operator}.{end.port}":
+        if not end.is_as_typed:
             message = f"{quoted(end.shown)} names no {direction} port of {who}; {has}"
         elif is_other:
             wrong, key = ("output", "to") if direction == "input" else ("input", "from")
@@ -208,12 +208,13 @@ class _Wiring:
 
     def check_cycles(self) -> None:
         """Each cycle once, with its operators in order."""
-        import networkx as nx
-
         arcs = dict.fromkeys((edge.source.operator, edge.target.operator) for edge in self.edges)
         names = list(self._spec.operators)
         if len(in_topological_order(names, arcs)) == len(names):
             return
+        # Imported here, because it takes a tenth of a second, and few apps have cycles.
+        import networkx as nx
+
         graph: nx.DiGraph[str] = nx.DiGraph(list(arcs))
         for component in nx.strongly_connected_components(graph):
             first = min(component, key=names.index)

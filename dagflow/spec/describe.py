@@ -96,7 +96,7 @@ class OperatorInfo:
 
     Attributes:
         name: What an app calls it.
-        kind: "input", "control" or "partitioned".
+        kind: "input", "control" or "partitioned"; "module" for a module.
         summary: The first sentence about it.
         details: The whole text about it.
         inputs: Its input ports.
@@ -105,7 +105,7 @@ class OperatorInfo:
     """
 
     name: str
-    kind: Literal["input", "control", "partitioned"]
+    kind: Literal["input", "control", "partitioned", "module"]
     summary: str
     details: str
     inputs: tuple[PortInfo, ...]

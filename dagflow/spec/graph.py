@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dagflow.spec.checks import NodeChecks
 from dagflow.spec.model import Endpoint, OperatorSpec, StreamSpec
-from dagflow.spec.nodes import Items, Mapping, Node, Scalar
+from dagflow.spec.modules import MAX_OPERATORS, Allowance, Direction, Module, read_module
+from dagflow.spec.nodes import Entry, Items, Mapping, Node, Scalar
 from dagflow.spec.operators import OperatorReader
-from dagflow.spec.problems import Place, quoted
+from dagflow.spec.problems import Place, did_you_mean, quoted
 
 STREAM_KEYS = ("from", "to", "broadcast")
 
@@ -20,15 +21,19 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What the sections `operators` and `streams` say.
+    """What the sections `operators` and `streams` say, with everything that modules stand for.
 
     Attributes:
         operators: The operators by name, in the order of the file.
         streams: The streams by name, in the order of the file.
+        modules: The modules by the name of the operator that uses them, without a prefix; None for a broken one.
+        search_path: Directories where Python modules were looked up.
     """
 
-    operators: dict[str, OperatorSpec] = field(default_factory=dict)
-    streams: dict[str, StreamSpec] = field(default_factory=dict)
+    operators: dict[str, OperatorSpec]
+    streams: dict[str, StreamSpec]
+    modules: dict[str, Module | None]
+    search_path: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +42,49 @@ class GraphReader(NodeChecks):
 
     Attributes:
         file: The file as the user named it.
+        prefix: Goes before each name: "" in an app, `operator/` in a module that an operator uses.
+        using: The modules that are being read, outermost first.
+        allowance: How many operators there may be, modules counted as often as they are used.
     """
 
     file: str
+    prefix: str = ""
+    using: tuple[str, ...] = ()
+    allowance: Allowance = field(default_factory=Allowance)
 
     def read(self, operators: Mapping, streams: Mapping) -> Graph:
         """Read both sections; what is wrong in them becomes problems."""
-        return Graph(self._operators(operators), self._streams(streams))
-
-    def _operators(self, section: Mapping) -> dict[str, OperatorSpec]:
-        reader = OperatorReader(self.search_path, self.environment, self.problems)
-        found: dict[str, OperatorSpec] = {}
-        for name, entry in section.entries.items():
+        graph = Graph({}, {}, {}, self.search_path)
+        folders = dict.fromkeys(self.search_path)
+        for name, entry in operators.entries.items():
             if not NAME.fullmatch(name):
                 message = f"{quoted(name)} is no name for an operator; use at most 200 letters, digits, '_' and '-'"
                 self.problems.add(entry.key_place, message)
-            elif isinstance(entry.value, Mapping):
-                found[name] = reader.read(name, entry.key_place, entry.value)
+            elif self.allowance.operators <= 0:
+                self.problems.add(entry.key_place, f"more than {MAX_OPERATORS} operators, counting those of modules")
+                break
+            elif isinstance(entry.value, Mapping) and "module" in entry.value.entries:
+                self.allowance.operators -= 1
+                module = read_module(self, self.prefix + name, entry.value)
+                graph.modules[name] = module
+                if module is not None:
+                    graph.operators.update(module.graph.operators)
+                    graph.streams.update(module.graph.streams)
+                    folders.update(dict.fromkeys(module.graph.search_path))
             else:
-                self.expected(f"operator '{name}'", "a mapping with a class", entry.value)
-                found[name] = OperatorSpec(name, "", None, {}, None, entry.key_place, entry.key_place, entry.key_place)
-        return found
+                self.allowance.operators -= 1
+                graph.operators[self.prefix + name] = self._operator(self.prefix + name, entry)
+        self._read_streams(streams, graph)
+        return replace(graph, search_path=tuple(folders))
 
-    def _streams(self, section: Mapping) -> dict[str, StreamSpec]:
-        found: dict[str, StreamSpec] = {}
+    def _operator(self, name: str, entry: Entry) -> OperatorSpec:
+        if isinstance(entry.value, Mapping):
+            reader = OperatorReader(self.search_path, self.environment, self.problems)
+            return reader.read(name, entry.key_place, entry.value)
+        self.expected(f"operator '{name}'", "a mapping with a class", entry.value)
+        return OperatorSpec(name, "", None, {}, None, entry.key_place, entry.key_place, entry.key_place)
+
+    def _read_streams(self, section: Mapping, graph: Graph) -> None:
         for name, entry in section.entries.items():
             node = entry.value
             what = f"stream {quoted(name)}"
@@ -71,14 +95,13 @@ class GraphReader(NodeChecks):
             for key in ("from", "to"):
                 if key not in node.entries:
                     self.problems.add(entry.key_place, f"{what} has no '{key}'")
-            found[name] = StreamSpec(
-                name,
-                self._ends(node.get("from"), f"'from' of {what}"),
-                self._ends(node.get("to"), f"'to' of {what}"),
+            graph.streams[self.prefix + name] = StreamSpec(
+                self.prefix + name,
+                self.ends(node.get("from"), f"'from' of {what}", "output", graph),
+                self.ends(node.get("to"), f"'to' of {what}", "input", graph),
                 entry.key_place,
                 self._broadcast(node, what),
             )
-        return found
 
     def _broadcast(self, stream: Mapping, what: str) -> Place | None:
         node = stream.get("broadcast")
@@ -89,19 +112,36 @@ class GraphReader(NodeChecks):
             return None
         return stream.entries["broadcast"].key_place if node.value else None
 
-    def _ends(self, node: Node | None, what: str) -> tuple[Endpoint, ...]:
+    def ends(self, node: Node | None, what: str, direction: Direction, graph: Graph) -> tuple[Endpoint, ...]:
+        """One port or a list of them; a port of a module gives those inside that it stands for."""
         if isinstance(node, Items) and not node.items:
             self.problems.add(node.place, f"{what}: expected a port or a list of ports, got an empty list")
         items: Sequence[Node | None] = node.items if isinstance(node, Items) else (node,)
-        ends = [self._endpoint(item, what) for item in items]
-        return tuple(end for end in ends if end is not None)
+        return tuple(end for item in items for end in self._endpoints(item, what, direction, graph))
 
-    def _endpoint(self, node: Node | None, what: str) -> Endpoint | None:
+    def _endpoints(self, node: Node | None, what: str, direction: Direction, graph: Graph) -> tuple[Endpoint, ...]:
         text = self.text(node, what, "operator.port")
         if node is None or text is None:
-            return None
+            return ()
         operator, _, port = text.partition(".")
         if not operator or not port or "." in port:
             self.expected(what, "operator.port", node)
-            return None
-        return Endpoint(operator, port, node.place, node.shown if isinstance(node, Scalar) else text)
+            return ()
+        shown = node.shown if isinstance(node, Scalar) else text
+        if operator in graph.modules:
+            return self._ports_inside(Endpoint(operator, port, node.place, shown), direction, graph.modules[operator])
+        if "/" in operator:
+            self.problems.add(node.place, f"{what}: a module is reached through the ports that it exposes, not inside")
+            return ()
+        return (Endpoint(self.prefix + operator, port, node.place, shown),)
+
+    def _ports_inside(self, end: Endpoint, direction: Direction, module: Module | None) -> tuple[Endpoint, ...]:
+        if module is None:
+            return ()
+        ports = module.ports(direction)
+        if end.port not in ports:
+            message = f"module '{end.operator}' ({module.file}) exposes no {direction} port {quoted(end.port)}"
+            has = f"\n    it exposes: {', '.join(ports) or 'none'}"
+            self.problems.add(end.place, f"{message}{did_you_mean(end.port, ports)}{has}")
+            return ()
+        return tuple(replace(inside, place=end.place, shown=end.shown) for inside in ports[end.port])

@@ -107,6 +107,11 @@ class Endpoint:
     place: Place
     shown: str
 
+    @property
+    def is_as_typed(self) -> bool:
+        """Whether the names are those that were typed; otherwise they came from the environment, or a module."""
+        return self.shown == f"{self.operator.rpartition('/')[2]}.{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:

@@ -52,11 +52,11 @@ def _apply_one(operators: Mapping, pair: str, environment: Environment, problems
     found = operators.entries[operator]
     if value is None or not isinstance(found.value, Mapping):
         return operators
-    changed = _put(found.value, ["properties", *path], value, place, problems)
+    changed = put(found.value, ["properties", *path], value, place, problems)
     return replace(operators, entries={**operators.entries, operator: Entry(found.key_place, changed)})
 
 
-def _put(mapping: Mapping, path: list[str], value: Node, place: Place, problems: Problems) -> Mapping:
+def put(mapping: Mapping, path: Sequence[str], value: Node, place: Place, problems: Problems) -> Mapping:
     """A copy of the mapping with the value at the end of the path."""
     name, *rest = path
     entry = mapping.entries.get(name)
@@ -67,7 +67,7 @@ def _put(mapping: Mapping, path: list[str], value: Node, place: Place, problems:
         if not isinstance(inner, Mapping):
             problems.add(place, f"'{name}' is {kind_of(inner)}, and has no '{rest[0]}' to set")
             return mapping
-        value = _put(inner, rest, value, place, problems)
+        value = put(inner, rest, value, place, problems)
         key_place = entry.key_place if entry else place
     else:
         key_place = place

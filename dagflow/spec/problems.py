@@ -50,8 +50,13 @@ class Problems:
 
 
 def in_file_order(problems: Collection[Problem]) -> list[Problem]:
-    """The problems by line and column; those of the command line first."""
-    return sorted(problems, key=lambda problem: (problem.line, problem.column))
+    """The problems by file, line and column; those that stand in no line come first."""
+    files = list(dict.fromkeys(problem.file for problem in problems if problem.line))
+
+    def position(problem: Problem) -> tuple[int, int, int]:
+        return files.index(problem.file) if problem.line else -1, problem.line, problem.column
+
+    return sorted(problems, key=position)
 
 
 def nearest(name: str, choices: Collection[str]) -> str | None:

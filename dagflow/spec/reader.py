@@ -55,7 +55,7 @@ class AppReader(NodeChecks):
             attributes=self._attributes(self.section(root, "attributes"), name),
             operators=graph.operators,
             streams=graph.streams,
-            search_path=self.search_path,
+            search_path=graph.search_path,
             secrets=dict(self.environment.secrets),
             place=root.place,
         )

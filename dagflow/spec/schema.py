@@ -16,6 +16,7 @@ from dagflow.spec.registry import built_in_operators
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FROM_ENVIRONMENT = {"$ref": "#/$defs/FromEnvironment"}
+_PORT = {"$ref": "#/$defs/Port"}
 # Behind a validator of ours pydantic leaves bounds by its own names.
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _parse_size = Size.__metadata__[0].func  # type: ignore[attr-defined]  # Annotated keeps it, its stub does not say so
@@ -43,6 +44,15 @@ def json_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {
         "FromEnvironment": {"type": "string", "pattern": r"\$\{", "description": "${NAME} or ${NAME:-default}"},
         "Port": {"type": "string", "pattern": r"^[^.]+\.[^.]+$|\$\{", "description": "operator.port"},
+        "Ports": {"anyOf": [_PORT, {"type": "array", "items": _PORT, "minItems": 1}]},
+    }
+    definitions["Module"] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "module": {"type": "string", "description": "a module's file, beside this one or in the working directory"},
+            "properties": {"type": ["object", "null"]},
+        },
     }
     built_in = built_in_operators()
     for name, cls in built_in.items():
@@ -60,6 +70,26 @@ def json_schema() -> dict[str, Any]:
             "streams": _streams_schema(),
         },
         "$defs": definitions,
+    }
+
+
+def module_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a module's file."""
+    schema = json_schema()
+    exposed = {"anyOf": [{"type": "string", "pattern": r"^[^.]+\..+$"}, {"type": "array", "minItems": 1}]}
+    ports = {"$ref": "#/$defs/Ports"}
+    return {
+        **schema,
+        "title": "dagflow module",
+        "required": ["operators"],
+        "properties": {
+            "description": {"type": "string", "description": "what the module is for"},
+            "inputs": {"type": ["object", "null"], "additionalProperties": ports},
+            "outputs": {"type": ["object", "null"], "additionalProperties": ports},
+            "properties": {"type": ["object", "null"], "additionalProperties": exposed},
+            "operators": schema["properties"]["operators"],
+            "streams": schema["properties"]["streams"],
+        },
     }
 
 
@@ -149,13 +179,16 @@ def _operators_schema(built_in: dict[str, type[Operator]]) -> dict[str, Any]:
         "type": "object",
         "minProperties": 1,
         "propertyNames": {"pattern": f"^{NAME.pattern}$"},
-        "additionalProperties": operator,
+        "additionalProperties": {
+            "if": {"type": "object", "required": ["module"]},
+            "then": {"$ref": "#/$defs/Module"},
+            "else": operator,
+        },
     }
 
 
 def _streams_schema() -> dict[str, Any]:
-    port = {"$ref": "#/$defs/Port"}
-    ports = {"anyOf": [port, {"type": "array", "items": port, "minItems": 1}]}
+    ports = {"$ref": "#/$defs/Ports"}
     broadcast = {"type": "boolean", "description": "whether every partition of the targets gets everything"}
     stream = {
         "type": "object",

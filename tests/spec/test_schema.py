@@ -9,7 +9,7 @@ import jsonschema  # type: ignore[import-untyped]  # its stubs are a package tha
 import pytest
 import yaml
 
-from dagflow.spec.schema import json_schema
+from dagflow.spec.schema import json_schema, module_schema
 
 APPS = sorted(Path("apps").glob("*.yaml"))
 
@@ -63,3 +63,19 @@ def test_sizes_lists_and_references_to_the_environment_fit(validator: Any) -> No
 def test_what_validate_refuses_does_not_fit(validator: Any, wrong: dict[str, Any]) -> None:
     """Unknown names, wrong types, values out of range, ports that are none."""
     assert not validator.is_valid(wrong)
+
+
+def test_exchanges_unions_and_modules_fit() -> None:
+    """What an app says of how records travel, and of modules, is known to editors; a module's file too."""
+    schema = jsonschema.Draft202012Validator(json_schema())
+    keyed = {"class": "BlockReader", "partition": {"by": "host", "count": 3}}
+    module = {"module": "m.yaml", "properties": {"anything": 1}}
+    streams = {"s": {"from": ["a.x", "b.x"], "to": "c.y", "broadcast": True}}
+    assert schema.is_valid(app(operators={"a": keyed, "m": module}, streams=streams))
+    assert not schema.is_valid(app(operators={"a": {**keyed, "partition": {"count": 3}}}))
+    assert not schema.is_valid(app(operators={"m": {**module, "class": "BlockReader"}}))
+    inside = {"operators": {"f": {"class": "RecordFilter", "properties": {"keep": {"prefix": "a"}}}}}
+    exposing = {**inside, "inputs": {"x": "f.input"}, "outputs": {"y": ["f.output"]}, "properties": {"p": "f.keep"}}
+    of_module = jsonschema.Draft202012Validator(module_schema())
+    assert of_module.is_valid(inside) and of_module.is_valid(exposing)
+    assert not of_module.is_valid({**inside, "name": "x"}) and not of_module.is_valid({"inputs": {}})

@@ -11,12 +11,14 @@ from dagflow.cli import output
 from dagflow.cli.layout import definitions, paragraphs
 from dagflow.cli.options import verbose_option
 from dagflow.spec.describe import OperatorInfo, PortInfo, PropertyInfo, describe_all, describe_named
+from dagflow.spec.describe_module import describe_module
 from dagflow.spec.registry import UnknownClassError
 
 _KINDS = {
     "input": "runs once, in the driver, and begins an app",
     "control": "runs once, in the driver",
     "partitioned": "runs in parallel, in Spark tasks",
+    "module": "a module, whose operators run as its file says",
 }
 
 
@@ -27,13 +29,14 @@ def command(name: str | None) -> int:
     """List the built-in operators, or show the ports and properties of one.
 
     NAME is what an app would write under `class`: a built-in's short name, or the dotted path of an
-    operator of your own, such as my_ops.DropComments.
+    operator of your own, such as my_ops.DropComments; or the path of a module's YAML file.
     """
     if name is None:
         output.result(definitions((found.name, found.summary) for found in describe_all()))
         return 0
     try:
-        found = describe_named(name, (str(Path.cwd()),))
+        is_module = name.endswith((".yaml", ".yml"))
+        found = describe_module(name) if is_module else describe_named(name, (str(Path.cwd()),))
     except UnknownClassError as error:
         raise click.UsageError(str(error)) from error
     output.result("\n".join(_page(found)))
@@ -43,7 +46,7 @@ def command(name: str | None) -> int:
 def _page(found: OperatorInfo) -> Iterator[str]:
     yield f"{found.name}: {_KINDS[found.kind]}"
     yield ""
-    yield paragraphs(found.details or "Its class has no docstring.")
+    yield paragraphs(found.details or "It has no description.")
     for title, ports in (("Input ports", found.inputs), ("Output ports", found.outputs)):
         if ports:
             yield ""

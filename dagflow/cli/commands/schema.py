@@ -8,12 +8,13 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.options import verbose_option
-from dagflow.spec.schema import json_schema
+from dagflow.spec.schema import json_schema, module_schema
 
 
 @click.command("schema", short_help="Print the JSON Schema of the YAML.")
+@click.option("--module", "of_module", is_flag=True, help="The schema of a module's file.")
 @verbose_option
-def command() -> int:
+def command(of_module: bool) -> int:
     """Print the JSON Schema of the YAML, for editors."""
-    output.result(json.dumps(json_schema(), indent=2))
+    output.result(json.dumps(module_schema() if of_module else json_schema(), indent=2))
     return 0

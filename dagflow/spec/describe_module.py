@@ -1,0 +1,74 @@
+"""What a module says of itself: exposed ports and properties, in the words of the operators inside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Literal
+
+from dagflow.errors import SpecError
+from dagflow.spec.describe import OperatorInfo, PortInfo, PropertyInfo, describe
+from dagflow.spec.environment import Environment
+from dagflow.spec.graph import GraphReader
+from dagflow.spec.model import Endpoint
+from dagflow.spec.modules import Module, read_module
+from dagflow.spec.nodes import Entry, Mapping, Scalar
+from dagflow.spec.problems import Place, Problems
+from dagflow.spec.registry import search_path_of
+
+
+def describe_module(path: str) -> OperatorInfo:
+    """What an app sees of a module.
+
+    Args:
+        path: The module's file.
+
+    Raises:
+        SpecError: It cannot be read as a module. What only its user can give, such as a property, may be missing.
+    """
+    problems = Problems()
+    place = Place(path)
+    use = Mapping(place, {"module": Entry(place, Scalar(place, path, path, path))})
+    reader = GraphReader(search_path_of(path), Environment(os.environ), problems, "")
+    module = read_module(reader, "module", use)
+    if module is None:
+        raise SpecError(problems.found)
+    return OperatorInfo(
+        name=path,
+        kind="module",
+        summary=" ".join(module.description.split()),
+        details=module.description,
+        inputs=tuple(_port(module, name, ends, "inputs") for name, ends in module.inputs.items()),
+        outputs=tuple(_port(module, name, ends, "outputs") for name, ends in module.outputs.items()),
+        properties=tuple(
+            found for name, paths in module.properties.items() for found in _properties(module, "module/", name, paths)
+        ),
+    )
+
+
+def _port(module: Module, name: str, ends: Iterable[Endpoint], side: Literal["inputs", "outputs"]) -> PortInfo:
+    inside: list[PortInfo] = []
+    for end in ends:
+        cls = module.graph.operators[end.operator].operator_class
+        ports = () if cls is None else getattr(describe(cls), side)
+        inside += [port for port in ports if port.name == end.port]
+    first = next(iter(inside), PortInfo(name, "?", False, ""))
+    return replace(first, name=name, is_required=any(port.is_required for port in inside))
+
+
+def _properties(module: Module, prefix: str, name: str, paths: list[list[str]]) -> list[PropertyInfo]:
+    """What the first of the properties says that an exposed one stands for."""
+    for operator, *steps in paths:
+        nested = module.graph.modules.get(operator)
+        if nested is not None:
+            inner = nested.properties.get(steps[0], [])
+            return _properties(nested, f"{prefix}{operator}/", name, inner)
+        spec = module.graph.operators.get(prefix + operator)
+        if spec is None or spec.operator_class is None:
+            continue
+        known = describe(spec.operator_class).properties
+        for step in steps[:-1]:
+            known = next((found.choices for found in known if found.name == step), ())
+        return [replace(found, name=name) for found in known if found.name == steps[-1]]
+    return []
