@@ -132,7 +132,9 @@ class Driver:
         self._next_window = self._first_window = journal.state.next_window_id
         self._tally = Tally(app, {stage.head for stage in plan.stages})
         # The state that a window leaves behind is what the next one starts from, so they cannot overlap.
-        self._most_in_flight = WINDOWS_IN_FLIGHT if states.is_empty else 1
+        # Partitions divide an allowed rate among themselves, and know nothing of other windows' partitions.
+        is_paced = any(getattr(operator, "max_bytes_per_second", None) is not None for operator in operators.values())
+        self._most_in_flight = WINDOWS_IN_FLIGHT if states.is_empty and not is_paced else 1
         self._operators = operators
         kept: tuple[Kept, dict[str, bytes], dict[str, int]] = ({}, {}, {})
         if journal.state.state:

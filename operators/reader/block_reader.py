@@ -14,7 +14,7 @@ from dagflow.api.context import OperatorContext, Skipped
 from dagflow.api.operator import Operator
 from dagflow.api.partitioner import BacklogStats, StatsResponse
 from dagflow.api.ports import InputPort, OutputPort
-from dagflow.api.properties import Count, Millis
+from dagflow.api.properties import Count, Millis, Size
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.errors import DagflowError, MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.metrics.names import BLOCKS, BYTES, FILES, SKIPPED, SKIPPED_BYTES
@@ -25,6 +25,7 @@ from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
 from operators.reader.formats import FormatSpec
 from operators.reader.growing import read_growing, resumed
+from operators.reader.pace import Pace, PacedFile
 from operators.reader.pack_reader import PackReader, no_records
 from operators.reader.rejects import BlockAccount
 from operators.reader.scaling import readers_for
@@ -54,6 +55,9 @@ class BlockReader(Operator):
         Field(description="a file that cannot be read, or changed since it was planned: end the run, or leave it out"),
     ] = "fail"
     interval_millis: Annotated[Millis, Field(description="time between two changes of the number of partitions")] = 500
+    max_bytes_per_second: Annotated[
+        Size | None, Field(ge=1, description="bytes read per second by all partitions together; null: no limit")
+    ] = None
 
     blocks_metadata_input = InputPort(BlockMetadata, bundles=True)
     blocks_metadata_output = OutputPort(BlockMetadata)
@@ -65,6 +69,7 @@ class BlockReader(Operator):
     _ahead: ReadAhead | None = None
     _opened: tuple[str, object] | None = None
     _changed_at_millis: int | None = None
+    _pace: Pace | None = None
 
     def check_properties(self) -> None:
         """Refuse a range of readers that is empty."""
@@ -77,8 +82,10 @@ class BlockReader(Operator):
         self._rejects: dict[BlockMetadata, list[bytes]] = {}
 
     def setup(self, context: OperatorContext) -> None:
-        """Learn who listens."""
+        """Learn who listens, and this partition's share of the bytes that may be read."""
         self._context = context
+        if self.max_bytes_per_second is not None:
+            self._pace = Pace(self.max_bytes_per_second / context.partitions)
 
     @blocks_metadata_input.each
     def read(self, block: BlockMetadata | BlockPack) -> Iterator[None] | None:
@@ -119,6 +126,8 @@ class BlockReader(Operator):
                 self.messages.emit(batch)
             self._emit_rejects()
             sizes = pack.sizes[indices]
+            if self._pace is not None:
+                self._pace.take(int(sizes.sum()))
             blocks = int(np.count_nonzero(sizes))
             context.counters[BLOCKS] += blocks
             context.counters[FILES] += blocks
@@ -153,6 +162,8 @@ class BlockReader(Operator):
 
     def foresee(self, tuples: list[object]) -> None:
         """Begin to fetch the blocks that come, where fetching takes time."""
+        if self._pace is not None:
+            return
         blocks = (block for block in tuples if isinstance(block, BlockMetadata))
         self._ahead = ReadAhead()
         self._ahead.expect(Stretch(_stat_of(block), block.start, block.end) for block in blocks)
@@ -183,6 +194,8 @@ class BlockReader(Operator):
         if self._file is None or self._opened != (block.url, block.version):
             self._close()
             self._file = (self._ahead.open if self._ahead else open_file)(block.url, _stat_of(block))
+            if self._pace is not None:
+                self._file = PacedFile(self._file, self._pace)
             self._opened = (block.url, block.version)
         return self._file
 

@@ -81,10 +81,18 @@ class Allowance:
         budget: The window's budget.
         blocks: At most this many blocks, which then takes the place of the budget for them; None for no such limit.
         files: At most this many files; None for no such limit.
+        size_bytes: At most this many bytes, the first block aside; None for no such limit.
     """
 
-    def __init__(self, budget: WindowBudget, blocks: int | None = None, files: int | None = None) -> None:
+    def __init__(
+        self,
+        budget: WindowBudget,
+        blocks: int | None = None,
+        files: int | None = None,
+        size_bytes: int | None = None,
+    ) -> None:
         self._budget = budget
+        self._most_bytes = size_bytes
         self._blocks_left = blocks
         self._files_left = files
         self._tuples = 0
@@ -101,6 +109,8 @@ class Allowance:
 
     def takes_whole(self, size_bytes: int) -> bool:
         """Whether one more file may be announced together with its only block; if so they are counted as one tuple."""
+        if self._is_beyond(size_bytes):
+            return False
         if self._blocks_left is not None:
             is_full = self._blocks_left == 0
         else:
@@ -117,10 +127,13 @@ class Allowance:
 
     def takes_block(self, size_bytes: int) -> bool:
         """Whether one more block of that size may be emitted; if so it is counted."""
+        if self._is_beyond(size_bytes):
+            return False
         if self._blocks_left is not None:
             if self._blocks_left == 0:
                 return False
             self._blocks_left -= 1
+            self._size_bytes += size_bytes
             return True
         is_first = self._size_bytes == 0
         full = self._tuples >= self._budget.tuples or self._size_bytes + size_bytes > self._budget.size_bytes
@@ -129,6 +142,10 @@ class Allowance:
         self._tuples += 1
         self._size_bytes += size_bytes
         return True
+
+    def _is_beyond(self, size_bytes: int) -> bool:
+        most = self._most_bytes
+        return most is not None and bool(self._size_bytes) and self._size_bytes + size_bytes > most
 
 
 class BlockCutter:

@@ -161,6 +161,9 @@ class FileSplitterInput(InputOperator):
         ),
     ] = None
     max_files_per_window: Annotated[Count | None, Field(ge=1, description="files per window; null: no limit")] = None
+    max_bytes_per_window: Annotated[
+        Size | None, Field(ge=1, description="bytes per window, but one block always; null: no limit")
+    ] = None
     latest_first: Annotated[bool, Field(description="newest files first; otherwise in order of path")] = False
     on_change: Annotated[OnChange, Field(description="what to do with files that change after they were taken")] = (
         OnChange()
@@ -238,7 +241,9 @@ class FileSplitterInput(InputOperator):
 
     def begin_window(self, window_id: int) -> None:
         """Called before anything of the window arrives."""
-        self._cutter.allowance = _allowance(self._context, self.blocks_threshold, self.max_files_per_window)
+        self._cutter.allowance = _allowance(
+            self._context, self.blocks_threshold, self.max_files_per_window, self.max_bytes_per_window
+        )
 
     def emit_tuples(self) -> None:
         """Emit files and blocks as far as the window allows; while following only what a scan has found by now.
@@ -363,6 +368,8 @@ class _OneScan:
         self._head = None
 
 
-def _allowance(context: OperatorContext, blocks: int | None, files: int | None = None) -> Allowance:
+def _allowance(
+    context: OperatorContext, blocks: int | None, files: int | None = None, size_bytes: int | None = None
+) -> Allowance:
     budget = DEFAULT_BUDGET if context.control is None else context.control.budget
-    return Allowance(budget, blocks, files)
+    return Allowance(budget, blocks, files, size_bytes)

@@ -412,3 +412,17 @@ def test_blocks_cover_a_file_exactly(
     assert window.ranges == expected
     assert [block.is_last for block in window.blocks] == [end == size for _, end in expected]
     assert window.files[0].block_count == len(expected)
+
+
+def test_max_bytes_per_window_bounds_the_bytes_of_a_window(tmp_path: Path) -> None:
+    """Blocks go into a window as long as they fit, and at least one does; also where blocks are limited as well."""
+    for name in "abcd":
+        (tmp_path / name).write_bytes(b"x" * 10)
+    for other in ({}, {"blocks_threshold": 100}):
+        windows = split(tmp_path, block_size=4, max_bytes_per_window=9, **other).windows()
+        sizes = [sum(block.size_bytes for block in window.blocks) for window in windows]
+        assert sum(sizes) == 40
+        assert max(sizes) <= 9
+        assert len([size for size in sizes if size]) <= 6
+    windows = split(tmp_path, block_size=4, max_bytes_per_window=1).windows()
+    assert [len(window.blocks) for window in windows if window.blocks] == [1] * 12

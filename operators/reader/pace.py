@@ -1,0 +1,94 @@
+"""Reading politely: no more bytes per second than the app allows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from dagflow.storage.files import ReadableFile
+
+PIECE_S = 0.1
+"""Reads are cut into what may be read in this time, so that a store sees an even stream and no bursts."""
+
+
+class Pace:
+    """A token bucket that holds nothing back: whoever took bytes waits until they are paid for.
+
+    Args:
+        bytes_per_s: The rate.
+        now: A clock, in seconds.
+        wait: Sleeps so many seconds.
+    """
+
+    def __init__(
+        self,
+        bytes_per_s: float,
+        now: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._now = now
+        self._wait = wait
+        self._paid_at = now()
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much should be read at once at most."""
+        return max(int(self._bytes_per_s * PIECE_S), 1)
+
+    def take(self, size_bytes: int) -> None:
+        """Count bytes that were read, and wait until as much time has passed as they are worth."""
+        # Time in which nothing was read is not saved up, because spending it would be a burst.
+        self._paid_at = max(self._paid_at, self._now()) + size_bytes / self._bytes_per_s
+        self._wait(max(self._paid_at - self._now(), 0.0))
+
+
+class PacedFile:
+    """A file that is read at a pace.
+
+    Args:
+        file: The file.
+        pace: Shared by all files of a task.
+    """
+
+    def __init__(self, file: ReadableFile, pace: Pace) -> None:
+        self._file = file
+        self._pace = pace
+
+    @property
+    def size_bytes(self) -> int:
+        """See ReadableFile."""
+        return self._file.size_bytes
+
+    @property
+    def is_pinned(self) -> bool:
+        """See ReadableFile."""
+        return self._file.is_pinned
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ReadableFile."""
+        done = 0
+        while done < len(buffer):
+            piece = buffer[done : done + self._pace.piece_bytes]
+            count = self._file.read_into(offset + done, piece)
+            self._pace.take(count)
+            done += count
+            if count < len(piece):
+                break
+        return done
+
+    def close(self) -> None:
+        """See ReadableFile."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        """The file itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()

@@ -1,0 +1,93 @@
+"""Reading no more bytes per second than the app allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.api.context import OperatorContext
+from dagflow.engine.run import run
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.files import open_file
+from operators.reader.block_reader import BlockReader
+from operators.reader.pace import Pace, PacedFile
+from tests.crash.apps import files_app, published
+
+
+class Watch:
+    """A clock that waiting moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def now(self) -> float:
+        """The time."""
+        return self.now_s
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_s += seconds
+
+
+@given(taken=st.lists(st.integers(0, 10_000), min_size=1, max_size=30), rate=st.integers(1, 100_000))
+def test_whoever_took_bytes_waits_until_they_are_paid_for(taken: list[int], rate: int) -> None:
+    """After every piece at least size / rate has passed since the beginning, and no more than that."""
+    watch = Watch()
+    pace = Pace(rate, watch.now, watch.wait)
+    total = 0
+    for size in taken:
+        pace.take(size)
+        total += size
+        assert watch.now_s == pytest.approx(total / rate)
+
+
+def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
+    """A pause is followed by the same even stream, and not by a burst."""
+    watch = Watch()
+    pace = Pace(100, watch.now, watch.wait)
+    watch.wait(60)
+    pace.take(500)
+    assert watch.now_s == pytest.approx(65)
+
+
+@given(
+    content=st.binary(max_size=300), rate=st.integers(1, 2000), offset=st.integers(0, 300), length=st.integers(0, 400)
+)
+def test_a_paced_file_gives_the_bytes_of_the_file(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, rate: int, offset: int, length: int
+) -> None:
+    """Wherever a read begins and however it is cut into pieces."""
+    path = tmp_path_factory.getbasetemp() / "paced"
+    path.write_bytes(content)
+    watch = Watch()
+    with PacedFile(open_file(str(path)), Pace(rate, watch.now, watch.wait)) as file:
+        buffer = bytearray(length)
+        count = file.read_into(offset, memoryview(buffer))
+        assert file.size_bytes == len(content)
+    assert bytes(buffer[:count]) == content[offset : offset + length]
+    assert watch.now_s == pytest.approx(count / rate)
+
+
+def test_each_partition_takes_its_share_of_the_rate() -> None:
+    """Four readers read a fourth each."""
+    reader = BlockReader(max_bytes_per_second="40KiB")
+    reader.setup(OperatorContext(partitions=4))
+    assert reader._pace is not None
+    assert reader._pace.piece_bytes == 1024
+
+
+def test_a_limited_run_publishes_the_same_and_has_one_window_in_flight(tmp_path: Path) -> None:
+    """The limit changes when bytes are read and nothing else."""
+    (tmp_path / "in").mkdir()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        (tmp_path / "in" / path.name).write_bytes(path.read_bytes())
+    run(files_app(tmp_path / "in", tmp_path / "free", block_size=512), runtime=InlineRuntime)
+    app = files_app(tmp_path / "in", tmp_path / "paced", block_size=512)
+    app.operators["reader"].operator.max_bytes_per_second = 1 << 20  # type: ignore[attr-defined]  # a BlockReader's
+    summary = run(app, runtime=InlineRuntime)
+    assert published(tmp_path / "paced" / "out") == published(tmp_path / "free" / "out")
+    # Each of the two readers reads at half the rate, and here they read one after the other.
+    assert summary.seconds >= sum(path.stat().st_size for path in (tmp_path / "in").iterdir()) / (1 << 20)
