@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.api.codec import StreamCodec
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.spec.model import Attributes, Partition
-from tests.worker.sample_operators import Sample
+from dagflow.spec.model import Attributes, KeyedPartition, Partition
+from operators.writer.record_writer import RecordWriter
+from tests.engine.sample_app import Source
+from tests.worker.sample_operators import DropComments, Lines, Sample
+
+PARALLELISM = 2
+"""Of the runs that are compared: the partitions of a stage that says nothing of them."""
 
 Given = Operator | tuple[Operator, Partition]
 
@@ -78,7 +84,9 @@ def dag(
         source, target = text.split()
         ends = PortRef(*source.split(".")), PortRef(*target.split("."))
         made.append(Edge(text, *ends, is_broadcast=text in broadcast))
-    return LogicalPlan("dag", Attributes(checkpoint=str(tmp_path / "journal")), nodes, tuple(made))
+    return LogicalPlan(
+        "dag", Attributes(checkpoint=str(tmp_path / "journal"), master=f"local[{PARALLELISM}]"), nodes, tuple(made)
+    )
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -97,3 +105,111 @@ def by_partition(root: Path) -> dict[str, list[Any]]:
     for name, content in files(root).items():
         found.setdefault(name.split("-")[2], []).extend(content.splitlines())
     return found
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of a random DAG.
+
+    Attributes:
+        kind: "lines" takes samples, "suffix", "drop" and "repeat" take records, "write" writes them.
+        partition: Where it runs.
+        sources: Positions of the steps that it takes in from; of a source for "lines".
+        broadcast: Those of the sources that send everything to every partition.
+    """
+
+    kind: str
+    partition: Partition
+    sources: tuple[int, ...]
+    broadcast: frozenset[int] = frozenset()
+
+    def made_of(self, records: list[bytes]) -> list[bytes]:
+        """What it emits of records, and how often."""
+        if self.kind == "suffix":
+            return [record + b"+" for record in records]
+        if self.kind == "drop":
+            return [record for record in records if not record.startswith(b"#")]
+        if self.kind == "repeat":
+            return [record for record in records for _ in range(min(len(record), 2))]
+        return records
+
+
+@dataclass(frozen=True)
+class RandomDag:
+    """A random DAG that can be built more than once.
+
+    Attributes:
+        texts: What each source emits.
+        per_window: How many of its texts a source emits in a window.
+        steps: Upstream first; every arc leads to a later one.
+    """
+
+    texts: tuple[tuple[bytes, ...], ...]
+    per_window: int
+    steps: tuple[Step, ...]
+
+    def build(self, root: Path) -> LogicalPlan:
+        """The plan, with its journal and its output below a directory."""
+        operators: dict[str, Given] = {
+            f"source{index}": Source(texts=list(texts), per_window=self.per_window)
+            for index, texts in enumerate(self.texts)
+        }
+        edges, broadcast = [], []
+        for index, step in enumerate(self.steps):
+            operators[f"step{index}"] = (self._operator(step, root / f"step{index}"), step.partition)
+            for source in step.sources:
+                target = f"step{index}.{'samples' if step.kind == 'lines' else 'input'}"
+                edge = f"source{source}.out {target}" if step.kind == "lines" else f"{self._output(source)} {target}"
+                edges.append(edge)
+                if source in step.broadcast:
+                    broadcast.append(edge)
+        return dag(root, operators, edges, broadcast)
+
+    def _output(self, step: int) -> str:
+        return f"step{step}.{'records' if self.steps[step].kind == 'lines' else 'output'}"
+
+    def _operator(self, step: Step, path: Path) -> Operator:
+        if step.kind == "write":
+            return RecordWriter(path=str(path))
+        if step.kind == "drop":
+            return DropComments(prefix="#")
+        if step.kind == "lines":
+            return Lines()
+        return Twice() if step.kind == "repeat" else Suffix(text="+")
+
+    def expected(self) -> dict[str, list[bytes]]:
+        """What each writer must publish, sorted: a simple account of records, without partitions or windows."""
+        made: list[list[bytes]] = []
+        for step in self.steps:
+            if step.kind == "lines":
+                made.append([word for source in step.sources for text in self.texts[source] for word in text.split()])
+                continue
+            taken: list[bytes] = []
+            for source in step.sources:
+                taken += made[source] * (_count(step.partition) if source in step.broadcast else 1)
+            made.append(step.made_of(taken))
+        return {f"step{n}": sorted(made[n]) for n, step in enumerate(self.steps) if step.kind == "write"}
+
+    def published(self, root: Path) -> dict[str, dict[str, bytes]]:
+        """What each writer has published, by the names of its files."""
+        writers = [f"step{index}" for index, step in enumerate(self.steps) if step.kind == "write"]
+        return {name: files(root / name) if (root / name).is_dir() else {} for name in writers}
+
+
+def _count(partition: Partition) -> int:
+    if isinstance(partition, KeyedPartition):
+        return partition.count or PARALLELISM
+    return partition if isinstance(partition, int) else PARALLELISM
+
+
+class Twice(Operator):
+    """Emits an empty record not at all, one of a single byte once, and any other twice."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def take(self, record: bytes) -> None:
+        """Emit."""
+        for _ in range(min(len(record), 2)):
+            self.output.emit(record)

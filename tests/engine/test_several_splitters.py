@@ -32,7 +32,8 @@ streams:
 
 def test_two_splitters_may_feed_one_reader_and_two_writers(tmp_path: Path) -> None:
     """Blocks of both are told apart, every record is published in both places, every file is told once."""
-    for name, text in {"a/x": b"one\ntwo\nthree\nfour\n", "b/x": b"five\nsix\n", "b/y": b"seven\neight\nnine\n"}.items():
+    texts = {"a/x": b"one\ntwo\nthree\nfour\n", "b/x": b"five\nsix\n", "b/y": b"seven\neight\nnine\n"}
+    for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(text)
     (tmp_path / "app.yaml").write_text(APP.format(root=tmp_path))

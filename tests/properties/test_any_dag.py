@@ -1,0 +1,75 @@
+"""Any DAG publishes what a simple account of its records says, wherever it runs and whenever it dies."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dagflow.engine.run import run
+from dagflow.errors import DagflowError
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.spec.model import KeyedPartition
+from tests.engine.dags import RandomDag
+from tests.engine.test_driver import crashing
+from tests.strategies import running_dags
+
+
+def published_inline(dag: RandomDag, root: Path) -> dict[str, dict[str, bytes]]:
+    """Run in this process, and read what was published."""
+    run(dag.build(root), runtime=InlineRuntime)
+    return dag.published(root)
+
+
+def lines_of(files: dict[str, bytes]) -> list[bytes]:
+    """The lines of all files, sorted."""
+    return sorted(line for content in files.values() for line in content.splitlines())
+
+
+@settings(max_examples=80, deadline=None)
+@given(running_dags())
+def test_every_writer_publishes_what_the_account_says(dag: RandomDag) -> None:
+    """Records are neither lost nor doubled, whatever joins, parts, and shares them out; keys have one home each."""
+    with tempfile.TemporaryDirectory() as folder:
+        published = published_inline(dag, Path(folder))
+    assert {name: lines_of(files) for name, files in published.items()} == dag.expected()
+    for index, step in enumerate(dag.steps):
+        if step.kind != "write" or not isinstance(step.partition, KeyedPartition) or step.broadcast:
+            continue
+        homes: dict[bytes, set[str]] = {}
+        for name, content in published[f"step{index}"].items():
+            for line in content.splitlines():
+                homes.setdefault(line[:1], set()).add(name.split("-")[2])
+        assert all(len(partitions) == 1 for partitions in homes.values())
+
+
+@settings(max_examples=30, deadline=None)
+@given(running_dags(), st.integers(1, 4))
+def test_a_run_that_died_publishes_the_very_same_files(dag: RandomDag, window: int) -> None:
+    """Names and bytes do not tell in which window the driver died, or whether it did."""
+    with tempfile.TemporaryDirectory() as folder:
+        whole = published_inline(dag, Path(folder) / "whole")
+        torn = Path(folder) / "torn"
+        try:
+            run(dag.build(torn), runtime=crashing(window))
+        except DagflowError as error:
+            assert "the lights went out" in str(error)
+        assert published_inline(dag, torn) == whole
+
+
+@pytest.mark.spark
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(running_dags())
+def test_spark_publishes_the_very_same_files(spark_context: Any, dag: RandomDag) -> None:
+    """Names and bytes do not tell whether a window ran in one process or on Spark."""
+    from dagflow.runtime.spark import SparkRuntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        inline = published_inline(dag, Path(folder) / "inline")
+        root = Path(folder) / "spark"
+        run(dag.build(root), runtime=lambda program: SparkRuntime(program, spark_context))
+        assert dag.published(root) == inline
