@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
-from pyspark import Broadcast, InheritableThread, SparkConf, SparkContext
+from pyspark import Broadcast, SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -190,8 +191,9 @@ class SparkRuntime:
             except Exception as error:
                 future.set_exception(_translated(error, f"window {window.window_id}"))
 
-        with _translating(f"window {window.window_id}"):
-            InheritableThread(target=work, name=f"window-{window.window_id}", daemon=True).start()
+        # Not Spark's InheritableThread: it asks the JVM for something before it calls work, and where the JVM has
+        # ended the thread dies without a word to whom waits for the future.
+        threading.Thread(target=work, name=f"window-{window.window_id}", daemon=True).start()
         return future
 
     def _run(self, window: WindowTask) -> list[StageResult]:
