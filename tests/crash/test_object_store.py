@@ -1,0 +1,127 @@
+"""Apps that keep input, output and checkpoint in a bucket, and die at any request that changes it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dagflow.engine.run import RunOptions, run
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.physical import Edge, PortRef
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.spec.model import Attributes
+from dagflow.storage.remote import S3Location, filesystem_of, s3_location
+from dagflow.testing.faults import Faults, InjectedCrash, Moment
+from operators.reader.block_reader import BlockReader
+from operators.splitter.splitter import FileSplitterInput
+from operators.transform.record_filter import RecordFilter
+from operators.writer.record_writer import RecordWriter
+from tests.s3_server import s3_root, s3_server
+
+__all__ = ["s3_root", "s3_server"]
+
+pytestmark = pytest.mark.crash
+
+CHANGES = {
+    "put_object",
+    "create_multipart_upload",
+    "upload_part",
+    "complete_multipart_upload",
+    "abort_multipart_upload",
+    "delete_objects",
+}
+SAMPLES = int(os.environ.get("DAGFLOW_CRASH_SAMPLES", "8"))
+"""Of about 60 moments at which a run may die; as many as there are with a large number."""
+
+LINES = [b"".join(b"%sline %d of %d\n" % (b"." if n % 3 == 0 else b"", n, file) for n in range(8)) for file in range(3)]
+
+
+def bucket_app(root: str) -> LogicalPlan:
+    """Splitter, reader, filter and writer, everything below one URL; two windows or more."""
+    nodes = [
+        OperatorNode("splitter", FileSplitterInput(files=[f"{root}/in"], block_size=64, blocks_threshold=3)),
+        OperatorNode("reader", BlockReader(min_readers=2, max_readers=2)),
+        OperatorNode("filter", RecordFilter(drop={"prefix": "."}), "parallel"),
+        OperatorNode("writer", RecordWriter(path=f"{root}/out", file_name="block"), "parallel"),
+    ]
+    ends = [
+        ("splitter.blocks_metadata_output", "reader.blocks_metadata_input"),
+        ("reader.messages", "filter.input"),
+        ("filter.output", "writer.input"),
+    ]
+    edges = tuple(Edge(source, PortRef(*source.split(".")), PortRef(*target.split("."))) for source, target in ends)
+    return LogicalPlan("bucket", Attributes(f"{root}/journal"), {node.name: node for node in nodes}, edges)
+
+
+@contextlib.contextmanager
+def dying(at: int, moment: Moment) -> Iterator[Faults]:
+    """Let this process lose its bucket at the k-th request that changes it, before or after the change."""
+    faults = Faults(at, moment)
+    call = S3Location.call
+
+    def counted(place: S3Location, method: str, action: str, **arguments: Any) -> Any:
+        if method in CHANGES:
+            return faults.call(lambda: call(place, method, action, **arguments))
+        faults.require_alive()
+        return call(place, method, action, **arguments)
+
+    S3Location.call = counted  # type: ignore[assignment, method-assign]  # below all that dagflow does with a bucket
+    try:
+        yield faults
+    finally:
+        S3Location.call = call  # type: ignore[method-assign]  # as above
+
+
+def put_input(root: str) -> None:
+    """Three objects."""
+    filesystem, path = filesystem_of(f"{root}/in")
+    filesystem.pipe({f"{path}/{number}.log": content for number, content in enumerate(LINES)})
+
+
+def published(root: str) -> dict[str, bytes]:
+    """The objects below the output, by name."""
+    filesystem, path = filesystem_of(f"{root}/out")
+    return {name.rpartition("/")[2]: filesystem.cat_file(name) for name in filesystem.find(path)}
+
+
+def uploads(root: str) -> list[Any]:
+    """The uploads below the output that nobody has completed."""
+    place = s3_location(f"{root}/out")
+    assert place is not None
+    found: list[Any] = place.call("list_multipart_uploads", "list", Prefix=place.key).get("Uploads", [])
+    return found
+
+
+def complete(root: str) -> None:
+    """Run in this process, without faults, from what is in the bucket alone."""
+    summary = run(bucket_app(root), RunOptions(), runtime=InlineRuntime)
+    assert summary.state == "completed"
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_after_a_death_at_any_request_the_bucket_holds_every_record_once(s3_root: str, moment: Moment) -> None:
+    """A new process goes on with nothing but the checkpoint; no upload of the dead one remains."""
+    put_input(s3_root)
+    undisturbed = f"{s3_root}/undisturbed"
+    put_input(undisturbed)
+    with dying(0, moment) as faults:
+        complete(undisturbed)
+    expected, calls = published(undisturbed), faults.calls
+    kept = b"".join(line for content in LINES for line in content.splitlines(True) if line[:1] != b".")
+    assert b"".join(expected[name] for name in sorted(expected)) == kept
+    assert calls > 2 * len(expected)
+    for at in sorted(random.Random(calls).sample(range(1, calls + 1), min(SAMPLES, calls))):
+        root = f"{s3_root}/{moment}-{at}"
+        put_input(root)
+        with dying(at, moment) as faults, contextlib.suppress(InjectedCrash):
+            run(bucket_app(root), RunOptions(), runtime=InlineRuntime)
+        assert faults.has_struck
+        assert published(root).items() <= expected.items()
+        complete(root)
+        assert published(root) == expected
+        assert uploads(root) == []

@@ -1,0 +1,172 @@
+"""Apps whose input, output and checkpoint are URLs, run as a person runs them, on Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.storage.remote import filesystem_of
+from tests.cli.processes import ENTRY, dagflow_command, environment
+from tests.hdfs_cluster import hdfs, hdfs_root
+from tests.s3_server import s3_root, s3_server
+
+__all__ = ["hdfs", "hdfs_root", "s3_root", "s3_server"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+
+# Neither is a word, nor part of one, that anything else would print.
+KEY, SECRET = "AKIAQ7ZJX3VKPW5NH2TD", "zq8Xw4Vt9kLm2Rb7Yc5Nd3Ph6Jg1Fs0Ea+Ui/Ow"
+
+APP = """\
+name: remote
+attributes:
+  checkpoint: {root}/checkpoint
+  master: local[2]
+  spark: {{spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}}
+{storage}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: [{root}/in], block_size: 32KiB, blocks_threshold: 8}}}}
+  reader: {{class: BlockReader, properties: {{min_readers: 2, max_readers: 2}}}}
+  filter: {{class: RecordFilter, properties: {{drop: {{prefix: "#"}}}}, partition: parallel}}
+  writer: {{class: RecordWriter, properties: {{path: {root}/out, file_name: block}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: filter.input}}
+  kept: {{from: filter.output, to: writer.input}}
+"""
+STORAGE = "  storage: {{s3: {{endpoint_url: '{endpoint}', key: '{key}', secret: '{secret}'}}}}"
+
+
+def library() -> list[Path]:
+    """Text that nobody here wrote: modules of Python's own library."""
+    return sorted(Path(os.__file__).parent.glob("[a-c]*.py"))[:14]
+
+
+def put_input(root: str) -> list[bytes]:
+    """Put the text into a store, and say which of its lines the app keeps, sorted."""
+    filesystem, path = filesystem_of(f"{root}/in")
+    filesystem.makedirs(path, exist_ok=True)
+    for file in library():
+        filesystem.pipe_file(f"{path}/{file.name}", file.read_bytes())
+    command = ["grep", "-ahv", "^#", *map(str, library())]
+    return sorted(subprocess.run(command, capture_output=True, check=True).stdout.split(b"\n")[:-1])
+
+
+def contents(filesystem: Any, path: str) -> dict[str, bytes]:
+    """All objects below a place."""
+    return {name: filesystem.cat_file(name) for name in filesystem.find(path)}
+
+
+def records(root: str) -> list[bytes]:
+    """The records of all published objects, sorted."""
+    filesystem, path = filesystem_of(f"{root}/out")
+    found = contents(filesystem, path)
+    assert not [name for name in found if "/." in name.removeprefix(path)]
+    return sorted(line for content in found.values() for line in content.split(b"\n")[:-1])
+
+
+def without_ambient_credentials() -> dict[str, str]:
+    """Variables that take from a process what this one knows of a store."""
+    return dict.fromkeys(["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"], "")
+
+
+@pytest.fixture
+def bucket_app(s3_root: str, s3_server: str, tmp_path: Path) -> Path:
+    """An app with everything in a bucket, and its credentials in the environment."""
+    storage = STORAGE.format(endpoint=s3_server, key="${STORE_KEY}", secret="${STORE_SECRET}")
+    (tmp_path / "app.yaml").write_text(APP.format(root=s3_root, storage=storage))
+    return tmp_path / "app.yaml"
+
+
+def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
+    bucket_app: Path, s3_root: str, tmp_path: Path
+) -> None:
+    """What grep keeps is published; the secret is in no output, log, plan, journal or published file."""
+    expected = put_input(s3_root)
+    variables = {**without_ambient_credentials(), "STORE_KEY": KEY, "STORE_SECRET": SECRET}
+    printed = ""
+    for arguments in (["plan", "app.yaml"], ["-v", "run", "app.yaml", "--json"], ["run", "app.yaml", "--json"]):
+        done = dagflow_command(arguments, cwd=tmp_path, timeout_s=180, **variables)
+        assert done.returncode == 0, done.stderr
+        printed += done.stdout + done.stderr
+        if arguments[0] == "plan":
+            assert "blocks" in done.stdout
+    assert records(s3_root) == expected
+    assert json.loads(done.stdout)["blocks"] == 0
+    filesystem, path = filesystem_of(s3_root)
+    written = [printed.encode(), *contents(filesystem, path).values()]
+    written += [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(written) > 20
+    for credential in (KEY.encode(), SECRET.encode()):
+        assert not [text for text in written if credential in text]
+
+
+@pytest.mark.parametrize("arguments", [["run", "app.yaml", "--json"], ["-v", "run", "app.yaml"], ["plan", "app.yaml"]])
+def test_no_error_shows_a_credential(arguments: list[str], tmp_path: Path, s3_server: str) -> None:
+    """Neither from the environment nor from the file; not even in a traceback."""
+    storage = STORAGE.format(endpoint=s3_server, key=KEY, secret="${STORE_SECRET}")
+    (tmp_path / "app.yaml").write_text(APP.format(root="s3://no-such-bucket-here", storage=storage))
+    variables = {**without_ambient_credentials(), "STORE_SECRET": SECRET}
+    done = dagflow_command(arguments, cwd=tmp_path, timeout_s=60, **variables)
+    printed = done.stdout + done.stderr
+    assert "no-such-bucket-here" in printed
+    assert KEY not in printed and SECRET not in printed
+
+
+@pytest.mark.crash
+def test_a_driver_that_was_killed_is_followed_by_one_elsewhere(bucket_app: Path, s3_root: str, tmp_path: Path) -> None:
+    """It has another working directory and nothing but the app's file and the checkpoint."""
+    expected = put_input(s3_root)
+    variables = {**without_ambient_credentials(), "STORE_KEY": KEY, "STORE_SECRET": SECRET}
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+        (folder / "app.yaml").write_bytes(bucket_app.read_bytes())
+    filesystem, path = filesystem_of(f"{s3_root}/out")
+    with subprocess.Popen(
+        [*ENTRY, "run", "app.yaml", "-q"], cwd=here, env=environment(**variables), start_new_session=True
+    ) as first:
+        deadline = time.monotonic() + 120
+        while not filesystem.find(path) and time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                first.wait(0.1)
+                break
+        os.killpg(first.pid, signal.SIGKILL)
+    seen = contents(filesystem, path)
+    assert seen
+    done = dagflow_command(["run", "app.yaml", "--json"], cwd=there, timeout_s=180, **variables)
+    assert done.returncode == 0, done.stderr
+    assert records(s3_root) == expected
+    assert seen.items() <= contents(filesystem, path).items()
+
+
+@pytest.mark.hdfs
+def test_everything_may_be_in_hdfs(hdfs_root: str, tmp_path: Path) -> None:
+    """Read, list, journal and publish by rename, on a real NameNode with two DataNodes."""
+    expected = put_input(hdfs_root)
+    (tmp_path / "app.yaml").write_text(APP.format(root=hdfs_root, storage=""))
+    for blocks in (True, False):
+        done = dagflow_command(["run", "app.yaml", "--json"], cwd=tmp_path, timeout_s=300)
+        assert done.returncode == 0, done.stderr
+        assert bool(json.loads(done.stdout)["blocks"]) is blocks
+    assert records(hdfs_root) == expected
+
+
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(tmp_path: Path) -> None:
+    """Of the stores that dagflow knows each has an extra of that name."""
+    for scheme, extra, module in (("gs", "gcs", "gcsfs"), ("abfs", "azure", "adlfs")):
+        if find_spec(module) is not None:
+            continue
+        (tmp_path / "app.yaml").write_text(APP.format(root=f"{scheme}://somewhere", storage=""))
+        done = dagflow_command(["run", "app.yaml"], cwd=tmp_path)
+        assert done.returncode == 1
+        assert f"pip install 'dagflow[{extra}]'" in done.stderr

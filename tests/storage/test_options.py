@@ -1,0 +1,73 @@
+"""Options of stores, and the credentials among them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagflow.errors import StorageError
+from dagflow.storage.location import redacted
+from dagflow.storage.options import options_in_use, options_of, secrets_of, without_secrets
+from dagflow.storage.remote import filesystem_of
+
+SECRET = "wJalrXUtnFEMI"
+OPTIONS = {"s3": {"endpoint_url": "http://127.0.0.1:9", "key": "AKIAQ7ZJ", "client_kwargs": {"aws_token": SECRET}}}
+
+
+def test_options_hold_while_they_are_in_use() -> None:
+    """And for every name of the same store."""
+    with options_in_use(OPTIONS):
+        assert options_of("s3")["key"] == options_of("s3a")["key"] == "AKIAQ7ZJ"
+        assert options_of("gs") == {}
+        with options_in_use({}):
+            assert options_of("s3") == {}
+        assert options_of("s3") == OPTIONS["s3"]
+    assert options_of("s3") == {}
+
+
+def test_a_file_system_is_made_with_them() -> None:
+    """With what they say, and without a cache of listings."""
+    with options_in_use(OPTIONS):
+        filesystem, path = filesystem_of("s3://bucket/key")
+    assert (filesystem.key, filesystem.endpoint_url, path) == ("AKIAQ7ZJ", "http://127.0.0.1:9", "bucket/key")
+    assert filesystem.dircache.use_listings_cache is False
+
+
+def test_whatever_is_not_known_to_be_harmless_is_a_secret() -> None:
+    """At any depth; what says where a store is may be shown."""
+    assert secrets_of(OPTIONS) == {"AKIAQ7ZJ", SECRET}
+    assert secrets_of({"s3": {"endpoint_url": "http://me:hidden@host"}}) == {"http://me:hidden@host"}
+    assert secrets_of({"sftp": {"username": "somebody", "port": 2222, "anon": True, "pw": "abc"}}) == set()
+
+
+def test_a_clients_error_is_shown_without_them() -> None:
+    """Clients quote what they were given."""
+    with options_in_use(OPTIONS):
+        assert without_secrets(f"key AKIAQ7ZJ, token {SECRET}, end") == "key ***, token ***, end"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://me:hidden@host/a",
+        "ftp://me:hid@den@host/a",
+        "sftp://:hidden@host",
+        "simplecache::ftp://me:hidden@host/a",
+        "https://host/a?X-Amz-Signature=hidden&x=1",
+        "https://account.blob.core.windows.net/c/a?sv=2024&sig=hidden",
+    ],
+)
+def test_a_location_with_a_credential_is_refused_and_not_shown(url: str) -> None:
+    """Locations are journaled; the error says where the credential belongs."""
+    with pytest.raises(StorageError, match=r"holds a credential(.|\n)*storage: \{") as caught:
+        filesystem_of(url)
+    assert "hid" not in str(caught.value).replace("***", "")
+    assert "hid" not in redacted(url)
+
+
+@pytest.mark.parametrize("url", ["abfs://container@account.dfs.core.windows.net/a", "memory://a@b/c:d@e"])
+def test_what_only_looks_like_a_user_is_no_credential(url: str) -> None:
+    """Azure names containers where others name users, and names of files may hold any character."""
+    if url.startswith("abfs"):
+        assert redacted(url) == url
+    else:
+        assert filesystem_of(url)[1].endswith("c:d@e")
