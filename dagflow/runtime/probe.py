@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +15,12 @@ from dagflow.storage.pending import PendingFile, discard
 
 NEEDED = {"fsspec": "2024.6", "numpy": "1.26", "pyarrow": "17", "pydantic": "2.7", "typing_extensions": "4.12"}
 """The oldest versions of the packages that tasks import; dagflow, the operators and the app's modules are shipped."""
+
+HOLD_S = 0.2
+"""A question keeps its slot for so long that the next one goes to another executor."""
+
+_MOST_LEVELS = 8
+_LOOKED_AT = 100
 
 _INSTALL = (
     "install the same on all hosts and name their interpreter in the environment variable PYSPARK_PYTHON, or ship "
@@ -42,6 +49,7 @@ class Finding:
 
     Attributes:
         host: Its host.
+        directory: Its working directory, which no other executor has.
         python: Its Python's version.
         versions: Versions of the needed packages; None for one that is not there, "" where it does not say.
         error: Why the app's code cannot be loaded or a place not be used, or "".
@@ -50,6 +58,7 @@ class Finding:
     """
 
     host: str
+    directory: str
     python: str
     versions: dict[str, str | None]
     error: str = ""
@@ -94,6 +103,17 @@ def _parts(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
+def _sample(path: str) -> str:
+    """Something below a directory: another host may have a directory of the same name, but hardly the same file."""
+    for _ in range(_MOST_LEVELS):
+        try:
+            with os.scandir(path) as entries:
+                path = min(itertools.islice(entries, _LOOKED_AT), key=lambda entry: entry.name).path
+        except (OSError, ValueError):
+            break
+    return path
+
+
 def examiner(places: Places, program: Callable[[], Any]) -> Callable[[Iterable[Any]], Iterator[dict[str, Any]]]:
     """The function that tells what an executor has; it can be sent there whatever the executor lacks.
 
@@ -101,8 +121,8 @@ def examiner(places: Places, program: Callable[[], Any]) -> Callable[[Iterable[A
         places: What is to be tried.
         program: Gives the app's program in the executor.
     """
-    needed, outputs, tag = list(NEEDED), list(places.outputs), places.tag
-    inputs = [url for url in places.inputs if is_local(url)]
+    needed, outputs, tag, hold_s = list(NEEDED), list(places.outputs), places.tag, HOLD_S
+    inputs = [_sample(url) for url in places.inputs if is_local(url)]
 
     # It imports what it needs by itself, and names nothing of this module: an executor without the packages
     # could not even load it otherwise.
@@ -112,8 +132,10 @@ def examiner(places: Places, program: Callable[[], Any]) -> Callable[[Iterable[A
         import pickle
         import platform
         import socket
+        import time
         from importlib import metadata
 
+        time.sleep(hold_s)
         versions: dict[str, str | None] = {}
         for name in needed:
             try:
@@ -126,6 +148,7 @@ def examiner(places: Places, program: Callable[[], Any]) -> Callable[[Iterable[A
             except metadata.PackageNotFoundError:
                 versions[name] = ""
         found: dict[str, Any] = {
+            "directory": os.getcwd(),
             "host": socket.gethostname() + " " + os.environ.get("SPARK_LOCAL_IP", ""),
             "python": platform.python_version(),
             "versions": versions,
@@ -152,11 +175,14 @@ def examiner(places: Places, program: Callable[[], Any]) -> Callable[[Iterable[A
     return examine
 
 
-def require_fit(answers: Iterable[dict[str, Any]]) -> None:
+def require_fit(answers: Iterable[dict[str, Any]]) -> int:
     """Refuse to start where an executor lacks something.
 
     Args:
         answers: What examiner()'s function gave.
+
+    Returns:
+        How many executors have answered.
 
     Raises:
         DagflowError: What is wrong where, and what to do.
@@ -171,6 +197,7 @@ def require_fit(answers: Iterable[dict[str, Any]]) -> None:
             discard(file)
     if complaints:
         raise complaints[0]
+    return len({(finding.host, finding.directory) for finding in findings})
 
 
 def misfit(text: str) -> DagflowError | None:

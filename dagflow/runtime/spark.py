@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark import Broadcast, SparkConf, SparkContext
@@ -29,6 +30,10 @@ from dagflow.worker.process import settle
 from dagflow.worker.results import Program, StageResult, WindowTask
 from dagflow.worker.stage import run_level, run_survey
 
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 SETTINGS = {
     # The loopback TCP path between the JVM and its Python workers costs 20 ms a task, the unix socket 1 to 2.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -44,6 +49,8 @@ SETTINGS = {
 
 LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
+_PER_NODE = "spark.excludeOnFailure.task.maxTaskAttemptsPerNode"
+
 CLUSTER_SETTINGS = {
     # Pending names are unique to an attempt, so a second one is safe; below two seconds it is not worth its start.
     "spark.speculation": "true",
@@ -53,7 +60,7 @@ CLUSTER_SETTINGS = {
     # A host with a full disk fails its tasks at once and takes the next ones, until it is left out for a while.
     "spark.excludeOnFailure.enabled": "true",
     "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
-    "spark.excludeOnFailure.task.maxTaskAttemptsPerNode": "4",
+    _PER_NODE: "4",
     "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "4",
     "spark.excludeOnFailure.application.maxFailedTasksPerExecutor": "4",
     "spark.excludeOnFailure.timeout": "2m",
@@ -73,6 +80,12 @@ SURVEY_TASKS_PER_CORE = 4
 
 PROBES_PER_CORE = 2
 """Enough that each executor gets one though Spark deals tasks out as slots are free."""
+
+PROBE_ROUNDS = 3
+"""Executors that came while others were asked are asked as well, but nobody waits for the last one for ever."""
+
+NO_ANSWER_S = 20.0
+"""Executors take seconds to start; what lasts longer than this is worth a word."""
 
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 
@@ -100,6 +113,9 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
     """
     cores = local_cores(master)
     settings = {**SETTINGS, **(LOCAL_SETTINGS if cores else CLUSTER_SETTINGS), **conf}
+    if int(settings["spark.task.maxFailures"]) <= int(settings.get(_PER_NODE, "0")) and _PER_NODE not in conf:
+        # Spark does not start a job in which one host may use up all attempts of a task.
+        settings["spark.excludeOnFailure.enabled"] = conf.get("spark.excludeOnFailure.enabled", "false")
     if cores:
         # Written like this, local mode runs a failed task again, as a cluster does.
         master = f"local[{cores},4]"
@@ -169,31 +185,58 @@ class SparkRuntime:
         """
         if not self._is_cluster:
             return
+        for _ in range(PROBE_ROUNDS):
+            if require_fit(self._answers(places)) >= self._executors():
+                return
+
+    def _executors(self) -> int:
+        # The driver is counted among them.
+        return int(self._context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+
+    def _answers(self, places: Places) -> list[dict[str, Any]]:
+        """Ask each slot that there is by now."""
         broadcast = self._broadcast
         examine = examiner(places, lambda: broadcast.value)
+        tasks = self.parallelism * PROBES_PER_CORE
+
+        def work() -> list[dict[str, Any]]:
+            return list(self._context.parallelize(range(tasks), tasks).mapPartitions(examine).collect())
+
+        answers = self._begin("probe of the executors", work, misfit)
+        waited_s = 0.0
+        while wait([answers], timeout=NO_ANSWER_S).not_done:
+            waited_s += NO_ANSWER_S
+            logger.warning("no executor has answered for %d s: does the cluster have free workers?", waited_s)
         try:
-            self._context.setJobGroup(self._group, "probe of the executors", interruptOnCancel=False)
-            tasks = self.parallelism * PROBES_PER_CORE
-            answers = self._context.parallelize(range(tasks), tasks).mapPartitions(examine).collect()
-        except Exception as error:
-            raise misfit(str(error)) or _translated(error, "the probe of the executors") from error
-        require_fit(answers)
+            return answers.result()
+        except CancelledError as error:
+            raise DagflowError("Spark stopped while its executors were asked what they have") from error
 
     def submit(self, window: WindowTask) -> Future[list[StageResult]]:
         """Begin a window as one Spark job."""
-        future: Future[list[StageResult]] = Future()
+        return self._begin(f"window {window.window_id}", lambda: self._run(window), lambda _: None)
+
+    def _begin(self, what: str, work: Callable[[], T], known: Callable[[str], DagflowError | None]) -> Future[T]:
+        """Let a thread of its own wait for a job.
+
+        Args:
+            what: The job's name.
+            work: Runs the job.
+            known: Says of Spark's complaint what it means, or None.
+        """
+        future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
-        def work() -> None:
+        def run() -> None:
             try:
-                self._context.setJobGroup(self._group, f"window {window.window_id}", interruptOnCancel=False)
-                future.set_result(self._run(window))
+                self._context.setJobGroup(self._group, what, interruptOnCancel=False)
+                future.set_result(work())
             except Exception as error:
-                future.set_exception(_translated(error, f"window {window.window_id}"))
+                future.set_exception(known(str(error)) or _translated(error, what))
 
-        # Not Spark's InheritableThread: it asks the JVM for something before it calls work, and where the JVM has
+        # Not Spark's InheritableThread: it asks the JVM for something before it calls run, and where the JVM has
         # ended the thread dies without a word to whom waits for the future.
-        threading.Thread(target=work, name=f"window-{window.window_id}", daemon=True).start()
+        threading.Thread(target=run, name=what, daemon=True).start()
         return future
 
     def _run(self, window: WindowTask) -> list[StageResult]:

@@ -139,6 +139,10 @@ class Host:
         """Processes whose command matches a regular expression."""
         return sorted(pid for pid, command in self.members().items() if re.search(pattern, command))
 
+    def seen(self, path: Path) -> Path:
+        """A path as the worker on this host sees it, with the disks that only this host has."""
+        return Path(f"/proc/{self.pids(r'worker[.]Worker')[0]}/root{path}")
+
     def executors(self) -> list[int]:
         """The Java processes of executors."""
         return self.pids(r"CoarseGrainedExecutorBackend")
@@ -266,6 +270,44 @@ class Cluster:
             cwd,
             {"PYTHONPATH": python_path, "PYSPARK_PYTHON": self.python, **env},
         )
+
+    def restart_worker(self, name: str, mounts: Mapping[Path, str]) -> None:
+        """End a host's processes, and start its worker with other mounts."""
+        before = self.registered()
+        host = self.hosts[name]
+        host.destroy()
+        host.mounts = dict(mounts)
+        self.start_worker(name)
+        wait_until(lambda: self.registered() > before, f"the worker on {name} is back")
+
+    def kill(self, pattern: str) -> int:
+        """SIGKILL the processes whose command matches on the first worker's host that has such, and count them."""
+        for name in WORKERS:
+            pids = self.hosts[name].pids(pattern)
+            if pids:
+                self.hosts[name].signal(pids, signal.SIGKILL)
+                return len(pids)
+        return 0
+
+    def busy_host(self) -> str:
+        """A worker's host that has an executor, or else the first one."""
+        return next((name for name in WORKERS if self.hosts[name].executors()), WORKERS[0])
+
+    def mend(self) -> None:
+        """Put back what a test has taken away, and end what it has left."""
+        before, lost = self.registered(), 0
+        for name in WORKERS:
+            host = self.hosts[name]
+            if self.has_network:
+                self.heal(name)
+            if not host.pids(r"worker\.Worker"):
+                host.destroy()
+                self.start_worker(name)
+                lost += 1
+        if not self.hosts["master"].pids(r"master\.Master"):
+            self.hosts["master"].destroy()
+            self.start_master()
+        wait_until(lambda: self.registered() >= before + lost, "the workers are back")
 
     # The network
 

@@ -13,7 +13,7 @@ from dagflow.runtime.probe import NEEDED, Places, examiner, misfit, require_fit
 from dagflow.storage.pending import PENDING_DIRECTORY
 from dagflow.worker.results import Program
 
-FITTING = {"host": "h", "python": "3.11.7", "versions": dict.fromkeys(NEEDED, "9999.1")}
+FITTING = {"host": "h", "directory": "d", "python": "3.11.7", "versions": dict.fromkeys(NEEDED, "9999.1")}
 
 
 def program() -> Program:
@@ -35,7 +35,7 @@ def test_a_host_like_the_drivers_fits_and_the_probe_leaves_nothing_behind(tmp_pa
     places = Places((str(tmp_path / "out"),), (str(tmp_path / "in"),), "tag-00000001")
     (found,) = examiner(places, program)([])
     assert list((tmp_path / "out" / PENDING_DIRECTORY / "tag-00000001").iterdir())
-    require_fit([found])
+    assert require_fit([found]) == 1
     assert list((tmp_path / "out").iterdir()) == []
 
 

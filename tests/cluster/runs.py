@@ -1,0 +1,139 @@
+"""An app that runs on a cluster, and what it has published."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.cluster.hosts import Cluster, wait_until
+from tests.crash.killing import OPERATORS, require_whole, visible_files
+
+Shape = Literal["fused", "exchanged"]
+
+APP = """\
+name: victim
+attributes: {{checkpoint: journal}}
+operators:
+  splitter:
+    class: FileSplitterInput
+    properties: {{files: [in], block_size: 8KiB, blocks_threshold: {blocks}, pack_files: 1}}
+  reader: {{class: BlockReader, properties: {{min_readers: 4, max_readers: 8}}}}
+  filter: {{class: RecordFilter, properties: {{drop: {{prefix: "#"}}}}, partition: parallel}}
+  slow: {{class: slow_ops.Slow, partition: parallel}}
+  writer: {{class: RecordWriter, properties: {{path: out, file_name: {name}}}{partition}}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: filter.input}}
+  kept: {{from: filter.output, to: slow.input}}
+  late: {{from: slow.output, to: writer.input}}
+"""
+
+RUN_S = 240.0
+
+
+class ClusterRun:
+    """`dagflow run` of one app, as often as it takes.
+
+    Args:
+        cluster: Where it runs.
+        folder: Where app, input and output are; made by write().
+    """
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def write(self, shape: Shape, files: int, *, blocks: int = 8, delay_s: float = 0.01) -> None:
+        """Write the app, its operator, and as its input the first modules of Python's own library."""
+        self.folder.mkdir()
+        fused = {"name": "block", "partition": ", partition: parallel"}
+        exchanged = {"name": "part", "partition": ""}
+        kind = fused if shape == "fused" else exchanged
+        (self.folder / "app.yaml").write_text(APP.format(blocks=blocks, **kind))
+        (self.folder / "slow_ops.py").write_text(OPERATORS.replace("0.01", str(delay_s)))
+        (self.folder / "in").mkdir()
+        for path in sorted(Path(os.__file__).parent.glob("[a-z]*.py"))[:files]:
+            (self.folder / "in" / path.name).write_bytes(path.read_bytes())
+
+    def start(self, *arguments: str, **env: str) -> None:
+        """Start the run."""
+        self._process = self.cluster.dagflow(self.folder, "--json", *arguments, **env)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
+        return self._process is None or self._process.poll() is not None
+
+    @property
+    def visible(self) -> int:
+        """How many files are published."""
+        return visible_files(self.folder)
+
+    @property
+    def log(self) -> str:
+        """What the runs have printed."""
+        path = self.folder / "run.log"
+        return path.read_text() if path.exists() else ""
+
+    @property
+    def spark_log(self) -> str:
+        """What Spark has logged in the driver."""
+        path = self.folder / ".dagflow" / "victim.spark.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def wait_for(self, is_so: Callable[[], bool], what: str, most_s: float = RUN_S) -> None:
+        """Wait for something that happens while the run goes on.
+
+        Raises:
+            AssertionError: The run ended before.
+        """
+        wait_until(lambda: self.is_over or is_so(), f"{what}; the run says: {self.log[-1500:]}", most_s)
+        assert is_so(), f"the run was over before: {what}\n{self.log[-3000:]}"
+
+    def wait_for_more(self, files: int) -> None:
+        """Wait until so many more files are published."""
+        most = self.visible + files
+        self.wait_for(lambda: self.visible >= most, f"{files} more files than {most - files} are published")
+
+    def end(self) -> int:
+        """Wait for the exit code."""
+        assert self._process is not None
+        return self._process.wait(RUN_S)
+
+    def summary(self) -> dict[str, Any]:
+        """What the last run says of itself."""
+        found: dict[str, Any] = json.loads(re.findall(r"^\{.*\}$", self.log, re.MULTILINE)[-1])
+        return found
+
+    def finish(self) -> int:
+        """Let the run complete, starting it again where it stopped, and return how often that was necessary.
+
+        Raises:
+            AssertionError: The output is not what grep makes of the input, or something is left behind.
+        """
+        starts = 0
+        while self.end() != 0:
+            starts += 1
+            assert starts <= 2, self.log[-5000:]
+            self.start()
+        self.require_whole()
+        return starts
+
+    def require_whole(self) -> None:
+        """Fail unless the output is what grep makes of the input, and nothing else is left."""
+        require_whole(self.folder)
+        assert "Traceback" not in self.log, self.log
+
+    def destroy(self) -> None:
+        """End the driver's processes."""
+        driver = self.cluster.hosts["driver"]
+        driver.signal(list(driver.members()), signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()

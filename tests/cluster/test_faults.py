@@ -1,0 +1,182 @@
+"""A real cluster that loses hosts, disks and its master while windows run, and what is published all the same."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.hosts import Cluster
+from tests.cluster.runs import ClusterRun, Shape
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
+
+in_full = pytest.mark.skipif(
+    os.environ.get("DAGFLOW_CLUSTER") != "full", reason="takes minutes: set DAGFLOW_CLUSTER=full"
+)
+
+STUCK = """\
+import time
+from pathlib import Path
+
+from dagflow import InputPort, Operator, OutputPort
+
+FOLDER = Path("{folder}")
+
+
+class Slow(Operator):
+    \"\"\"In the first window, the first partition's first attempt waits for a second one to be through.\"\"\"
+
+    input = InputPort()
+    output = OutputPort()
+
+    def setup(self, context):
+        self.is_first = context.partition == 0
+        self.role = ""
+
+    def begin_window(self, window_id):
+        if window_id == 1 and self.is_first:
+            try:
+                (FOLDER / "stuck").touch(exist_ok=False)
+                self.role = "first"
+            except FileExistsError:
+                self.role = "second"
+
+    @input.batch
+    def delay(self, batch):
+        while self.role == "first" and not (FOLDER / "second").exists():
+            time.sleep(0.05)
+        self.output.emit(batch)
+
+    def end_window(self):
+        if self.role == "second":
+            (FOLDER / "second").touch()
+"""
+
+
+def kill_executor(run: ClusterRun) -> None:
+    """An executor's JVM dies."""
+    run.wait_for(lambda: run.cluster.kill("CoarseGrainedExecutorBackend") > 0, "there is an executor")
+
+
+def kill_python(run: ClusterRun) -> None:
+    """All Python processes of a host die."""
+    run.wait_for(lambda: run.cluster.kill(r"pyspark[./]daemon") > 0, "there is a Python worker")
+
+
+def kill_worker(run: ClusterRun) -> None:
+    """A host dies as a whole, and comes back later."""
+    name = run.cluster.busy_host()
+    run.cluster.hosts[name].destroy()
+    run.wait_for_more(1)
+    run.cluster.start_worker(name)
+
+
+def restart_master(run: ClusterRun) -> None:
+    """The master dies, and another one takes its place a little later."""
+    run.cluster.hosts["master"].destroy()
+    run.wait_for_more(1)
+    run.cluster.start_master()
+
+
+def cut_host(run: ClusterRun) -> None:
+    """A host goes off the network while its tasks run on, and comes back."""
+    name = run.cluster.busy_host()
+    run.cluster.cut(name)
+    run.wait_for_more(4)
+    run.cluster.heal(name)
+
+
+def stop_host(run: ClusterRun) -> None:
+    """An executor stands still until it is given up, and then goes on as if nothing had been."""
+    host = run.cluster.hosts[run.cluster.busy_host()]
+    pids = list(host.members())
+    host.signal(pids, signal.SIGSTOP)
+    run.wait_for_more(4)
+    host.signal(pids, signal.SIGCONT)
+
+
+Fault = Callable[[ClusterRun], None]
+LOCAL_FAULTS: list[Fault] = [kill_executor, kill_python, kill_worker, restart_master]
+NETWORK_FAULTS: list[Fault] = [cut_host, stop_host]
+
+
+def test_a_run_completes_though_executors_and_hosts_die_and_the_master_is_restarted(
+    cluster_run: ClusterRun, shape: Shape
+) -> None:
+    """One after the other in one run, each in its middle; grep agrees with the output."""
+    cluster_run.write(shape, files=140)
+    cluster_run.start()
+    for fault in LOCAL_FAULTS:
+        cluster_run.wait_for_more(1)
+        fault(cluster_run)
+    cluster_run.finish()
+
+
+@pytest.mark.usefixtures("networked")
+def test_a_run_completes_though_a_host_is_cut_off_and_another_stands_still(cluster_run: ClusterRun) -> None:
+    """Tasks of a host that nobody hears write on; what they write is never published."""
+    cluster_run.write("fused", files=140)
+    cluster_run.start()
+    for fault in NETWORK_FAULTS:
+        cluster_run.wait_for_more(1)
+        fault(cluster_run)
+    cluster_run.finish()
+
+
+@in_full
+def test_a_run_completes_though_the_disk_of_a_host_is_full(networked: Cluster, cluster_run: ClusterRun) -> None:
+    """The host has no room for what Spark's shuffle keeps; others do its work, or the next run does."""
+    local = networked.hosts["two"].folder / "local"
+    networked.restart_worker("two", {local: "size=16m"})
+    cluster_run.write("exchanged", files=140)
+    cluster_run.start()
+    cluster_run.wait_for(lambda: bool(networked.hosts["two"].executors()), "the host with the small disk has work")
+    cluster_run.wait_for_more(4)
+    filler = networked.hosts["two"].seen(local) / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as disk:
+        while True:
+            disk.write(bytes(1 << 12))
+    cluster_run.finish()
+    assert "No space left on device" in cluster_run.spark_log
+    networked.restart_worker("two", {})
+
+
+@in_full
+def test_a_host_that_is_ten_times_slower_costs_time_and_nothing_else(
+    networked: Cluster, cluster_run: ClusterRun, shape: Shape
+) -> None:
+    """Its tasks are run a second time elsewhere where that helps; grep agrees with the output."""
+    cluster_run.write(shape, files=140)
+    cluster_run.start()
+    cluster_run.wait_for_more(1)
+    with networked.hosts["one"].slowed(10):
+        assert cluster_run.finish() == 0
+
+
+def test_a_task_that_stands_still_is_run_a_second_time_and_published_once(cluster_run: ClusterRun) -> None:
+    """The first attempt waits until the second one has written; then it writes too, if Spark lets it."""
+    cluster_run.write("fused", files=12, blocks=16)
+    (cluster_run.folder / "slow_ops.py").write_text(STUCK.format(folder=str(cluster_run.folder)))
+    cluster_run.start()
+    assert cluster_run.finish() == 0
+    assert (cluster_run.folder / "stuck").exists()
+    assert (cluster_run.folder / "second").exists()
+
+
+@in_full
+@pytest.mark.usefixtures("networked")
+@pytest.mark.parametrize("fault", LOCAL_FAULTS + NETWORK_FAULTS)
+def test_a_run_completes_after_a_fault_of_each_kind_again_and_again(
+    cluster_run: ClusterRun, shape: Shape, fault: Fault
+) -> None:
+    """The same fault three times in one run."""
+    cluster_run.write(shape, files=160)
+    cluster_run.start()
+    for _ in range(3):
+        cluster_run.wait_for_more(1)
+        fault(cluster_run)
+    cluster_run.finish()

@@ -1,0 +1,61 @@
+"""What a cluster lacks is said before the first window runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.hosts import Cluster, bare_python
+from tests.cluster.runs import ClusterRun
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
+
+
+def refusal(run: ClusterRun, **env: str) -> str:
+    """What a run says that does not begin."""
+    run.start(**env)
+    assert run.end() == 1
+    assert not (run.folder / "out").exists() or run.visible == 0
+    assert run.summary()["windows"] == 0
+    return run.log
+
+
+def test_executors_without_a_package_are_refused_and_with_it_the_run_goes_on(
+    cluster_run: ClusterRun, tmp_path: Path
+) -> None:
+    """Dagflow itself is shipped; what it needs is not, and the same checkpoint completes when it is there."""
+    cluster_run.write("fused", files=4)
+    log = refusal(cluster_run, PYSPARK_PYTHON=bare_python(tmp_path / "barer", without=["pyarrow"]))
+    assert "cannot import pyarrow" in log
+    assert "spark.archives" in log
+    cluster_run.start()
+    assert cluster_run.end() == 0
+    cluster_run.require_whole()
+
+
+@pytest.mark.usefixtures("networked")
+def test_output_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run: ClusterRun) -> None:
+    """A directory that one host has for itself is found out, though its name is the same everywhere."""
+    cluster_run.write("fused", files=4)
+    out = cluster_run.folder / "out"
+    out.mkdir()
+    cluster.restart_worker("two", {out: "size=8m"})
+    try:
+        log = refusal(cluster_run)
+    finally:
+        cluster.restart_worker("two", {})
+    assert f"what it writes to {out} is not seen on the driver's host" in log
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.usefixtures("networked")
+def test_input_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run: ClusterRun) -> None:
+    """A directory of the same name without the files is not the input."""
+    cluster_run.write("fused", files=4)
+    cluster.restart_worker("two", {cluster_run.folder / "in": "size=8m"})
+    try:
+        log = refusal(cluster_run)
+    finally:
+        cluster.restart_worker("two", {})
+    assert "is not there, though it is on the driver's host" in log
