@@ -68,7 +68,7 @@ class Slow(Operator):
 
     @input.batch
     def delay(self, batch):
-        time.sleep(0.01)
+        time.sleep(0.02)
         self.output.emit(batch)
 """
 
@@ -129,16 +129,18 @@ class Victim:
     def pids(self, target: Target) -> list[int]:
         """The processes of one kind."""
         members = self.members()
+        java = {pid for pid, (_, command) in members.items() if command.split(" ")[0].endswith("java")}
         python = {pid for pid, (_, command) in members.items() if "pyspark.daemon" in command}
         match target:
             case "driver":
                 return [self.process.pid]
             case "jvm":
-                return [pid for pid, (_, command) in members.items() if command.split(" ")[0].endswith("java")]
+                return sorted(java)
             case "daemon":
-                return sorted(pid for pid in python if members[pid][0] not in python)
+                return sorted(pid for pid in python if members[pid][0] in java)
             case "worker":
-                return sorted(pid for pid in python if members[pid][0] in python)
+                # Those of a daemon that was killed live on, and Spark goes on using them.
+                return sorted(pid for pid in python if members[pid][0] not in java)
 
     def kill(self, target: Target, dice: random.Random) -> bool:
         """SIGKILL one process of a kind, and say whether there was one."""
@@ -240,7 +242,8 @@ def kill_until_done(
 def _strike(victim: Victim, folder: Path, target: Target, dice: random.Random, tale: Tale) -> bool:
     """Wait for a random moment and kill; False when the run was over by then."""
     before = visible_files(folder)
-    if target in ("driver", "jvm") and dice.random() < 0.3:
+    is_starting = not victim.pids("worker")
+    if is_starting and target in ("driver", "jvm") and dice.random() < 0.5:
         moment = time.monotonic() + dice.uniform(0, START_S)
         victim.wait_for(lambda: time.monotonic() >= moment)
     else:

@@ -35,7 +35,7 @@ def main() -> int:
         apps += 1
         tale = Tale()
         with tempfile.TemporaryDirectory() as folder:
-            make_folder(Path(folder), files=90)
+            make_folder(Path(folder), files=120)
             with watched(Path(folder)):
                 kill_until_done(Path(folder), dice.randrange(1 << 30), dice.choices(TARGETS, k=options.per_app), tale)
             require_whole(Path(folder))

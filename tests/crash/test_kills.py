@@ -28,7 +28,7 @@ ROUND: list[Target] = ["worker", "driver", "worker", "worker", "daemon", "worker
 
 def test_killed_again_and_again_a_run_publishes_every_record_once(tmp_path: Path) -> None:
     """Driver, JVM and Python workers die at any moment; grep agrees with the output, and nothing is left behind."""
-    make_folder(tmp_path, files=90)
+    make_folder(tmp_path, files=120)
     tale = Tale()
     with watched(tmp_path):
         kill_until_done(tmp_path, 1, ROUND * 3, tale)

@@ -1,0 +1,60 @@
+"""Packs, merged files and originals that are removed, in apps that die before each change of the disk in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from dagflow.engine.run import run
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.concatenated import INDEX_SUFFIX
+from dagflow.testing.faults import InjectedCrash, crashing_disk
+from tests.crash.apps import leftovers
+from tests.operators.reader.test_pack_reader import written
+from tests.operators.writer.test_file_merger import app_in, originals
+
+MOST_CALLS = 1000
+CONTENTS = {f"{number:03}": bytes([65 + number]) * (number % 5) for number in range(9)}
+
+
+def merges(root: Path) -> None:
+    """Run an app that merges small files in windows of three, and removes them."""
+    app = app_in(root, splitter="blocks_threshold: 3, pack_bytes: 80", merger="max_bytes: 8", cleaner="action: remove")
+    run(app, runtime=InlineRuntime)
+
+
+def grown(root: Path) -> Path:
+    """A new directory with the originals."""
+    (root / "in").mkdir(parents=True)
+    written(root / "in", list(CONTENTS.values()))
+    return root
+
+
+def published(root: Path) -> dict[str, bytes]:
+    """The merged files that a reader of the directory sees, without their indices."""
+    found = (root / "out").glob("merged-*")
+    return {path.name: path.read_bytes() for path in found if not path.name.endswith(INDEX_SUFFIX)}
+
+
+def test_whichever_change_of_the_disk_is_the_last_no_original_is_lost_or_merged_twice(quick_disk: Path) -> None:
+    """At each moment each original is there or merged; after a restart all are merged once, in the same files."""
+    merges(grown(quick_disk / "undisturbed"))
+    expected = published(quick_disk / "undisturbed")
+    assert originals(quick_disk / "undisturbed") == CONTENTS
+    for at in range(1, MOST_CALLS):
+        root = grown(quick_disk / str(at))
+        with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
+            merges(root)
+        there = {path.name: path.read_bytes() for path in (root / "in").iterdir()}
+        found = originals(root) if (root / "out").exists() else {}
+        assert {**there, **found} == CONTENTS
+        assert published(root).items() <= expected.items()
+        merges(root)
+        assert (published(root), originals(root), list((root / "in").iterdir())) == (expected, CONTENTS, [])
+        assert leftovers(root / "out") == []
+        shutil.rmtree(root)
+        if not faults.has_struck:
+            assert at > 50
+            return
+    raise AssertionError("the run never came through")
