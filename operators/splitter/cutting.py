@@ -94,6 +94,7 @@ class Allowance:
         self._budget = budget
         self._most_bytes = size_bytes
         self._blocks_left = blocks
+        self._blocks = blocks or 0
         self._files_left = files
         self._tuples = 0
         self._size_bytes = 0
@@ -112,10 +113,12 @@ class Allowance:
         if self._is_beyond(size_bytes):
             return False
         if self._blocks_left is not None:
-            is_full = self._blocks_left == 0
+            is_full = self._blocks_left == 0 or self._tuples >= max(self._budget.tuples, self._blocks)
         else:
-            is_full = bool(self._size_bytes) and self._size_bytes + size_bytes > self._budget.size_bytes
-        if is_full or self._files_left == 0 or self._tuples >= max(1, self._budget.tuples):
+            is_full = self._tuples >= max(1, self._budget.tuples) or (
+                bool(self._size_bytes) and self._size_bytes + size_bytes > self._budget.size_bytes
+            )
+        if is_full or self._files_left == 0:
             return False
         if self._files_left is not None:
             self._files_left -= 1
@@ -243,11 +246,13 @@ class BlockCutter:
             self._blocks.emit(pack)
 
     def announce_directory(self, url: str, relative_path: str, block_size: int) -> bool:
-        """Announce a directory if the window allows.
+        """Announce a directory if the window allows; where nobody listens it takes no place in the window.
 
         Returns:
             False when the window is full; nothing was emitted then.
         """
+        if not self.announces:
+            return True
         if not self.allowance.takes_file():
             return False
         version = FileVersion(0)

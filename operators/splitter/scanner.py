@@ -6,7 +6,7 @@ import heapq
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dagflow.errors import MissingError
@@ -14,7 +14,7 @@ from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from operators.splitter.listing import DIRECTORY, Stat
 from operators.splitter.roots import Root, below, find_root
-from operators.splitter.sharding import InTasks, ShardedLister
+from operators.splitter.sharding import ShardedLister
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Scanner:
         selection: Which names are taken.
         counters: Where names that are passed over are counted.
         tolerates_missing: Whether a location that does not exist is waited for; otherwise it is an error.
-        in_tasks: Lets tasks list local directories; None lists them here.
+        sharded: Makes a lister that lets tasks list local directories; None lists them here.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class Scanner:
         counters: Counter[str] | None = None,
         *,
         tolerates_missing: bool = False,
-        in_tasks: InTasks | None = None,
+        sharded: Callable[[], ShardedLister] | None = None,
     ) -> None:
-        self._in_tasks = in_tasks
+        self._sharded = sharded
         self._locations = locations
         self._selection = selection
         self._counters: Counter[str] = Counter() if counters is None else counters
@@ -121,8 +121,8 @@ class Scanner:
         for location in self._locations:
             try:
                 root = find_root(location)
-                if self._in_tasks is not None and root.is_local:
-                    root = replace(root, lister=ShardedLister(self._in_tasks))
+                if self._sharded is not None and root.is_local:
+                    root = replace(root, lister=self._sharded())
                 roots.append(root)
             except MissingError:
                 if not self._tolerates_missing:

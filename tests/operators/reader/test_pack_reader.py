@@ -1,0 +1,182 @@
+"""Packs, read file by file and side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagflow.api.context import OperatorContext
+from dagflow.errors import MissingError, SourceChangedError, StorageError
+from operators import BlockReader
+from operators.metadata import BlockMetadata
+from operators.pack import BlockPack
+from operators.reader import pack_reader
+from operators.reader.formats import make_format
+from operators.reader.side_by_side import joint_of
+
+PIECES = [b"a", b"bb", b"\n", b"\r", b"\r\n", b";", b"\xef\xbb\xbf", b"\xef", b""]
+CONTENTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join), min_size=1, max_size=8)
+FORMATS: list[Any] = [
+    "lines",
+    {"type": "lines", "delimiter": ";"},
+    {"type": "lines", "delimiter": "bb"},
+    {"type": "lines", "max_record": 2, "on_long": "cut"},
+    {"type": "lines", "keep_delimiter": True},
+    {"type": "lines", "skip_header": 1},
+    "whole_file",
+    {"type": "fixed", "length": 2, "tail": "keep"},
+]
+
+
+def written(folder: Path, contents: Sequence[bytes]) -> list[Path]:
+    """Files with these contents, in order of their names."""
+    paths = [folder / f"{number:03}" for number in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    return paths
+
+
+def pack_of(paths: Sequence[Path]) -> BlockPack:
+    """A pack of files as they are now."""
+    stats = [path.stat() for path in paths]
+    return BlockPack.of(1, list(map(str, paths)), [s.st_size for s in stats], [s.st_mtime_ns for s in stats])
+
+
+def read(reader: BlockReader, items: Sequence[BlockMetadata | BlockPack]) -> list[tuple[int, int, bytes, bytes]]:
+    """Block id, offset, bytes and delimiter of each record."""
+    found: list[tuple[int, int, bytes, bytes]] = []
+
+    def take(batch: Any) -> None:
+        ids = [batch.block_of(position).block_id for position in range(len(batch))]
+        delimiters = batch.delimiters.to_array(len(batch)).to_pylist()
+        found.extend(zip(ids, batch.offsets().tolist(), batch.to_pylist(), delimiters, strict=True))
+
+    reader.messages.connect(take)
+    for item in items:
+        for _ in reader.read(item) or ():
+            pass
+    return found
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=str)
+def test_a_pack_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Records, offsets, blocks and delimiters are those of the files read one by one: no border is lost or made."""
+
+    @settings(deadline=None, max_examples=60)  # files are written, on a disk that others use
+    @given(CONTENTS, st.integers(1, 20))
+    def check(contents: list[bytes], row_bytes: int) -> None:
+        pack = pack_of(written(tmp_path_factory.mktemp("pack"), contents))
+        blocks: list[BlockMetadata | BlockPack] = list(pack)
+        if format == "whole_file":
+            blocks = [pack.block(index) for index in range(len(pack))]
+        wanted = read(BlockReader(format=format), blocks)
+        kept, pack_reader.ROW_BYTES = pack_reader.ROW_BYTES, row_bytes
+        try:
+            assert read(BlockReader(format=format), [pack]) == wanted
+        finally:
+            pack_reader.ROW_BYTES = kept
+
+    check()
+
+
+def test_the_common_formats_read_files_side_by_side() -> None:
+    """What makes packs fast is in use for lines and whole files, and nowhere where it could be wrong."""
+    fast = [joint_of(make_format(format)) is not None for format in FORMATS]
+    assert fast == [True, True, False, True, False, False, True, False]
+
+
+def damaged(tmp_path: Path) -> BlockPack:
+    """Seven files that were planned, of which only the first, the third and the last are as they were."""
+    paths = written(tmp_path, [b"zero\n", b"one\n", b"two", b"three\n", b"four\n", b"five\n", b"six\n"])
+    pack = pack_of(paths)
+    paths[1].unlink()
+    paths[3].write_bytes(b"longer than before\n")
+    os.utime(paths[4], ns=(1, 1))
+    paths[5].unlink()
+    paths[5].mkdir()
+    return pack
+
+
+@pytest.mark.parametrize("format", ["lines", {"type": "lines", "skip_header": 0, "keep_delimiter": True}], ids=str)
+def test_a_bad_file_does_not_fail_its_pack(format: Any, tmp_path: Path) -> None:
+    """With on_error: skip the others are read, and each bad one is recorded by itself with its reason."""
+    pack = damaged(tmp_path)
+    reader = BlockReader(format=format, on_error="skip")
+    context = OperatorContext()
+    reader.setup(context)
+    assert [(block, record.rstrip()) for block, _, record, _ in read(reader, [pack])] == [
+        (1, b"zero"),
+        (3, b"two"),
+        (7, b"six"),
+    ]
+    told = {Path(skipped.url).name: skipped for skipped in context.skipped}
+    assert sorted(told) == ["001", "003", "004", "005"]
+    assert [(s.start, s.end) for s in context.skipped] == [(0, 4), (0, 6), (0, 5), (0, 5)]
+    assert "missing" in told["001"].reason
+    assert "it had 6 bytes, now it has 19" in told["003"].reason
+    assert "modified" in told["004"].reason
+    assert "no longer a file" in told["005"].reason
+    assert (context.counters["blocks"], context.counters["skipped"]) == (3, 4)
+
+
+def test_a_bad_file_ends_the_run_unless_told_otherwise(tmp_path: Path) -> None:
+    """on_error: fail, the default, names the file."""
+    with pytest.raises(MissingError, match="001"):
+        read(BlockReader(), [damaged(tmp_path)])
+
+
+def test_a_large_file_that_is_not_as_planned_is_left_out_too(tmp_path: Path) -> None:
+    """What holds for packs holds for blocks: nothing of another version is read."""
+    (path,) = written(tmp_path, [b"as planned\n"])
+    block = next(iter(pack_of([path])))
+    path.write_bytes(b"otherwise\n")
+    with pytest.raises(SourceChangedError, match="changed after it was planned"):
+        read(BlockReader(), [block])
+    reader = BlockReader(on_error="skip")
+    context = OperatorContext()
+    reader.setup(context)
+    assert read(reader, [block]) == []
+    assert [skipped.url for skipped in context.skipped] == [str(path)]
+
+
+def test_rejects_of_a_pack_know_their_file(tmp_path: Path) -> None:
+    """A bad record in one of many files is told with that file's name and offset."""
+    pack = pack_of(written(tmp_path, [b"ab", b"abc", b"ab"]))
+    reader = BlockReader(format={"type": "fixed", "length": 2})
+    rejects: list[Any] = []
+    reader.errors.connect(lambda batch: rejects.extend(b.block_id for b in batch.blocks))
+    assert [block for block, *_ in read(reader, [pack])] == [1, 2, 3]
+    assert rejects == [2]
+
+
+def test_what_was_read_is_reported_without_what_was_left_out(tmp_path: Path) -> None:
+    """The reader's metadata output has the blocks of the good files, each once."""
+    pack = damaged(tmp_path)
+    reader = BlockReader(on_error="skip")
+    done: list[BlockMetadata] = []
+    reader.blocks_metadata_output.connect(done.append)
+    read(reader, [pack])
+    assert [block.block_id for block in done] == [1, 3, 7]
+
+
+def test_all_files_of_a_pack_may_be_gone(tmp_path: Path) -> None:
+    """A directory that was removed between plan and read leaves a pack without records."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    paths = written(folder, [b"a\n", b"b\n"])
+    pack = pack_of(paths)
+    for path in paths:
+        path.unlink()
+    folder.rmdir()
+    reader = BlockReader(on_error="skip")
+    assert read(reader, [pack]) == []
+    with pytest.raises(StorageError, match="No such file"):
+        read(BlockReader(), [pack])
+    assert np.count_nonzero(pack.sizes) == 2

@@ -1,0 +1,97 @@
+"""Packs of small files."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.api.bundle import Bundle, count_of, unbundled
+from operators.metadata import BlockMetadata, FileVersion
+from operators.pack import BlockPack, PackBlocks
+
+NAMES = (
+    st.binary(min_size=1, max_size=6)
+    .filter(lambda name: not {0, 47} & set(name))
+    .map(lambda name: name.decode("utf-8", "surrogateescape"))
+)
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda parts: "/in/" + "/".join(parts))
+FILES = st.lists(st.tuples(PATHS, st.integers(0, 9), st.integers(0, 2**62)), min_size=1, max_size=12)
+
+
+def packed(files: list[tuple[str, int, int]], etags: tuple[str, ...] = ()) -> BlockPack:
+    """The files in one pack, from id 7 on."""
+    urls, sizes, mtimes = zip(*files, strict=True)
+    return BlockPack.of(7, urls, sizes, mtimes, etags)
+
+
+def expected(files: list[tuple[str, int, int]]) -> list[BlockMetadata]:
+    """What the files would be as single blocks."""
+    versions = [FileVersion(size, mtime) for _, size, mtime in files]
+    blocks = [
+        BlockMetadata(7 + number, url, version, 0, size, True)
+        for number, ((url, size, _), version) in enumerate(zip(files, versions, strict=True))
+    ]
+    return [block for block in blocks if block.size_bytes]
+
+
+@given(FILES)
+def test_a_pack_stands_for_its_files_blocks(files: list[tuple[str, int, int]]) -> None:
+    """Whatever the names, its tuples are one block a file, with consecutive ids; empty files have none."""
+    pack = packed(files)
+    assert list(pack) == expected(files)
+    assert (len(pack), pack.size_bytes) == (len(files), sum(size for _, size, _ in files))
+
+
+@given(FILES)
+def test_a_pack_survives_journal_and_pickle(files: list[tuple[str, int, int]]) -> None:
+    """As JSON text and as a pickle it says the same."""
+    pack = packed(files, tuple(f"tag{number}" for number in range(len(files))))
+    for copy in (
+        BlockPack.from_json(json.loads(json.dumps(pack.to_json()))),
+        pickle.loads(pickle.dumps(pack)),
+    ):
+        assert [copy.block(index) for index in range(len(copy))] == [pack.block(index) for index in range(len(pack))]
+
+
+@given(FILES, st.data())
+def test_the_slices_of_a_pack_are_the_pack(files: list[tuple[str, int, int]], data: st.DataObject) -> None:
+    """Cut anywhere, the two parts have the blocks of the whole, under the same ids."""
+    pack = packed(files)
+    cut = data.draw(st.integers(0, len(files)))
+    assert [*pack.slice(0, cut), *pack.slice(cut, len(files))] == list(pack)
+
+
+def test_blocks_and_packs_share_a_plan() -> None:
+    """What a window emits is unpacked from its rows in the same order."""
+    block = BlockMetadata(1, "/in/large", FileVersion(20, 5), 0, 10, False)
+    after = BlockMetadata(2, "/in/large", FileVersion(20, 5), 10, 20, True, 1)
+    pack = packed([("/in/a", 3, 1), ("/in/b", 0, 2)])
+    rows = json.loads(json.dumps(BlockMetadata.pack([block, after, pack, block])))
+    restored: list[Any] = list(BlockMetadata.unpack(rows))
+    assert list(unbundled(restored)) == [block, after, *pack, block]
+    assert [isinstance(item, Bundle) for item in restored] == [False, False, True, False]
+    assert count_of(restored) == 5
+
+
+def test_blocks_of_records_are_made_when_asked_for_and_travel_alone() -> None:
+    """A batch that is sent elsewhere takes along only the stretch of the pack that it is from."""
+    pack = packed([(f"/in/{number:03}", 1, number) for number in range(100)])
+    blocks = PackBlocks(pack, np.array([40, 41, 43]))
+    assert [block.url for block in blocks] == blocks.urls == ["/in/040", "/in/041", "/in/043"]
+    copy = pickle.loads(pickle.dumps(blocks))
+    assert list(copy) == list(blocks)
+    assert len(pickle.dumps(blocks)) < len(pickle.dumps(PackBlocks(pack, np.arange(100)))) / 2
+
+
+@pytest.mark.parametrize("urls", [["/a/b"], ["/a/b/c", "/a/bc"], ["/", "/x"]])
+def test_urls_are_whole_whatever_they_have_in_common(urls: list[str]) -> None:
+    """The common beginning ends with a slash, never within a name."""
+    pack = BlockPack.of(1, urls, [1] * len(urls), [1] * len(urls))
+    assert [pack.url(index) for index in range(len(urls))] == urls
+    assert pack.base.endswith("/")

@@ -1,0 +1,203 @@
+"""Many files merged into few."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagflow.engine.run import run
+from dagflow.errors import MissingError, OperatorError, StorageError
+from dagflow.plan.logical import load_app
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.concatenated import INDEX_SUFFIX, entries, extract, find
+from dagflow.testing.operators import OperatorHarness
+from operators import BlockReader, FileMerger
+from operators.writer.grouping import Grouping
+from tests.operators.reader.test_pack_reader import pack_of, written
+
+APP = """
+name: merge
+attributes: {{checkpoint: {root}/journal}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: {root}/in, {splitter}}}}}
+  reader: {{class: BlockReader, properties: {{format: whole_file, max_readers: 3, on_error: skip}}}}
+  merger: {{class: FileMerger, properties: {{path: {root}/out, below: {root}/in, {merger}}}, partition: parallel}}
+{operators}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  files: {{from: reader.messages, to: merger.input}}
+{streams}
+"""
+CLEANER = "  cleaner: {{class: SourceCleaner, properties: {{{}}}}}"
+CLEANING = "  read: {from: reader.blocks_metadata_output, to: cleaner.input}"
+
+
+def app_in(root: Path, *, splitter: str = "recursive: true", merger: str = "output: concat", cleaner: str = "") -> Any:
+    """An app that merges what is below root/in into root/out."""
+    operators, streams = (CLEANER.format(cleaner), CLEANING) if cleaner else ("", "")
+    path = root / "merge.yaml"
+    path.write_text(APP.format(root=root, splitter=splitter, merger=merger, operators=operators, streams=streams))
+    return load_app(str(path))
+
+
+def originals(root: Path) -> dict[str, bytes]:
+    """What every original is, as the merged files below root/out give it back."""
+    return {entry.path: b"".join(extract(entry)) for entry in entries(str(root / "out"))}
+
+
+def merged(contents: Sequence[bytes], folder: Path, **properties: Any) -> dict[str, bytes]:
+    """The files that one window of one partition writes, by name."""
+    pack = pack_of(written(folder, contents))
+    harness = OperatorHarness(FileMerger(path="/merged", below=str(folder), **properties))
+    reader = BlockReader(format="whole_file")
+    batches: list[Any] = []
+    reader.messages.connect(batches.append)
+    for _ in reader.read(pack) or ():
+        pass
+    for batch in batches:
+        harness.window({"input": batch})
+    return {url.removeprefix("/merged/"): data for url, data in harness.outputs.files.items()}  # type: ignore[attr-defined]  # in memory
+
+
+def test_lines_end_each_file_with_a_newline(tmp_path: Path) -> None:
+    """Files that have one keep it, others get one, empty ones get nothing."""
+    assert list(merged([b"a", b"", b"b\n", b"c\nd"], tmp_path, output="lines").values()) == [b"a\nb\nc\nd\n"]
+
+
+def test_json_lines_hold_path_and_content(tmp_path: Path) -> None:
+    """Text as it is, with its quotes and accents; bytes that are no text as base64."""
+    (data,) = merged(['é"\n'.encode(), b"", b"\xff"], tmp_path, output="json").values()
+    assert [json.loads(line) for line in data.splitlines()] == [
+        {"path": "000", "content": 'é"\n'},
+        {"path": "001", "content": ""},
+        {"path": "002", "content_base64": "/w=="},
+    ]
+
+
+def test_parquet_has_a_row_for_each_file(tmp_path: Path) -> None:
+    """Content is bytes; a path that is no text is there twice, once exactly."""
+    odd = tmp_path / "in" / "\udcff"
+    odd.parent.mkdir()
+    odd.write_bytes(b"odd")
+    written(tmp_path / "in", [b"a", b""])
+    run(app_in(tmp_path, merger="output: parquet"), runtime=InlineRuntime)
+    rows = [row for path in (tmp_path / "out").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    assert sorted(rows, key=lambda row: row["path"]) == [
+        {"path": "000", "raw_path": None, "content": b"a"},
+        {"path": "001", "raw_path": None, "content": b""},
+        {"path": "\\xff", "raw_path": b"\xff", "content": b"odd"},
+    ]
+
+
+@given(st.lists(st.integers(0, 30), max_size=25), st.integers(1, 40))
+@settings(deadline=None, max_examples=60)  # files are written, on a disk that others use
+def test_no_merged_file_exceeds_its_size_and_no_original_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], max_bytes: int
+) -> None:
+    """Originals fill files in order up to max_bytes; a larger one has a file of its own."""
+    folder = tmp_path_factory.mktemp("sizes")
+    contents = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
+    files = merged(contents, folder, max_bytes=max_bytes) if contents else {}
+    data = [content for name, content in files.items() if not name.endswith(INDEX_SUFFIX)]
+    assert b"".join(data) == b"".join(contents)
+    assert all(len(content) <= max_bytes or len(set(content)) == 1 for content in data)
+    for before, after in itertools.pairwise(data):
+        first = next((content for content in contents if after.startswith(content) and content), b"")
+        assert len(before) + len(first) > max_bytes
+
+
+def test_every_original_is_found_again(tmp_path: Path) -> None:
+    """Any bytes, any names, empty files too; also over windows, partitions and merged files."""
+    contents = {f"d{n % 3}/f{n} \udcff\n": bytes(range(256))[: n * 3 % 200] for n in range(40)}
+    for name, content in contents.items():
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    run(app_in(tmp_path, splitter="blocks_threshold: 7", merger="max_bytes: 300"), runtime=InlineRuntime)
+    assert originals(tmp_path) == contents
+    for name, content in contents.items():
+        assert b"".join(extract(find(str(tmp_path / "out"), name))) == content
+    with pytest.raises(MissingError, match="no index here knows nobody"):
+        find(str(tmp_path / "out"), "nobody")
+
+
+def test_a_file_that_was_cut_after_it_was_published_is_not_extracted(tmp_path: Path) -> None:
+    """An index that does not fit its file is an error, not half an original."""
+    (tmp_path / "in").mkdir()
+    written(tmp_path / "in", [b"abc"])
+    run(app_in(tmp_path), runtime=InlineRuntime)
+    entry = find(str(tmp_path / "out"), "000")
+    Path(entry.url).write_bytes(b"ab")
+    with pytest.raises(StorageError, match="the index says"):
+        list(extract(entry))
+
+
+def test_whole_packs_become_one_merged_file_each(tmp_path: Path) -> None:
+    """Whatever the windows and partitions, there are no more files than bytes call for."""
+    (tmp_path / "in").mkdir()
+    written(tmp_path / "in", [b"x" * 10] * 100)
+    splitter = "packs: whole, pack_bytes: 250, blocks_threshold: 30"
+    run(app_in(tmp_path, splitter=splitter, merger="max_bytes: 250"), runtime=InlineRuntime)
+    sizes = [p.stat().st_size for p in (tmp_path / "out").glob("merged-*") if not p.name.endswith(INDEX_SUFFIX)]
+    assert sizes == [250] * 4
+
+
+@pytest.mark.parametrize(
+    ("pattern", "groups"),
+    [
+        ("", ["", ""]),
+        ("directory", ["2024-01-02", "x"]),
+        (r"\d{4}-\d{2}", ["2024-01", "other"]),
+        (r"(?P<year>\d{4})-(?P<month>\d{2})", ["year=2024/month=01", "other"]),
+        (r"([a-z])\.txt", ["a", ".".join(["other"])]),
+        (r"/(.*)\.", ["a", "%2E_%2Fb"]),
+    ],
+)
+def test_paths_are_grouped(pattern: str, groups: list[str]) -> None:
+    """A group is a directory name that every reader sees, whatever the path holds."""
+    grouping = Grouping(pattern)
+    assert [grouping.group_of(path) for path in ("2024-01-02/a.txt", "x/._/b.")] == (
+        groups if pattern != "directory" else ["2024-01-02", "x/._"]
+    )
+
+
+def test_a_group_has_merged_files_of_its_own(tmp_path: Path) -> None:
+    """One output a day: nothing of two days is in one file, also with fewer open files than days."""
+    for number in range(30):
+        path = tmp_path / "in" / f"dev{number % 7}-2024-01-{1 + number % 5:02}.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(path.name.encode() + b"\n")
+    merger = r"output: lines, max_open: 2, group_by: '(?P<date>\d{4}-\d+-\d+)'"
+    run(app_in(tmp_path, merger=merger), runtime=InlineRuntime)
+    found = {path: path.read_text().split() for path in (tmp_path / "out").rglob("merged-*")}
+    assert sorted(name for names in found.values() for name in names) == sorted(
+        {f"dev{number % 7}-2024-01-{1 + number % 5:02}.txt" for number in range(30)}
+    )
+    for path, names in found.items():
+        assert {f"date={name[5:15]}" for name in names} == {path.parent.name}
+
+
+def test_records_that_are_no_whole_files_are_refused(tmp_path: Path) -> None:
+    """Lines in the place of files would be merged without a word."""
+    (path,) = written(tmp_path, [b"a\nb\n"])
+    reader = BlockReader()
+    batches: list[Any] = []
+    reader.messages.connect(batches.append)
+    for _ in reader.read(pack_of([path])) or ():
+        pass
+    with pytest.raises(OperatorError, match="format: whole_file"):
+        OperatorHarness(FileMerger(path="/merged")).window({"input": batches[0]})
+
+
+def test_a_broken_pattern_is_refused_at_once() -> None:
+    """A mistake in group_by is found before anything runs."""
+    with pytest.raises(ValueError, match="no regular expression"):
+        FileMerger(path="/merged", group_by="(")

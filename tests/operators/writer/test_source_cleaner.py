@@ -1,0 +1,125 @@
+"""Originals that are removed or archived once they are merged."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.engine.run import run
+from dagflow.errors import DagflowError, StorageError
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.worker.results import Program, WindowTask
+from operators import SourceCleaner
+from tests.operators.reader.test_pack_reader import written
+from tests.operators.writer.test_file_merger import app_in, originals
+
+SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"
+REMOVE = "action: remove"
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Ten files, of which some are larger than a block."""
+    contents = [bytes([48 + number]) * (number * 3) for number in range(10)]
+    (root / "in").mkdir()
+    written(root / "in", contents)
+    return {f"{number:03}": content for number, content in enumerate(contents)}
+
+
+def left(root: Path) -> dict[str, bytes]:
+    """The originals that are still there."""
+    return {path.name: path.read_bytes() for path in (root / "in").iterdir()}
+
+
+def failing(window_id: int) -> Any:
+    """A runtime that fails in one window."""
+
+    def before(window: WindowTask) -> None:
+        if window.window_id == window_id:
+            raise DagflowError("the lights went out")
+
+    return lambda program: InlineRuntime(program, before=before)
+
+
+def test_originals_go_when_they_are_published(tmp_path: Path) -> None:
+    """At the end all is merged and nothing is left; a further run finds nothing to do."""
+    contents = tree(tmp_path)
+    run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=InlineRuntime)
+    assert (originals(tmp_path), left(tmp_path)) == (contents, {})
+    assert run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=InlineRuntime).windows == 0
+
+
+@pytest.mark.parametrize("window_id", range(1, 9))
+def test_no_original_goes_before_it_is_published(window_id: int, tmp_path: Path) -> None:
+    """Wherever a run dies, every original is there or merged; the next run finishes, each exactly once."""
+    contents = tree(tmp_path)
+    try:
+        run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=failing(window_id))
+    except DagflowError:
+        kept = left(tmp_path)
+        assert {**originals(tmp_path), **kept} == contents
+        assert kept
+    run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=InlineRuntime)
+    assert (originals(tmp_path), left(tmp_path)) == (contents, {})
+
+
+def test_an_original_that_changed_meanwhile_stays(tmp_path: Path) -> None:
+    """What was merged is another version than what lies there now."""
+    contents = tree(tmp_path)
+
+    class Touching(InlineRuntime):
+        def _run(self, window: WindowTask) -> Any:
+            results = super()._run(window)
+            (tmp_path / "in" / "001").write_bytes(b"new content")
+            return results
+
+    def runtime(program: Program) -> InlineRuntime:
+        return Touching(program)
+
+    run(app_in(tmp_path, splitter="block_size: 64MiB", cleaner=REMOVE), runtime=runtime)
+    assert originals(tmp_path) == contents
+    assert left(tmp_path) == {"001": b"new content"}
+
+
+def test_an_original_that_was_left_out_stays(tmp_path: Path) -> None:
+    """With on_error: skip the reader's report does not name it."""
+    contents = tree(tmp_path)
+
+    def runtime(program: Program) -> InlineRuntime:
+        os.utime(tmp_path / "in" / "002", ns=(7, 7))
+        return InlineRuntime(program)
+
+    run(app_in(tmp_path, splitter="block_size: 64MiB", cleaner=REMOVE), runtime=runtime)
+    assert left(tmp_path) == {"002": contents.pop("002")}
+    assert originals(tmp_path) == contents
+
+
+def test_archived_originals_keep_their_paths(tmp_path: Path) -> None:
+    """Moved below the archive, with their directories."""
+    contents = tree(tmp_path)
+    (tmp_path / "in" / "sub").mkdir()
+    (tmp_path / "in" / "sub" / "x").write_bytes(b"x")
+    cleaner = f"action: archive, archive: {tmp_path}/old, below: {tmp_path}/in"
+    run(app_in(tmp_path, cleaner=cleaner), runtime=InlineRuntime)
+    archive = tmp_path / "old"
+    found = {p.relative_to(archive).as_posix(): p.read_bytes() for p in archive.rglob("*") if p.is_file()}
+    assert found == {**contents, "sub/x": b"x"}
+
+
+def test_an_archive_in_the_input_is_refused(tmp_path: Path) -> None:
+    """Otherwise what was archived would be merged again."""
+    tree(tmp_path)
+    cleaner = f"action: archive, archive: {tmp_path}/in/old, below: {tmp_path}/in"
+    run(app_in(tmp_path, cleaner=cleaner), runtime=InlineRuntime)
+    with pytest.raises(StorageError, match="read as input"):
+        run(app_in(tmp_path, cleaner=cleaner), runtime=InlineRuntime)
+
+
+def test_an_archive_needs_a_place() -> None:
+    """The two properties belong together."""
+    with pytest.raises(ValueError, match="give archive"):
+        SourceCleaner(action="archive")
+    with pytest.raises(ValueError, match="give archive"):
+        SourceCleaner(action="remove", archive="/old")
