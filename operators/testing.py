@@ -122,7 +122,7 @@ class FormatContract:
             made = make_format(spec)
             for content in self._contents():
                 records, rejects = self.reference(content, made)
-                for chunk_bytes in (1, 3, 1 << 20):
+                for chunk_bytes in (1, 1 << 20):
                     made.chunk_bytes = chunk_bytes
                     for start, end in itertools.combinations(range(len(content) + 1), 2):
                         expected = (
@@ -134,12 +134,13 @@ class FormatContract:
 
     def test_the_blocks_of_any_file_give_its_records(self) -> None:
         """Whatever the content, the block size and the chunk size, the blocks together give the file's records."""
-        from hypothesis import given
+        from hypothesis import given, settings
         from hypothesis import strategies as st
 
         noise = st.sampled_from(self.pieces) | st.binary(max_size=4)
         contents = st.lists(noise, max_size=60).map(b"".join)
 
+        @settings(deadline=None)
         @given(st.sampled_from(self.formats), contents, st.integers(1, 40), st.integers(1, 20))
         def check(spec: object, content: bytes, block_size: int, chunk_bytes: int) -> None:
             made = make_format(spec)

@@ -18,12 +18,12 @@ def element_records(content: bytes, tag: bytes) -> tuple[Records, list[tuple[int
             if end < 0:
                 break
             position = end + len(aside[1])
-        elif _is_tag(content, position, b"</" + tag, b" \n>") and depth:
+        elif _is_tag(content, position, b"</" + tag, b" \t\r\n>") and depth:
             position = _after_tag(content, position)
             depth -= 1
             if not depth and position > 0:
                 found.append((start, content[start:position]))
-        elif _is_tag(content, position, b"<" + tag, b" \n/>"):
+        elif _is_tag(content, position, b"<" + tag, b" \t\r\n/>"):
             start = start if depth else position
             end = _after_tag(content, position)
             is_empty = content[end - 2 : end] == b"/>"

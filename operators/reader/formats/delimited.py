@@ -56,7 +56,7 @@ class Delimited(ReaderContext):
     keep_delimiter: Annotated[bool, Field(description="whether records keep the delimiter that ends them")] = False
     max_record: Annotated[
         Size, Field(ge=1, le=1 << 30, description="bytes that a record may have without its delimiter")
-    ] = 64 << 20
+    ] = 32 << 20
     on_long: Annotated[
         Literal["fail", "skip", "cut", "reject"],
         Field(description="what becomes of a longer record; cut keeps its first max_record bytes"),
@@ -110,7 +110,8 @@ class Delimited(ReaderContext):
         longest = self.max_record + self.reach
         held, beyond = self.chunk_bytes, self._probe_bytes
         while position < limit:
-            data = window.move(position, min(position + held, limit + min(beyond, longest)))
+            reach = min(held, max(longest, self.chunk_bytes))
+            data = window.move(position, min(position + reach, limit + min(beyond, longest)))
             found = self.find(data, window.is_at_end)
             # A record is taken when it begins in the block; its predecessor's terminator stops at its first byte.
             count = int(np.searchsorted(found.stops[:-1], limit - position)) + 1 if len(found.stops) else 0

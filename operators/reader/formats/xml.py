@@ -47,8 +47,8 @@ class Xml(ReaderContext):
     def check_options(self) -> None:
         """Prepare the search."""
         tag = re.escape(self.tag.encode())
-        self._outside = re.compile(_ASIDE + rb"|<!DOCTYPE|<" + tag + rb"(?=[\s/>])")
-        self._inside = re.compile(_ASIDE + rb"|</" + tag + rb"(?=[\s>])|<" + tag + rb"(?=[\s/>])")
+        self._outside = re.compile(_ASIDE + rb"|<!DOCTYPE|<" + tag + rb"(?=[ \t\r\n/>])")
+        self._inside = re.compile(_ASIDE + rb"|</" + tag + rb"(?=[ \t\r\n>])|<" + tag + rb"(?=[ \t\r\n/>])")
         self._reached: tuple[object, int, int] = (None, 0, 0)
 
     @property

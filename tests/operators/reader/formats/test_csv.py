@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
@@ -45,7 +45,7 @@ class TestQuotesOnly(CsvContract):
 
     formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a"]}]
     pieces: ClassVar = [b'"', b"\n"]
-    longest = 7
+    longest = 6
 
 
 class TestReturnsAndQuotes(CsvContract):
@@ -53,9 +53,10 @@ class TestReturnsAndQuotes(CsvContract):
 
     formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a"], "delimiter": ";", "quote": "'"}]
     pieces: ClassVar = [b"'", b"\r", b"\n"]
-    longest = 5
+    longest = 4
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.text('",\n\r ab;é'), min_size=2, max_size=2), min_size=1, max_size=12),
     st.integers(1, 30),
@@ -161,5 +162,5 @@ class TestEscapes(CsvContract):
     """An escape makes a quote, a delimiter or a newline literal, inside and outside of quotes."""
 
     formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a"], "escape": "\\"}]
-    pieces: ClassVar = [b'"', b"\\", b"\n", b"a"]
+    pieces: ClassVar = [b'"', b"\\", b"\n"]
     longest = 4

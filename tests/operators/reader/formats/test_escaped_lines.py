@@ -32,7 +32,7 @@ class TestEscapedNewlines(EscapedContract):
 
     formats: ClassVar = ["escaped_lines"]
     pieces: ClassVar = [b"\\", b"\n", b"\r"]
-    longest = 5
+    longest = 4
 
 
 class TestEscapedDelimiters(EscapedContract):

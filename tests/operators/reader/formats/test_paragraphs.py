@@ -35,7 +35,7 @@ class TestLongerParagraphs(ParagraphsContract):
 
     formats: ClassVar = ["paragraphs"]
     pieces: ClassVar = [b"a", b"\n"]
-    longest = 7
+    longest = 6
 
 
 class TestParagraphsWithOptions(ParagraphsContract):

@@ -35,7 +35,7 @@ class TestRegexWithReturns(RegexContract):
 
     formats: ClassVar = [{"type": "regex", "pattern": "a$"}, {"type": "regex", "pattern": r"\r"}]
     pieces: ClassVar = [b"a", b"\r", b"\n"]
-    longest = 5
+    longest = 4
 
 
 class TestLongEntries(RegexContract):

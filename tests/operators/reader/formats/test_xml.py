@@ -24,7 +24,7 @@ class TestElements(XmlContract):
     """Elements in each other, empty ones, and what only looks like them."""
 
     formats: ClassVar = [{"type": "xml", "tag": "a"}]
-    pieces: ClassVar = [b"<a>", b"</a>", b"<a/>", b"<!--", b"-->", b"<ab>"]
+    pieces: ClassVar = [b"<a>", b"</a>", b"<a/>", b"<!--", b"-->"]
     longest = 3
 
 
