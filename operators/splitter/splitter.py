@@ -36,6 +36,7 @@ from operators.splitter.packing import (
 )
 from operators.splitter.roots import find_root
 from operators.splitter.scanner import Found, Scanner, Selection
+from operators.splitter.sharding import ShardedLister
 
 BlockSize = Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")]
 Threshold = Annotated[Count | None, Field(ge=1, description="blocks per window at most; null: the engine's choice")]
@@ -137,6 +138,10 @@ class FileSplitterInput(InputOperator):
     ignore_pattern: Annotated[
         re.Pattern[str] | None, Field(description="regular expression for the whole name of what is passed over")
     ] = None
+    listing: Annotated[
+        Literal["driver", "sharded"],
+        Field(description="who lists local directories: the driver, or tasks, several directories at a time"),
+    ] = "driver"
     scan_interval_millis: Annotated[Millis, Field(description="while following: time from one scan to the next")] = 5000
     block_size: BlockSize = 64 << 20
     blocks_threshold: Threshold = None
@@ -206,15 +211,21 @@ class FileSplitterInput(InputOperator):
         self._context = context
         control = context.control
         self._is_following = self.follow or (control is not None and control.follow)
-        rules = PackRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
-        packer = Packer(rules, self._clock, waits=self._waits)
+        full = PackRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
+        packer = Packer(full, self._clock, waits=self._waits)
         self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context, packer)
         self._is_noted = False
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)
         # Counted apart, because the scanner's thread must not touch what the driver is reading.
         self._scanned = Counter()
-        scanner = Scanner(self.files, self._selection(), self._scanned, tolerates_missing=self._is_following)
+        sharded = None
+        if control is not None and self.listing == "sharded":
+            in_tasks = control.in_tasks
+            sharded = lambda: ShardedLister(in_tasks)  # noqa: E731  # one for each root
+        scanner = Scanner(
+            self.files, self._selection(), self._scanned, tolerates_missing=self._is_following, sharded=sharded
+        )
         rules = Rules(self.on_change, self.settle_millis, self.done_marker, self.latest_first)
         self._discovery = Discovery(scanner, self._index, rules, self._scanned, self._clock)
         self._source = None
