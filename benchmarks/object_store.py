@@ -80,7 +80,7 @@ def read(directory: str, *, is_ahead: bool) -> dict[str, float]:
     from operators.metadata import BlockMetadata, FileVersion
     from operators.reader.block_reader import BlockReader
 
-    blocks = []
+    blocks: list[BlockMetadata] = []
     for found in list_directory(directory):
         version = FileVersion(found.size_bytes, found.mtime_ns, found.etag)
         for start in range(0, found.size_bytes, BLOCK_BYTES):

@@ -8,6 +8,8 @@ import os
 import time
 import zlib
 from collections.abc import Collection
+from concurrent.futures import Future, wait
+from typing import Any
 from urllib.parse import quote
 
 from typing_extensions import Buffer
@@ -15,11 +17,13 @@ from typing_extensions import Buffer
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.location import join, name_of, parent
 from dagflow.storage.pending import PENDING_DIRECTORY, PendingFile, conflict, lost_output
-from dagflow.storage.remote import S3Location
+from dagflow.storage.remote import S3Location, request_threads
 
 _PART_BYTES = 16 << 20
 # S3 takes at most 10 000 parts of at least 5 MiB: parts that grow reach its 5 TiB limit for an object.
 _PARTS_PER_STEP = 200
+# One part fills while others travel: the latency of a request hides, at 16 MiB of memory for each.
+_UNDER_WAY = 3
 _STALE_S = 7 * 24 * 3600.0
 _IDENTITY = "dagflow-pending"
 
@@ -38,7 +42,7 @@ class S3PendingWriter:
         self._crc32 = 0 if checksum else None
         self._identity = os.urandom(16).hex()
         self._upload = ""
-        self._parts: list[str] = []
+        self._parts: list[Future[dict[str, Any]]] = []
         self._size_bytes = 0
         self._buffer = bytearray()
         self._is_open = True
@@ -65,7 +69,8 @@ class S3PendingWriter:
                 Metadata={_IDENTITY: self._identity},
             )
             self._upload = answer["UploadId"]
-        answer = self._place.call(
+        part = request_threads().submit(
+            self._place.call,
             "upload_part",
             "upload a part",
             Key=self._place.key,
@@ -73,23 +78,27 @@ class S3PendingWriter:
             PartNumber=len(self._parts) + 1,
             Body=bytes(self._buffer),
         )
-        self._parts.append(answer["ETag"])
+        self._parts.append(part)
         self._buffer = bytearray()
+        if len(self._parts) >= _UNDER_WAY:
+            self._parts[-_UNDER_WAY].result()  # bounds the memory, and tells of a failure soon
 
     def close(self, *, records: int) -> PendingFile:
         """See PendingWriter."""
         if self._buffer:
             self._put_part()
+        etags = [part.result()["ETag"] for part in self._parts]
         self._is_open = False
         # An upload without parts cannot be completed: an empty file is created when it is published.
         name = quote(self._upload, safe="") or f"empty-{self._identity}"
         pending_url = join(parent(self._final), PENDING_DIRECTORY, self._tag, name)
-        token = json.dumps({"id": self._identity, "upload": self._upload, "parts": self._parts})
+        token = json.dumps({"id": self._identity, "upload": self._upload, "parts": etags})
         return PendingFile(self._final, pending_url, self._size_bytes, records, self._crc32, token)
 
     def abandon(self) -> None:
         """See PendingWriter."""
         if self._is_open and self._upload:
+            wait(self._parts)  # a part that arrives behind the end of its upload would stay for ever
             with contextlib.suppress(StorageError):
                 _abort(self._place, self._place.key, self._upload)
         self._is_open = False
