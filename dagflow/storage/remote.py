@@ -32,9 +32,7 @@ _EXTRAS = {
 # fsspec's own client for HDFS needs Hadoop's native library, which no Python package brings along.
 _HDFS = {"hdfs": "hdfs_native.fsspec.HdfsFileSystem", "viewfs": "hdfs_native.fsspec.ViewfsFileSystem"}
 for _scheme, _class in _HDFS.items():
-    fsspec.register_implementation(
-        _scheme, _class, clobber=True, errtxt="hdfs-native is not installed"
-    )
+    fsspec.register_implementation(_scheme, _class, clobber=True, errtxt="hdfs-native is not installed")
 # Clients of one request at a time, which nevertheless do not mind threads.
 _FOR_THREADS = {"hdfs", "viewfs", "memory"}
 _S3_CONNECTIONS = 64
