@@ -133,8 +133,8 @@ class BlockReader(Operator):
             context.counters[FILES] += blocks
             context.counters[BYTES] += int(sizes.sum())
             if "blocks_metadata_output" in context.connected:
-                for index in indices[sizes > 0].tolist():
-                    self.blocks_metadata_output.emit(pack.block(index))
+                for run in np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1) if len(indices) else ():
+                    self.blocks_metadata_output.emit(pack.slice(int(run[0]), int(run[-1]) + 1))
             yield
 
     def _account_of(self, block: BlockMetadata) -> BlockAccount:

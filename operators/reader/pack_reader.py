@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.errors import DagflowError
+from dagflow.storage.location import is_local
 from dagflow.storage.small_files import LoadedFiles, SmallFiles, load, room_for
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
@@ -20,6 +21,9 @@ from operators.reader.side_by_side import Row, joint_of
 
 ROW_BYTES = 1 << 20
 """Files are read in rows of about this size, which stay in the second-level cache from the read to the write."""
+
+REMOTE_ROW_BYTES = 8 << 20
+"""From a remote store, where a row is as slow as its last request, rows are longer."""
 
 ROW_FILES = 4096
 """Bounds a row of tiny files."""
@@ -55,9 +59,9 @@ class PackReader:
         Raises:
             DagflowError: A file cannot be read, and on_failure says that this must end the run.
         """
-        start = 0
+        start, row_bytes = 0, ROW_BYTES if is_local(pack.base) else REMOTE_ROW_BYTES
         while start < len(pack):
-            end = start + _row_length(pack.sizes[start : start + ROW_FILES])
+            end = start + _row_length(pack.sizes[start : start + ROW_FILES], row_bytes)
             row, loaded = self._load(pack, np.arange(start, end))
             batches = list(self._records(row, loaded))
             yield batches, row.indices
@@ -130,6 +134,6 @@ def _is_in_progress(row: Row) -> bool:
     return row.pack.is_open and bool((np.diff(row.borders) != row.sizes).any())
 
 
-def _row_length(sizes: npt.NDArray[np.int64]) -> int:
+def _row_length(sizes: npt.NDArray[np.int64], row_bytes: int) -> int:
     """How many files, at least one, go into one row."""
-    return max(1, int(np.searchsorted(np.cumsum(sizes), ROW_BYTES, side="right")))
+    return max(1, int(np.searchsorted(np.cumsum(sizes), row_bytes, side="right")))

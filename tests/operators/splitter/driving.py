@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ class Services:
     follow: bool = False
     budget: WindowBudget = DEFAULT_BUDGET
     ordinal: int = 0
+
+    def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Apply the function here."""
+        return [function(item) for item in items]
 
 
 @dataclass

@@ -142,11 +142,15 @@ def test_the_first_window_does_not_wait_for_the_listing(tmp_path: Path) -> None:
 
 
 class _Services(Services):
-    """The engine's services with tasks."""
+    """The engine's services with tasks of the test's own."""
 
-    def __init__(self, in_tasks: Any) -> None:
+    def __init__(self, run: Callable[[Callable[[Any], Any], list[Any]], list[Any]]) -> None:
         super().__init__()
-        self.in_tasks = in_tasks
+        self._run = run
+
+    def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Let the test apply it."""
+        return self._run(function, items)
 
 
 def test_local_listers_are_told_from_others() -> None:

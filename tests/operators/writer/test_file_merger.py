@@ -18,7 +18,7 @@ from dagflow.errors import MissingError, OperatorError, StorageError
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.concatenated import INDEX_SUFFIX, entries, extract, find
-from dagflow.testing.operators import OperatorHarness
+from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators import BlockReader, FileMerger
 from operators.writer.grouping import Grouping
 from tests.operators.reader.test_pack_reader import pack_of, written
@@ -64,7 +64,8 @@ def merged(contents: Sequence[bytes], folder: Path, **properties: Any) -> dict[s
         pass
     for batch in batches:
         harness.window({"input": batch})
-    return {url.removeprefix("/merged/"): data for url, data in harness.outputs.files.items()}  # type: ignore[attr-defined]  # in memory
+    assert isinstance(harness.outputs, MemoryOutputs)
+    return {url.removeprefix("/merged/"): data for url, data in harness.outputs.files.items()}
 
 
 def test_lines_end_each_file_with_a_newline(tmp_path: Path) -> None:
