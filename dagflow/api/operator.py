@@ -115,3 +115,13 @@ class InputOperator(ControlOperator):
         A call that emits nothing says that there is no more for now: a run to completion ends when no
         control operator has anything to emit; a run that follows asks again in a later window.
         """
+
+    def has_news(self) -> bool:
+        """Whether the snapshot must be journaled although nothing was emitted; asked after emit_tuples.
+
+        Each window costs a record of the journal: an operator that has nothing new to remember says no.
+        """
+        return False
+
+    def scan_now(self) -> None:
+        """Look for new input without waiting; called while following, when somebody asked for it."""

@@ -176,12 +176,22 @@ class ControlGraph:
             if isinstance(operator, InputOperator):
                 self._sources.call(name, operator.emit_tuples)
         self._sources.end_window()
-        if not self._activity:
+        if not self._activity and not self._has_news():
             return None
         counts = Counter(self._sources.counts())
         counters = dict(counts - self._counted)
         self._counted = counts
         return Emission(window_id, dict(self._tuples), self._snapshot(), counters, tuple(self._late))
+
+    def _has_news(self) -> bool:
+        inputs = {name: each for name, each in self._sources.operators.items() if isinstance(each, InputOperator)}
+        return any([self._sources.call(name, operator.has_news) for name, operator in inputs.items()])
+
+    def scan_now(self) -> None:
+        """Let the input operators look for new input at once."""
+        for name, operator in self._sources.operators.items():
+            if isinstance(operator, InputOperator):
+                self._sources.call(name, operator.scan_now)
 
     def _snapshot(self) -> bytes:
         states = {

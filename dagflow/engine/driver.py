@@ -11,15 +11,17 @@ import logging
 import pickle
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, TimeoutError
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Protocol
 
 from dagflow.api.operator import Operator
+from dagflow.api.partitioner import Partitioner
 from dagflow.api.supervision import Supervising
 from dagflow.engine.backlog import Throughput
 from dagflow.engine.control import ControlGraph, Emission, Report
+from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.states import Kept, StateBook
@@ -98,6 +100,7 @@ class Driver:
         stop: How the run is asked to end.
         follow_millis: Length of a window while following; None to end when all input is processed.
         durability: What published files survive.
+        requests: What a person asks of a run that follows; None where nobody can.
     """
 
     def __init__(
@@ -114,7 +117,9 @@ class Driver:
         observer: Observer,
         stop: Stop,
         follow_millis: int | None = None,
+        partitioners: Mapping[str, Partitioner] | None = None,
         durability: Durability = "process",
+        requests: Requests | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -125,6 +130,7 @@ class Driver:
         self._stop = stop
         self._follow_millis = follow_millis
         self._durability = durability
+        self._requests = requests
         self._codec = WindowCodec(plan, operators, pending_tag(journal.state.app_uuid, journal.epoch))
         self._throughput = throughput
         self._emitted: deque[tuple[Emission, Load]] = deque()
@@ -142,7 +148,9 @@ class Driver:
         partitioned, reported, ledger = kept
         states.restore(partitioned)
         self._states = states
-        self._scaling = Scaling(plan, operators, throughput.parallelism, states.fixed_counts())
+        self._scaling = Scaling(
+            plan, {**operators, **(partitioners or {})}, throughput.parallelism, states.fixed_counts()
+        )
         states.require_counts(self._scaling.counts)
         self._ledger = Counter(ledger)
         self._surveyors = Surveyors(operators, self._running)
@@ -160,6 +168,8 @@ class Driver:
         try:
             self._recover()
             while not self._stop.is_requested:
+                if self._follow_millis is not None and self._requests is not None and self._requests.take_scan():
+                    self._control.scan_now()
                 self._emit_ahead()
                 self._plan_and_submit()
                 if self._in_flight:
@@ -285,6 +295,7 @@ class Driver:
             counters=dict(counters),
             state=self._states_after(window_id, results, report),
             skipped=[list(astuple(skipped)) for result in results for skipped in result.skipped],
+            produced=_produced(self._plan, results),
         )
         self._journal.append_intent(intent)
         self._publish(window_id, files)
@@ -371,6 +382,12 @@ class Driver:
             for file in [file for result in results for file in result.files]:
                 discard(file)
         self._in_flight.clear()
+
+
+def _produced(plan: PhysicalPlan, results: list[StageResult]) -> list[list[Any]]:
+    """How many of a window's files, in their order, came from which partition of which stage."""
+    heads = {stage.index: stage.head for stage in plan.stages}
+    return [[heads[result.stage], result.partition, len(result.files)] for result in results if result.files]
 
 
 def _require_names_apart(files: list[PendingFile]) -> None:

@@ -15,6 +15,7 @@ from dagflow.api.operator import Operator
 from dagflow.engine.backlog import Throughput
 from dagflow.engine.control import ControlGraph
 from dagflow.engine.driver import Driver, Observer
+from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
 from dagflow.engine.states import StateBook
 from dagflow.errors import MissingError, StorageError
@@ -236,7 +237,9 @@ def _drive(
             observer=observer,
             stop=stop,
             follow_millis=app.attributes.window_millis if follow else None,
+            partitioners={name: node.partitioner for name, node in app.operators.items() if node.partitioner},
             durability=app.attributes.durability,
+            requests=Requests(open_store(checkpoint)),
         )
         return driver.run()
     finally:

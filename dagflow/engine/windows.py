@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,31 @@ def _pack(kind: type, tuples: list[Any]) -> Any:
 def _unpack(kind: type, packed: Any) -> list[Any]:
     own = getattr(kind, "unpack", None)
     return list(own(packed)) if own is not None else _adapter(kind).validate_python(packed)
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def planned_tuples(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]:
+    """What a plan gives to whom, without the app that made it.
+
+    Yields:
+        The input port, the partition (None for all), and a tuple. Ports whose class cannot be imported here are
+        left out.
+    """
+    for port, packed in planned.tuples.items():
+        module, _, name = planned.kinds.get(port, "").partition(":")
+        try:
+            kind = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError):
+            continue
+        items, lengths = _unpack(kind, packed), planned.assignments[port]
+        if lengths == TO_ALL:
+            yield from ((port, None, item) for item in items)
+            continue
+        for partition, part in enumerate(_cut(items, lengths)):
+            yield from ((port, partition, item) for item in part)
 
 
 def _cut(items: Sequence[Any], lengths: Iterable[int]) -> Iterator[list[Any]]:
@@ -117,6 +143,7 @@ class WindowCodec:
             decisions=[decision.to_json() for decision in decisions],
             control_state=emission.state,
             counters=dict(emission.counters),
+            kinds={str(target): _name_of(self._kind(target)) for target in emission.tuples},
         )
 
     def task_of(self, planned: WindowPlan, states: Mapping[tuple[str, int], bytes]) -> WindowTask:

@@ -42,6 +42,7 @@ class WindowPlan(_Jsonable):
         decisions: Why the counts are what they are.
         control_state: State of the control operators after the window was emitted.
         counters: What the control operators counted; added up when the window is committed.
+        kinds: Class of the tuples by input port, as `module:name`, for those who read a plan without its app.
     """
 
     window_id: int
@@ -52,6 +53,7 @@ class WindowPlan(_Jsonable):
     decisions: list[Any] = field(default_factory=list)
     control_state: bytes = b""
     counters: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
 
     def without_state(self) -> WindowPlan:
         """The plan as it is kept for those who ask later."""
@@ -71,6 +73,7 @@ class WindowIntent(_Jsonable):
         state: State of the partitioned operators after the window.
         reports: What the stages reported to control operators.
         skipped: What readers left out: url, first byte, one past the last byte, reason.
+        produced: Where the files come from, in their order: a stage's head, a partition, a number of files.
     """
 
     window_id: int
@@ -79,6 +82,7 @@ class WindowIntent(_Jsonable):
     state: bytes = b""
     reports: Any = None
     skipped: list[Any] = field(default_factory=list)
+    produced: list[Any] = field(default_factory=list)
 
     def without_state(self) -> WindowIntent:
         """The intent as it is kept for those who ask later."""

@@ -189,6 +189,7 @@ class FileSplitterInput(InputOperator):
     _scanned: Counter[str]
     _has_begun: bool
     _is_noted: bool
+    _has_news: bool
 
     def check_properties(self) -> None:
         """Refuse a marker that is no name."""
@@ -214,7 +215,7 @@ class FileSplitterInput(InputOperator):
         full = PackRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
         packer = Packer(full, self._clock, waits=self._waits)
         self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context, packer)
-        self._is_noted = False
+        self._is_noted = self._has_news = False
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)
         # Counted apart, because the scanner's thread must not touch what the driver is reading.
@@ -265,7 +266,7 @@ class FileSplitterInput(InputOperator):
         """
         source = self._started()
         # Asked first: what the first scan offered before it ended is then in the queue, or taken.
-        has_begun = self._has_begun
+        has_begun, was_noted = self._has_begun, self._is_noted
         while self._cutter.cut():
             candidate = source.peek()
             if candidate is None:
@@ -276,6 +277,11 @@ class FileSplitterInput(InputOperator):
             source.pop()
         self._cutter.flush(may_wait=self._is_following)
         self._context.counters.update(self._scanned_since())
+        self._has_news = self._is_noted and not was_noted and self.existing == "ignore"
+
+    def has_news(self) -> bool:
+        """Whether the first scan has just been completed, whose files must never be read."""
+        return self._has_news
 
     def _started(self) -> _OneScan | TimeBasedDirectoryScanner:
         # Not in setup: what was taken before is known only when restore has been called.

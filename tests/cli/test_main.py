@@ -51,8 +51,7 @@ def test_the_version_is_that_of_the_package(flag: str) -> None:
         (["plann"], "dagflow: there is no command 'plann'; did you mean 'plan'?\n    see: dagflow --help\n"),
         (
             ["frobnicate"],
-            "dagflow: there is no command 'frobnicate'; there are: run, validate, plan, operators, status, schema\n"
-            "    see: dagflow --help\n",
+            f"dagflow: there is no command 'frobnicate'; there are: {', '.join(COMMANDS)}\n    see: dagflow --help\n",
         ),
         (
             ["--verison"],

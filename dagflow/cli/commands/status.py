@@ -3,33 +3,91 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 
 import click
 
 from dagflow.cli import output
-from dagflow.cli.figures import size
+from dagflow.cli.figures import count, size
 from dagflow.cli.layout import definitions
 from dagflow.cli.options import verbose_option
+from dagflow.engine.manifest import InputRange, TrackedFile, WindowManifest, tracked_files, window_manifest
 from dagflow.engine.result import RunSummary
 from dagflow.engine.status import status
 from dagflow.errors import MissingError
+from dagflow.journal import read_state
+from dagflow.storage.location import absolute
+from dagflow.storage.store import open_store
 
 
 @click.command("status", short_help="Show what a journal says.")
 @click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option("--files", "pattern", metavar="GLOB", help="Show what became of the files that GLOB names.")
+@click.option(
+    "--window", "window_id", type=click.IntRange(min=1), metavar="N", help="Show what window N read and wrote."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @verbose_option
-def command(checkpoint: str, as_json: bool) -> int:
+def command(checkpoint: str, pattern: str | None, window_id: int | None, as_json: bool) -> int:
     """Print what the journal at CHECKPOINT says about all runs so far.
 
-    Reads only: a run that is under way is not disturbed.
+    Reads only: a run that is under way is not disturbed. With --files: the version, state, windows and
+    outputs of each file. With --window: which bytes of which file version became which output file.
     """
+    if pattern is not None and window_id is not None:
+        raise click.UsageError("--files and --window cannot be given together")
     try:
-        summary = status(checkpoint)
+        read_state(open_store(absolute(checkpoint)))
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
-    output.result(json.dumps(summary.status_json()) if as_json else describe(summary))
+    if pattern is not None:
+        files = tracked_files(checkpoint, pattern)
+        text = json.dumps({"files": [asdict(file) for file in files]}) if as_json else describe_files(files)
+    elif window_id is not None:
+        manifest = window_manifest(checkpoint, window_id)
+        text = json.dumps(manifest.to_json()) if as_json else describe_window(manifest)
+    else:
+        summary = status(checkpoint)
+        text = json.dumps(summary.status_json()) if as_json else describe(summary)
+    output.result(text)
     return 0
+
+
+def describe_files(files: Sequence[TrackedFile]) -> str:
+    """What became of files, a paragraph for each version of each."""
+    if not files:
+        return "no window has read such a file"
+    lines = []
+    for file in files:
+        amount = f"{count(file.read_bytes)} of {count(file.size_bytes, 'byte')}"
+        windows = f"{'window' if len(file.windows) == 1 else 'windows'} {', '.join(map(str, file.windows))}"
+        lines += [file.url, f"    {file.state}: {amount}, {_version(file)}", f"    {windows}"]
+        lines += [f"    -> {url}" for url in file.outputs]
+    return "\n".join(lines)
+
+
+def describe_window(manifest: WindowManifest) -> str:
+    """What a window read and wrote: each output with what it was made of."""
+    lines = [f"window {manifest.window_id}, {manifest.state}"]
+    for source in manifest.inputs if not manifest.outputs else ():
+        lines.append(_range(source))
+    for made in manifest.outputs:
+        checksum = "" if made.crc32 is None else f", crc32 {made.crc32:08x}"
+        figures = f"{count(made.records, 'record')}, {count(made.size_bytes, 'byte')}{checksum}"
+        lines += [f"{made.url}: {figures}", *(f"    from{_range(source)}" for source in manifest.sources_of(made))]
+    lines += [f"left out: {url} [{start}, {end}): {reason}" for url, start, end, reason in manifest.skipped]
+    return "\n".join(lines)
+
+
+def _range(source: InputRange) -> str:
+    return f" {source.url} [{source.start}, {source.end}) of {count(source.size_bytes, 'byte')}, {_version(source)}"
+
+
+def _version(file: TrackedFile | InputRange) -> str:
+    modified = datetime.fromtimestamp(file.mtime_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+    return f"etag {file.etag}" if file.etag else f"modified {modified}"
 
 
 def describe(summary: RunSummary) -> str:
@@ -49,5 +107,9 @@ def describe(summary: RunSummary) -> str:
             for name, held in summary.partitions.items()
         ),
         *((f"backlog {name}", f"{blocks:,}") for name, blocks in summary.backlog.items()),
+        *(
+            (f"window {each.window}", f"{each.stage} {each.before} -> {each.after}, at {each.backlog:,}: {each.reason}")
+            for each in summary.decisions
+        ),
     ]
     return definitions(rows)

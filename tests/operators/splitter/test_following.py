@@ -98,6 +98,21 @@ def test_existing_files_can_be_passed_over(tmp_path: Path) -> None:
         assert follower.scanned().paths == ["newer"]
 
 
+def test_what_is_passed_over_is_remembered_although_nothing_is_read(tmp_path: Path) -> None:
+    """The first scan asks for a record in the journal when it is complete, and for no other; a restart keeps to it."""
+    twelve_files(tmp_path)
+    with Follower(files=str(tmp_path), existing="ignore") as follower:
+        before = follower.following.has_news()
+        state = follower.scanned().state
+        assert (before, follower.following.has_news()) == (False, True)
+        follower.next_scan()
+        assert not follower.following.has_news()
+    write(tmp_path / "new")
+    with Follower(files=str(tmp_path), existing="ignore", state=state) as follower:
+        assert follower.scanned().paths == ["new"]
+        assert not follower.following.has_news()
+
+
 def test_a_file_that_is_being_written_waits_until_it_is_settled(tmp_path: Path) -> None:
     """It is taken by the first scan that finds it unmodified for long enough."""
     with Follower(files=str(tmp_path), settle_millis=2500) as follower:

@@ -1,0 +1,43 @@
+"""`dagflow scan`: look for new files now."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.options import verbose_option
+from dagflow.engine.requests import is_waiting, request_scan
+from dagflow.errors import DagflowError, MissingError
+
+_LOOK_S = 0.2
+
+
+@click.command("scan", short_help="Have a run that follows look for new files now.")
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait so long.")
+@verbose_option
+def command(checkpoint: str, wait_s: float) -> int:
+    """Ask the run that follows at CHECKPOINT to scan now, not after its interval.
+
+    The run looks for requests once a second. With --wait the command ends when a run has taken the
+    request, and fails when none has in that time. Without a run the next one takes it.
+    """
+    try:
+        request = request_scan(checkpoint)
+    except MissingError as error:
+        raise click.UsageError(f"there is no journal at '{error.url}'") from error
+    deadline_s = time.monotonic() + wait_s
+    while is_waiting(checkpoint, request):
+        if time.monotonic() >= deadline_s:
+            if wait_s:
+                raise DagflowError(
+                    f"no run has taken the request in {wait_s:g} s",
+                    hint="see whether a run with --follow is at work on this checkpoint; the next one takes it",
+                )
+            output.note("asked for a scan; a run that follows takes it within a second or two")
+            return 0
+        time.sleep(_LOOK_S)
+    output.note("a run has taken the request, and scans")
+    return 0

@@ -1,0 +1,256 @@
+"""Which bytes of which file version became which output file: what the journal knows of windows and of files."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from dagflow.api.bundle import Bundle
+from dagflow.engine.windows import planned_tuples
+from dagflow.journal import WindowIntent, WindowPlan, committed_windows, history, read_state
+from dagflow.storage.location import absolute, is_local, redacted
+from dagflow.storage.store import open_store
+
+READ, PLANNED, LEFT_OUT, IN_PART = "read", "planned", "left out", "left out in part"
+
+
+@dataclass(frozen=True, slots=True)
+class InputRange:
+    """Bytes of one version of a file that a window read.
+
+    Attributes:
+        url: The file.
+        size_bytes: Length of that version.
+        mtime_ns: When that version was modified, in nanoseconds since 1970.
+        etag: The store's tag of it, or "".
+        start: First byte.
+        end: One past the last byte.
+        blocks: How many blocks the range was cut into.
+        port: The input port that took them.
+        partition: The partition that read them, or None where all did.
+    """
+
+    url: str
+    size_bytes: int
+    mtime_ns: int
+    etag: str
+    start: int
+    end: int
+    blocks: int
+    port: str
+    partition: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file that a window published.
+
+    Attributes:
+        url: The file.
+        size_bytes: Its length.
+        records: How many records it holds.
+        crc32: Checksum of its bytes, or None where none was taken.
+        stage: Head of the stage that wrote it; "" for the driver.
+        partition: Partition of that stage.
+    """
+
+    url: str
+    size_bytes: int
+    records: int
+    crc32: int | None
+    stage: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowManifest:
+    """What one window read and wrote.
+
+    Attributes:
+        window_id: The window.
+        state: "planned" or "committed".
+        partitions: Partition counts by stage head.
+        inputs: What it read, by partition.
+        outputs: What it published.
+        skipped: What it left out: url, first byte, one past the last, reason.
+    """
+
+    window_id: int
+    state: str
+    partitions: dict[str, int]
+    inputs: tuple[InputRange, ...]
+    outputs: tuple[OutputFile, ...] = ()
+    skipped: tuple[Any, ...] = ()
+
+    def sources_of(self, output: OutputFile) -> tuple[InputRange, ...]:
+        """What an output file was made of: what its partition read; behind an exchange what any partition read."""
+        own = [
+            each
+            for each in self.inputs
+            if each.port.partition(".")[0] == output.stage and each.partition in (None, output.partition)
+        ]
+        return tuple(own) or self.inputs
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest as JSON values."""
+        value = asdict(self)
+        for output, shown in zip(self.outputs, value["outputs"], strict=True):
+            shown["crc32"] = None if output.crc32 is None else f"{output.crc32:08x}"
+            shown["sources"] = [self.inputs.index(each) for each in self.sources_of(output)]
+        return value
+
+
+@dataclass(slots=True)
+class TrackedFile:
+    """What became of one version of a file.
+
+    Attributes:
+        url: The file.
+        size_bytes: Length of the version.
+        mtime_ns: When it was modified.
+        etag: The store's tag of it, or "".
+        state: "read", "planned", or "left out", perhaps "in part".
+        read_bytes: How many of its bytes were read, or are to be.
+        windows: The windows that read it.
+        outputs: The files that its partitions published in these windows.
+    """
+
+    url: str
+    size_bytes: int
+    mtime_ns: int
+    etag: str
+    state: str = READ
+    read_bytes: int = 0
+    windows: list[int] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+
+def window_manifest(checkpoint: str, window_id: int) -> WindowManifest:
+    """What one window read and wrote.
+
+    Raises:
+        MissingError: There is no journal, or no such window.
+        JournalError: The journal cannot be read.
+        StorageError: The store failed.
+    """
+    return manifest_of(*history(open_store(absolute(checkpoint)), window_id))
+
+
+def manifests(checkpoint: str) -> Iterator[WindowManifest]:
+    """What each window read and wrote, in order; planned ones last.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It cannot be read.
+        StorageError: The store failed.
+    """
+    store = open_store(absolute(checkpoint))
+    last = 0
+    for plan, intent in committed_windows(store):
+        last = plan.window_id
+        yield manifest_of(plan, intent)
+    planned = read_state(store).planned
+    yield from (manifest_of(planned[each], None) for each in sorted(planned) if each > last)
+
+
+def manifest_of(plan: WindowPlan, intent: WindowIntent | None) -> WindowManifest:
+    """What the journal's record of a window says."""
+    inputs = tuple(_merged(_inputs(plan)))
+    if intent is None:
+        return WindowManifest(plan.window_id, PLANNED, dict(plan.partitions), inputs)
+    places = [(stage, partition) for stage, partition, count in intent.produced for _ in range(count)]
+    places += [("", 0)] * (len(intent.files) - len(places))
+    outputs = tuple(
+        OutputFile(redacted(file["final_url"]), file["size_bytes"], file["records"], file["crc32"], *place)
+        for file, place in zip(intent.files, places, strict=True)
+    )
+    skipped = tuple(tuple(each) for each in intent.skipped)
+    return WindowManifest(plan.window_id, "committed", dict(plan.partitions), inputs, outputs, skipped)
+
+
+def _inputs(plan: WindowPlan) -> Iterator[InputRange]:
+    for port, partition, item in planned_tuples(plan):
+        for block in item if isinstance(item, Bundle) else (item,):
+            # Whatever reads files says which bytes of which version; other tuples have no part in a manifest.
+            if all(hasattr(block, name) for name in ("url", "version", "start", "end")):
+                version = block.version
+                facts = version.size_bytes, version.mtime_ns, version.etag, block.start, block.end
+                yield InputRange(redacted(block.url), *facts, 1, port, partition)
+
+
+def _merged(ranges: Iterator[InputRange]) -> Iterator[InputRange]:
+    """The same, with ranges of one file and partition that follow on each other as one."""
+    last = next(ranges, None)
+    if last is None:
+        return
+    for each in ranges:
+        if (
+            replace(each, start=last.start, blocks=last.blocks) == replace(last, end=each.end)
+            and each.start == last.end
+        ):
+            last = replace(last, end=each.end, blocks=last.blocks + 1)
+            continue
+        yield last
+        last = each
+    yield last
+
+
+def tracked_files(checkpoint: str, pattern: str) -> list[TrackedFile]:
+    """What became of the files that a pattern names, version by version, in the order in which they were planned.
+
+    Args:
+        checkpoint: URL of the checkpoint.
+        pattern: A location in which `*`, `?` and `[...]` stand for any characters, slashes too.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It cannot be read.
+        StorageError: The store failed.
+    """
+    found: dict[tuple[Any, ...], TrackedFile] = {}
+    matches = matcher_of(pattern)
+    for manifest in manifests(checkpoint):
+        ranges = [each for each in manifest.inputs if matches(each.url)]
+        for each in ranges:
+            key = each.url, each.size_bytes, each.mtime_ns, each.etag
+            _add(found.setdefault(key, TrackedFile(*key)), manifest, each)
+    return list(found.values())
+
+
+def matcher_of(pattern: str) -> Any:
+    """A function that says whether a location matches; a relative pattern is relative to the working directory."""
+    whole = absolute(pattern) if is_local(pattern) else pattern
+    shown = redacted(whole)
+    return lambda url: url == shown or fnmatch.fnmatchcase(url, shown)
+
+
+def _add(file: TrackedFile, manifest: WindowManifest, part: InputRange) -> None:
+    file.read_bytes += part.end - part.start
+    if manifest.window_id not in file.windows:
+        file.windows.append(manifest.window_id)
+    if manifest.state == PLANNED:
+        file.state = PLANNED
+    skipped = [each for each in manifest.skipped if each[0] == part.url and each[1] < part.end and part.start < each[2]]
+    if skipped:
+        file.read_bytes -= sum(min(each[2], part.end) - max(each[1], part.start) for each in skipped)
+        file.state = IN_PART if file.read_bytes else LEFT_OUT
+    of_part = {output.url: None for output in manifest.outputs if part in manifest.sources_of(output)}
+    file.outputs += [url for url in of_part if url not in set(file.outputs)]
+
+
+def matching_windows(checkpoint: str, pattern: str) -> Sequence[int]:
+    """The committed windows that read any of the files that a pattern names.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It cannot be read.
+        StorageError: The store failed.
+    """
+    matches = matcher_of(pattern)
+    return [
+        manifest.window_id
+        for manifest in manifests(checkpoint)
+        if manifest.state != PLANNED and any(matches(each.url) for each in manifest.inputs)
+    ]

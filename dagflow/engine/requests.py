@@ -1,0 +1,76 @@
+"""What a person asks of a run that is under way, through small objects in its checkpoint."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from dagflow.errors import MissingError, TransientStorageError
+from dagflow.journal import read_state
+from dagflow.storage.location import absolute, redacted
+from dagflow.storage.store import Store, open_store
+
+REQUESTS = "requests/"
+_SCAN = "scan-"
+LOOK_EVERY_S = 1.0
+"""How often a run looks: one listing of an empty directory, which an object store charges for."""
+
+
+def request_scan(checkpoint: str) -> str:
+    """Ask the run that follows on a checkpoint to look for new files now.
+
+    Returns:
+        The name of the request, which goes when a run has taken it.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It cannot be read.
+        StorageError: The store failed.
+    """
+    store = open_store(absolute(checkpoint))
+    if not read_state(store).app:
+        raise MissingError("there is no journal", url=redacted(store.url))
+    name = f"{REQUESTS}{_SCAN}{os.urandom(8).hex()}"
+    store.create(name, name.encode())
+    return name
+
+
+def is_waiting(checkpoint: str, request: str) -> bool:
+    """Whether no run has taken a request yet.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    return request in set(open_store(absolute(checkpoint)).list(REQUESTS))
+
+
+class Requests:
+    """Takes requests on behalf of a run.
+
+    Args:
+        store: The checkpoint.
+        clock: Seconds from any start.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._due_s = clock()
+
+    def take_scan(self) -> bool:
+        """Whether a scan was asked for since the last call; looks at most once in LOOK_EVERY_S.
+
+        Raises:
+            StorageError: The store refused.
+        """
+        if self._clock() < self._due_s:
+            return False
+        self._due_s = self._clock() + LOOK_EVERY_S
+        try:
+            names = [name for name in self._store.list(REQUESTS) if name.startswith(REQUESTS + _SCAN)]
+            if names:
+                self._store.delete(names)
+        except TransientStorageError:
+            return False  # the next look finds it
+        return bool(names)

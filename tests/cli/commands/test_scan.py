@@ -1,0 +1,73 @@
+"""Asking a run to look for new files."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from dagflow.cli.main import command_line
+from dagflow.engine.run import RunOptions, StopRequest, run
+from dagflow.plan.logical import load_app
+from dagflow.runtime.inline import InlineRuntime
+from tests.engine.test_driver import Watcher
+
+APP = """\
+name: sample
+attributes: {{checkpoint: {folder}/journal, window_millis: 20}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: ["{folder}/in"], scan_interval_millis: 3600000}}}}
+  reader: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+
+def invoke(*args: str) -> tuple[int, str]:
+    """Run a command in this process: its exit code and stderr."""
+    done = CliRunner().invoke(command_line, args)
+    return done.exit_code, done.stderr
+
+
+def test_a_run_that_waits_for_an_hour_scans_when_it_is_asked_to(tmp_path: Path) -> None:
+    """A file that came after the first scan is read at once."""
+    (tmp_path / "app.yaml").write_text(APP.format(folder=tmp_path))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "first").write_text("1\n")
+    stop = StopRequest()
+    committed = [threading.Event(), threading.Event()]
+
+    def act(summary: object) -> None:
+        for event in committed[: getattr(summary, "last_committed", 0)]:
+            event.set()
+
+    app = load_app(str(tmp_path / "app.yaml"))
+    arguments = app, RunOptions(follow=True), Watcher(act), stop, InlineRuntime
+    follower = threading.Thread(target=run, args=arguments)
+    follower.start()
+    try:
+        assert committed[0].wait(30)
+        (tmp_path / "in" / "second").write_text("2\n")
+        code, told = invoke("scan", str(tmp_path / "journal"), "--wait", "30")
+        assert (code, told) == (0, "a run has taken the request, and scans\n")
+        assert committed[1].wait(30)
+    finally:
+        stop.request()
+        follower.join()
+    assert sorted(path.read_text() for path in (tmp_path / "out").iterdir()) == ["1\n", "2\n"]
+
+
+def test_what_nobody_takes_waits_for_the_next_run(tmp_path: Path) -> None:
+    """Without --wait that is no error; with it, it is."""
+    (tmp_path / "app.yaml").write_text(APP.format(folder=tmp_path))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "first").write_text("1\n")
+    run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
+    code, told = invoke("scan", str(tmp_path / "journal"))
+    assert (code, told.startswith("asked for a scan")) == (0, True)
+    code, told = invoke("scan", str(tmp_path / "journal"), "--wait", "0.1")
+    assert (code, "no run has taken the request in 0.1 s" in told) == (1, True)
+    assert invoke("scan", str(tmp_path / "nothing"))[0] == 2

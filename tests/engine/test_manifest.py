@@ -1,0 +1,121 @@
+"""What the journal says of windows and files, of real runs over real files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dagflow.cli.main import command_line
+from dagflow.engine.manifest import LEFT_OUT, PLANNED, READ, tracked_files, window_manifest
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError, MissingError
+from dagflow.plan.logical import load_app
+from dagflow.runtime.inline import InlineRuntime
+from tests.engine.test_driver import crashing
+
+APP = """\
+name: sample
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 8, blocks_threshold: 3, pack_bytes: 0}}
+  reader: {class: BlockReader, properties: {min_readers: 2, max_readers: 2, on_error: skip}}
+  writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: writer.input}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A working directory with an app and two files of 20 and 8 bytes."""
+    (tmp_path / "app.yaml").write_text(APP)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.log").write_text("one\ntwo\nthree\nfour\n\n")
+    (tmp_path / "in" / "b.log").write_text("seven\n8\n")
+    with contextlib.chdir(tmp_path):
+        yield tmp_path
+
+
+def finish(folder: Path) -> None:
+    """Run the app to its end."""
+    run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+
+
+def test_a_windows_manifest_says_which_bytes_became_which_file(folder: Path) -> None:
+    """Ranges, versions, counts and checksums are those of the real files."""
+    finish(folder)
+    manifest = window_manifest("journal", 1)
+    found = (folder / "in" / "a.log").stat()
+    assert {(each.url, each.size_bytes, each.mtime_ns) for each in manifest.inputs} == {
+        (str(folder / "in" / "a.log"), found.st_size, found.st_mtime_ns)
+    }
+    assert sorted((each.start, each.end) for each in manifest.inputs)[0][0] == 0
+    assert sum(each.end - each.start for each in manifest.inputs) == 20
+    for output in manifest.outputs:
+        content = Path(output.url).read_bytes()
+        assert (len(content), zlib.crc32(content), content.count(b"\n")) == (
+            *(output.size_bytes, output.crc32, output.records),
+        )
+        # The records of a partition begin in the ranges that the manifest gives for its file.
+        whole = (folder / "in" / "a.log").read_bytes()
+        places = [whole.index(line) for line in content.splitlines() if line]
+        assert all(any(s.start <= place < s.end for s in manifest.sources_of(output)) for place in places)
+    with pytest.raises(MissingError, match="window 9 is unknown, windows 1 to 2 are known"):
+        window_manifest("journal", 9)
+
+
+def test_files_are_found_with_their_windows_and_outputs(folder: Path) -> None:
+    """By pattern; each version of a file by itself."""
+    finish(folder)
+    [file] = tracked_files("journal", "in/b*")
+    assert (file.url, file.state, file.read_bytes, file.windows) == (str(folder / "in" / "b.log"), READ, 8, [2])
+    assert b"".join(Path(url).read_bytes() for url in file.outputs) == b"seven\n8\n"
+    with (folder / "in" / "b.log").open("a") as log:
+        log.write("9\n")
+    finish(folder)
+    first, second = tracked_files("journal", "in/b.log")
+    assert (first.size_bytes, first.windows, second.size_bytes, second.windows) == (8, [2], 10, [3])
+    assert second.read_bytes == 2
+    assert tracked_files("journal", "*.txt") == []
+
+
+def test_a_file_that_waits_and_one_that_was_left_out_are_told_apart(folder: Path) -> None:
+    """Planned is not read, and left out is neither."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(load_app("app.yaml"), RunOptions(), runtime=crashing(2))
+    assert [file.state for file in tracked_files("journal", "in/*")] == [READ, PLANNED]
+    (folder / "in" / "b.log").write_text("changed in between\n")
+    finish(folder)
+    states = [(Path(file.url).name, file.size_bytes, file.state) for file in tracked_files("journal", "in/*")]
+    assert states == [("a.log", 20, READ), ("b.log", 8, LEFT_OUT), ("b.log", 19, READ)]
+
+
+def test_status_prints_files_and_windows(folder: Path) -> None:
+    """For people and as JSON."""
+    finish(folder)
+
+    def status(*args: str) -> str:
+        done = CliRunner().invoke(command_line, ["status", "journal", *args])
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
+    text = status("--files", "in/b.log")
+    assert f"{folder}/in/b.log\n    read: 8 of 8 bytes, modified 20" in text
+    assert f"window 2\n    -> {folder}/out/part-00000002" in text
+    assert status("--files", "*.txt") == "no window has read such a file\n"
+    assert "window 1, committed" in status("--window", "1")
+    assert f"from {folder}/in/b.log [0, 8) of 8 bytes" in status("--window", "2")
+    [file] = json.loads(status("--files", "in/b.log", "--json"))["files"]
+    assert (file["state"], file["windows"]) == ("read", [2])
+    window = json.loads(status("--window", "2", "--json"))
+    [output] = window["outputs"]
+    assert window["inputs"][output["sources"][0]]["url"] == f"{folder}/in/b.log"
+    done = CliRunner().invoke(command_line, ["status", "journal", "--files", "x", "--window", "1"])
+    assert (done.exit_code, "cannot be given together" in done.stderr) == (2, True)
