@@ -3,6 +3,7 @@
 from dagflow.api.codec import StreamCodec
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
+from dagflow.api.policy import PartitionPolicy
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
 from dagflow.api.unifier import Unified
@@ -18,6 +19,7 @@ __all__ = [
     "Operator",
     "OperatorContext",
     "OutputPort",
+    "PartitionPolicy",
     "RecordBatch",
     "StreamCodec",
     "Unified",

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from operators.aggregate.top_n import TopN
     from operators.control.file_completion import FileCompletion
     from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
+    from operators.partitioning.drain import DrainPartitioner
+    from operators.partitioning.stateless import StatelessPartitioner
     from operators.reader.block_reader import BlockReader
     from operators.reader.formats.base import ReaderContext
     from operators.reader.read_block import read_block
@@ -27,6 +29,7 @@ __all__ = [
     "BlockReader",
     "CountBy",
     "Deduplicator",
+    "DrainPartitioner",
     "FileCompletion",
     "FileInfo",
     "FileMerger",
@@ -40,6 +43,7 @@ __all__ = [
     "RecordFilter",
     "RecordWriter",
     "SourceCleaner",
+    "StatelessPartitioner",
     "TopN",
     "read_block",
 ]
@@ -49,6 +53,7 @@ _MODULE_BY_NAME = {
     "BlockReader": "operators.reader.block_reader",
     "CountBy": "operators.aggregate.count_by",
     "Deduplicator": "operators.stateful.deduplicator",
+    "DrainPartitioner": "operators.partitioning.drain",
     "FileCompletion": "operators.control.file_completion",
     "FileInfo": "operators.metadata",
     "FileMerger": "operators.writer.file_merger",
@@ -63,6 +68,7 @@ _MODULE_BY_NAME = {
     "RecordWriter": "operators.writer.record_writer",
     "TopN": "operators.aggregate.top_n",
     "SourceCleaner": "operators.writer.source_cleaner",
+    "StatelessPartitioner": "operators.partitioning.stateless",
     "read_block": "operators.reader.read_block",
 }
 

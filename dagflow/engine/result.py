@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -17,6 +17,18 @@ class PartitionRange:
     def including(self, count: int) -> PartitionRange:
         """The range after one more window."""
         return PartitionRange(min(self.min, count), max(self.max, count), count)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDecision:
+    """A change of an operator's partition count: in which window, at which backlog, from what to what, and why."""
+
+    window: int
+    stage: str
+    backlog: int
+    before: int
+    after: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,7 @@ class RunSummary:
         backlog: Tuples that wait to be processed, by stage head.
         last_planned: Id of the last window that was planned, 0 for none.
         last_committed: Id of the last window that was committed, 0 for none.
+        decisions: The newest changes of partition counts; only of a journal.
     """
 
     app: str
@@ -54,6 +67,7 @@ class RunSummary:
     backlog: dict[str, int] = field(default_factory=dict)
     last_planned: int = 0
     last_committed: int = 0
+    decisions: tuple[PartitionDecision, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The object that `dagflow run --json` prints."""
@@ -75,4 +89,10 @@ class RunSummary:
 
     def status_json(self) -> dict[str, Any]:
         """The object that `dagflow status --json` prints."""
-        return {**self.to_json(), "counts": dict(self.counts), "last_planned": self.last_planned, "last_committed": self.last_committed}
+        return {
+            **self.to_json(),
+            "counts": dict(self.counts),
+            "last_planned": self.last_planned,
+            "last_committed": self.last_committed,
+            "decisions": [asdict(decision) for decision in self.decisions],
+        }

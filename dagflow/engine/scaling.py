@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dagflow.api.operator import Operator
 from dagflow.api.partitioner import BacklogStats, Partitioner, StatsListener
 from dagflow.plan.physical import PhysicalPlan
 
@@ -35,12 +34,21 @@ class Decision:
         return [self.stage, self.backlog, self.before, self.after, self.reason]
 
 
+def repartitioned(decider: object, stats: BacklogStats) -> tuple[int, str] | None:
+    """The count that a policy changes to at one moment, and why; None where it asks for no change."""
+    if not isinstance(decider, StatsListener) or not isinstance(decider, Partitioner):
+        return None
+    response = decider.process_stats(stats)
+    return (max(decider.define_partitions(stats), 1), response.reason) if response.repartition else None
+
+
 class Scaling:
     """Keeps the partition count of each stage.
 
     Args:
         plan: The physical plan.
-        operators: All operators by name; a stage's head decides for its stage where it is a Partitioner.
+        deciders: Who may decide for a stage, by its head: a policy that the app names, otherwise the head itself,
+            where it is a Partitioner.
         parallelism: The count of stages that nobody decides for.
         fixed: Heads of stages whose count stays what it was at first, each with that count where there was one.
     """
@@ -48,16 +56,16 @@ class Scaling:
     def __init__(
         self,
         plan: PhysicalPlan,
-        operators: Mapping[str, Operator],
+        deciders: Mapping[str, object],
         parallelism: int,
         fixed: Mapping[str, int | None] = MappingProxyType({}),
     ) -> None:
-        self._operators = operators
+        self._deciders = deciders
         self._decisions: list[Decision] = []
         self._elastic: list[str] = []
         self.counts: dict[str, int] = {}
         for stage in plan.stages:
-            head = operators[stage.head]
+            head = deciders[stage.head]
             if stage.fixed_partitions is not None:
                 self._set(stage.head, 0, stage.fixed_partitions, "set by the app")
             elif known := fixed.get(stage.head):
@@ -89,15 +97,12 @@ class Scaling:
             bytes_per_second: Measured throughput of all partitions together.
         """
         for stage in self._elastic:
-            head = self._operators[stage]
-            if not isinstance(head, StatsListener) or not isinstance(head, Partitioner):
-                continue
             backlog, size_bytes = backlogs.get(stage, (0, 0))
             current = self.counts[stage]
             stats = BacklogStats(_now_millis(), current, backlog, size_bytes, bytes_per_second / max(current, 1))
-            response = head.process_stats(stats)
-            if response.repartition:
-                self._set(stage, backlog, max(head.define_partitions(stats), 1), response.reason)
+            change = repartitioned(self._deciders[stage], stats)
+            if change is not None:
+                self._set(stage, backlog, *change)
 
     def take_decisions(self) -> list[Decision]:
         """The decisions since the last call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagflow.engine.result import PartitionRange, RunSummary
+from dagflow.engine.result import PartitionDecision, PartitionRange, RunSummary
 from dagflow.engine.tally import summary_of
 from dagflow.errors import JournalError
 from dagflow.journal import read_state
@@ -42,4 +42,5 @@ def status(checkpoint: str) -> RunSummary:
         backlog={},
         last_planned=journal.last_planned,
         last_committed=journal.last_committed,
+        decisions=tuple(PartitionDecision(*decision) for decision in journal.decisions),
     )

@@ -12,8 +12,11 @@ from dagflow.journal.records import Event, WindowIntent, WindowPlan
 
 _PLAIN = (
     *("app", "app_uuid", "generation", "setting_aside", "next_window_id", "last_planned", "last_committed"),
-    *("last_done", "windows", "archived", "plan_totals", "totals"),
+    *("last_done", "windows", "archived", "plan_totals", "totals", "decisions"),
 )
+
+KEPT_DECISIONS = 20
+"""How many changes of partition counts are kept for people who ask; each window's plan has its own for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class JournalState:
         finished: Done windows that are not in the archive yet, encoded for it.
         archived: Id of the newest window in the archive, 0 for none.
         committing: Plans of the windows in intents.
+        decisions: The newest decisions of the plans, each after the id of its window.
     """
 
     app: str = ""
@@ -70,6 +74,7 @@ class JournalState:
     finished: dict[int, bytes] = field(default_factory=dict)
     archived: int = 0
     committing: dict[int, WindowPlan] = field(default_factory=dict)
+    decisions: list[list[Any]] = field(default_factory=list)
 
     def apply(self, event: Event) -> None:
         """Fold one event in.
@@ -103,6 +108,8 @@ class JournalState:
         self.last_planned = plan.window_id
         self.next_window_id = plan.window_id + 1
         self.control_state = plan.control_state
+        self.decisions += [[plan.window_id, *decision] for decision in plan.decisions]
+        del self.decisions[:-KEPT_DECISIONS]
         for name, count in plan.partitions.items():
             known = self.partitions.get(name, PartitionCounts(count, count, count))
             self.partitions[name] = PartitionCounts(min(known.min, count), max(known.max, count), count)

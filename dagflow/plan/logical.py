@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
+from dagflow.api.partitioner import Partitioner
 from dagflow.errors import PlanError, Problem, SpecError
 from dagflow.plan.physical import Edge
 from dagflow.plan.wiring import wire
@@ -26,11 +27,13 @@ class OperatorNode:
         name: Its name in the app.
         operator: An instance with the app's properties, not set up.
         partition: "parallel", a fixed number of partitions, partitions by key, or None.
+        partitioner: The policy that the app names for it, fresh; None where it decides itself, or nobody does.
     """
 
     name: str
     operator: Operator
     partition: Partition = None
+    partitioner: Partitioner | None = None
 
     @property
     def is_control(self) -> bool:
@@ -94,7 +97,8 @@ def build(spec: AppSpec) -> LogicalPlan:
 
 def _constructed(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
     operators = {
-        name: OperatorNode(name, operator.construct(), operator.partition) for name, operator in spec.operators.items()
+        name: OperatorNode(name, operator.construct(), operator.partition, operator.construct_partitioner())
+        for name, operator in spec.operators.items()
     }
     # Imported here, because it makes plans out of plans.
     from dagflow.plan.unifying import unified

@@ -241,6 +241,7 @@ class _Wiring:
                     )
             elif operator.partition == "parallel":
                 parallel.add(operator.name)
+            self._check_partitioner(operator)
         arcs = [(edge.source.operator, edge.target.operator) for edge in self.edges]
         upstream: dict[str, set[str]] = {}
         for source, target in arcs:
@@ -255,6 +256,20 @@ class _Wiring:
         check_keyed(self._spec, heads, self._problems)
         for edge in self.edges:
             self._check_key(edge)
+
+    def _check_partitioner(self, operator: OperatorSpec) -> None:
+        """A policy needs partitions that nobody else has counted."""
+        policy, partition, cls = operator.partitioner, operator.partition, operator.operator_class
+        if policy is None:
+            return
+        who = f"operator '{operator.name}'"
+        if cls is not None and issubclass(cls, ControlOperator):
+            self._problems.add(policy.place, f"{who} runs in the driver, once; it takes no partitioner")
+        elif partition == "parallel":
+            why = f"{who} lives where its upstream is; name the partitioner at the operator that begins the stage"
+            self._problems.add(policy.place, why)
+        elif partition is not None and (not isinstance(partition, KeyedPartition) or partition.count is not None):
+            self._problems.add(policy.place, f"{who} has a fixed number of partitions and a partitioner; give one")
 
     def _check_key(self, edge: Edge) -> None:
         """A key that is an attribute of tuples must be one that they have."""

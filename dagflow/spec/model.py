@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dagflow.api.codec import StreamCodec
 from dagflow.api.operator import Operator
+from dagflow.api.partitioner import Partitioner
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
 from dagflow.spec.user_modules import user_modules
@@ -57,6 +58,21 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicySpec:
+    """A policy that an app names.
+
+    Attributes:
+        policy_class: Its class.
+        properties: The values of its properties as YAML gave them, by name.
+        place: Where it is named.
+    """
+
+    policy_class: type[Partitioner]
+    properties: Mapping[str, Any] = field(repr=False)
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorSpec:
     """One operator of an app.
 
@@ -69,6 +85,7 @@ class OperatorSpec:
         place: Where its name is.
         class_place: Where its class is named.
         partition_place: Where its partition is set; its name's place where it is not.
+        partitioner: The policy that decides how many partitions it has; None where the app names none.
     """
 
     name: str
@@ -79,6 +96,7 @@ class OperatorSpec:
     place: Place
     class_place: Place
     partition_place: Place
+    partitioner: PolicySpec | None = None
 
     def construct(self) -> Operator:
         """A new instance with the app's properties.
@@ -89,6 +107,14 @@ class OperatorSpec:
         if self.operator_class is None:
             raise ValueError(f"operator '{self.name}' has no class")
         return self.operator_class(**self.properties)
+
+    def construct_partitioner(self) -> Partitioner | None:
+        """A new instance of the policy, or None where the app names none.
+
+        Raises:
+            ValueError: Its properties are refused; load has reported that.
+        """
+        return None if self.partitioner is None else self.partitioner.policy_class(**self.partitioner.properties)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.api.operator import Operator
 from dagflow.spec.checks import NodeChecks
-from dagflow.spec.model import OperatorSpec
+from dagflow.spec.model import OperatorSpec, PolicySpec
 from dagflow.spec.nodes import Mapping, Node, Scalar, plain
 from dagflow.spec.partitions import PartitionReader
 from dagflow.spec.problems import Place, quoted
 from dagflow.spec.properties import PropertyCheck
-from dagflow.spec.registry import OPERATOR, Kind, UnknownClassError, find_class
+from dagflow.spec.registry import OPERATOR, POLICY, Kind, UnknownClassError, find_class
 
+POLICY_KEYS = ("class", "properties")
 OPERATOR_KEYS = ("class", "properties", "partition", "partitioner")
 
 
@@ -46,7 +46,24 @@ class OperatorReader(NodeChecks):
             place=place,
             class_place=class_node.place if class_node is not None else place,
             partition_place=partition.place if partition is not None else place,
+            partitioner=self._policy(name, mapping),
         )
+
+    def _policy(self, operator: str, mapping: Mapping) -> PolicySpec | None:
+        who = f"partitioner of operator '{operator}'"
+        node = mapping.get("partitioner")
+        if node is None:
+            return None
+        if not isinstance(node, Mapping):
+            self.expected(who, "a mapping with a class, and perhaps properties", node)
+            return None
+        self.check_keys(node, POLICY_KEYS, who)
+        if "class" not in node.entries:
+            self.problems.add(node.place, f"{who} has no class")
+        cls = self._class(who, "", node.get("class"), POLICY)
+        place = mapping.entries["partitioner"].key_place
+        properties = self._properties(who, place, node, cls)
+        return None if cls is None else PolicySpec(cls, properties, place)
 
     def _class(self, who: str, what: str, node: Node | None, kind: Kind) -> type[Any] | None:
         name = self.text(node, f"{what}class of {who}", "the name of a class")
@@ -60,7 +77,7 @@ class OperatorReader(NodeChecks):
             self.problems.add(node.place, f"{who}: {reason}")
             return None
 
-    def _properties(self, who: str, place: Place, mapping: Mapping, cls: type[Operator] | None) -> dict[str, Any]:
+    def _properties(self, who: str, place: Place, mapping: Mapping, cls: type[Any] | None) -> dict[str, Any]:
         """Read the properties beside a class, and check them against it."""
         node = self.section(mapping, "properties")
         written = mapping.entries.get("properties")

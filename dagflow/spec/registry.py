@@ -53,6 +53,14 @@ CODEC = Kind(
 )
 
 
+POLICY = Kind(
+    *("partitioner", "give it the method define_partitions, as dagflow.PartitionPolicy has it", "my_policies.Nightly"),
+    accepts=lambda cls: (
+        hasattr(cls, "define_partitions") and not issubclass(cls, Operator) and not inspect.isabstract(cls)
+    ),
+)
+
+
 class UnknownClassError(Exception):
     """A class cannot be had; the message says why, in words for the app's author."""
 

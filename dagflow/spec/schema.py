@@ -166,6 +166,12 @@ def _operators_schema(built_in: dict[str, type[Operator]]) -> dict[str, Any]:
             "class": {"anyOf": [{"enum": sorted(built_in)}, {"type": "string", "pattern": r"\.|\$\{"}]},
             "properties": {"type": ["object", "null"]},
             "partition": {"anyOf": partition},
+            "partitioner": {
+                "type": "object",
+                "required": ["class"],
+                "additionalProperties": False,
+                "properties": {"class": {"type": "string"}, "properties": {"type": ["object", "null"]}},
+            },
         },
         "allOf": [
             {

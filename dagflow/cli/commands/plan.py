@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from dagflow.api.partitioner import BacklogStats, Partitioner
+from dagflow.api.properties import parse_size
 from dagflow.cli import output
+from dagflow.cli.chart import chart, decisions
+from dagflow.cli.layout import definitions
 from dagflow.cli.options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.run import parallelism_of
+from dagflow.engine.simulating import read_trace, simulate
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.plan.explain import FORMATS, Estimate, Format, explain
 from dagflow.plan.logical import LogicalPlan, load_app
@@ -18,18 +24,45 @@ from dagflow.plan.placement import place
 _ENDLESS = 1 << 40  # a backlog that no partitioner takes for a small one
 
 
+def _size(context: click.Context, option: click.Parameter, value: str) -> int:
+    try:
+        return parse_size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.command("plan", short_help="Show what would run, where, and how much.")
 @click.argument("app", metavar="APP")
 @set_option
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to show it.")
+@click.option(
+    "--simulate",
+    "trace",
+    metavar="TRACE",
+    help="Play a backlog through the partitioners: CSV or JSON with millis, backlog, bytes.",
+)
+@click.option(
+    "--bytes-per-second",
+    "rate",
+    metavar="SIZE",
+    default="64MiB",
+    show_default=True,
+    callback=_size,
+    help="With --simulate: the speed of one partition, where the trace does not say.",
+)
 @verbose_option
-def command(app: str, overrides: tuple[str, ...], form: Format) -> int:
+def command(app: str, overrides: tuple[str, ...], form: Format, trace: str | None, rate: int) -> int:
     """Show what APP would run: its operators and streams, stages, partitions and exchanges.
 
     With an estimate of the files, blocks, bytes and windows that there are to process. Runs nothing.
+
+    With --simulate: how many partitions each operator that decides for itself would have over time.
     """
     logical = load_app(app, overrides=list(overrides))
     physical = place(logical)
+    if trace is not None:
+        output.result("\n\n".join(_simulated(logical, physical, trace, rate)))
+        return 0
     shown = explain(
         logical, physical, format=form, partitions=partitions(logical, physical), estimate=_estimate(logical)
     )
@@ -45,12 +78,33 @@ def partitions(logical: LogicalPlan, physical: PhysicalPlan) -> dict[str, int | 
     """
     counts: dict[str, int | str] = {}
     for stage in physical.stages:
-        head = logical.operators[stage.head].operator
+        head = _decider(logical, stage.head)
         if stage.fixed_partitions is None and isinstance(head, Partitioner):
             counts[stage.head] = _range(stage.head, head)
         else:
             counts[stage.head] = stage.fixed_partitions or parallelism_of(logical.attributes.master)
     return counts
+
+
+def _decider(logical: LogicalPlan, name: str) -> object:
+    node = logical.operators[name]
+    return node.partitioner or node.operator
+
+
+def _simulated(logical: LogicalPlan, physical: PhysicalPlan, trace: str, rate: int) -> Iterator[str]:
+    """A drawing and the decisions for each stage that has somebody who decides."""
+    samples = read_trace(trace, rate)
+    is_any = False
+    for stage in physical.stages:
+        decider = _decider(logical, stage.head)
+        if stage.fixed_partitions is None and isinstance(decider, Partitioner):
+            is_any = True
+            moments = simulate(stage.head, decider, samples)
+            title = f"partitions of '{stage.head}', decided by {type(decider).__name__}"
+            yield f"{title}\n\n{chart(moments)}"
+            yield definitions(decisions(moments), title="Decisions")
+    if not is_any:
+        raise click.UsageError("no operator of the app decides how many partitions it has")
 
 
 def _range(name: str, head: Partitioner) -> int | str:

@@ -226,3 +226,28 @@ def test_the_schema_accepts_an_app() -> None:
     code, out, err = invoke("schema")
     assert (code, err) == (0, "")
     assert set(yaml.safe_load(APP)) <= set(json.loads(out)["properties"])
+
+
+def test_a_backlog_is_played_through_the_partitioners(folder: Path) -> None:
+    """A drawing and each decision with its reason; nothing runs."""
+    (folder / "trace.csv").write_text("millis,backlog,bytes\n0,0,0\n1000,3,300\n2000,9,900\n9000,0,0\n")
+    code, out, err = invoke("plan", "app.yaml", "--simulate", "trace.csv")
+    assert (code, err) == (0, "")
+    assert "partitions of 'reader', decided by BlockReader" in out
+    assert "2.0 s  2 -> 4, backlog 9: backlog of 9 blocks, 1 to 4 readers: 2 to 4" in " ".join(out.split("\n"))
+    assert "     4 |" in out and "     1 |████" in out
+    code, out, err = invoke("plan", "app.yaml", "--simulate", "none.csv")
+    assert (code, out) == (2, "") and err.startswith("none.csv: the trace cannot be read")
+    code, _, err = invoke("plan", "app.yaml", "--simulate", "trace.csv", "--bytes-per-second", "fast")
+    assert code == 2 and "'fast' is not a size" in err
+
+
+def test_a_module_is_shown_like_an_operator(folder: Path) -> None:
+    """Its exposed ports and properties; its schema is another than an app's."""
+    inside = "operators:\n  f: {class: RecordFilter, properties: {keep: {prefix: a}}}\n"
+    (folder / "m.yaml").write_text("description: Keeps.\ninputs: {all: f.input}\nproperties: {keep: f.keep}\n" + inside)
+    code, out, err = invoke("operators", "m.yaml")
+    assert (code, err) == (0, "")
+    assert "m.yaml: a module" in out and "all  records, required" in out and "keep.prefix" in out
+    code, out, _ = invoke("schema", "--module")
+    assert code == 0 and json.loads(out)["title"] == "dagflow module"

@@ -1,0 +1,128 @@
+"""Plays a backlog through a policy, without running anything."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dagflow.api.partitioner import BacklogStats, Partitioner
+from dagflow.engine.scaling import Decision, repartitioned
+from dagflow.errors import AppError, Problem
+
+_NEEDED = ("millis", "backlog", "bytes")
+_RATE = "bytes_per_second"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One moment of a trace.
+
+    Attributes:
+        millis: The time, by any clock.
+        backlog: Tuples that wait.
+        size_bytes: Bytes in them.
+        bytes_per_second: Speed of one partition, 0.0 where it is not known.
+    """
+
+    millis: int
+    backlog: int
+    size_bytes: int
+    bytes_per_second: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a policy made of one sample.
+
+    Attributes:
+        millis: The time.
+        partitions: How many partitions there are from then on.
+        decision: The change that was made, or None.
+    """
+
+    millis: int
+    partitions: int
+    decision: Decision | None = None
+
+
+def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[Moment]:
+    """Let a policy decide at each moment of a trace, as it would in a run.
+
+    Args:
+        stage: Whose partitions it decides.
+        decider: The policy; it is used up by this.
+        trace: In order of time.
+
+    Returns:
+        One moment for each sample.
+    """
+    first = trace[0]
+    current = max(decider.define_partitions(BacklogStats(first.millis, 0, 0)), 1)
+    moments = [Moment(first.millis, current, Decision(stage, 0, 0, current, "start"))]
+    for index, sample in enumerate(trace):
+        stats = BacklogStats(sample.millis, current, sample.backlog, sample.size_bytes, sample.bytes_per_second)
+        change = repartitioned(decider, stats)
+        decision = None
+        if change is not None and change[0] != current:
+            decision = Decision(stage, sample.backlog, current, *change)
+            current = change[0]
+        if decision is not None or index:
+            moments.append(Moment(sample.millis, current, decision))
+    return moments
+
+
+def read_trace(path: str, bytes_per_second: float = 0.0) -> list[Sample]:
+    """Read a trace.
+
+    Args:
+        path: CSV with a header, a JSON list of objects, or JSON lines; with `millis`, `backlog` and `bytes`, and
+            perhaps `bytes_per_second`, the speed of one partition.
+        bytes_per_second: The speed where the trace has none.
+
+    Raises:
+        AppError: It cannot be read, names the line, or has nothing in it.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise AppError([Problem(path, 0, 0, f"the trace cannot be read: {reason}")]) from error
+    samples: list[Sample] = []
+    for line, row in _rows(path, text):
+        sample = _sample(path, line, row, bytes_per_second)
+        if samples and sample.millis < samples[-1].millis:
+            raise AppError([Problem(path, line, 1, f"time goes back, from {samples[-1].millis} to {sample.millis}")])
+        samples.append(sample)
+    if not samples:
+        raise AppError([Problem(path, 0, 0, f"the trace is empty; it has {', '.join(_NEEDED)}")])
+    return samples
+
+
+def _rows(path: str, text: str) -> Iterable[tuple[int, Any]]:
+    try:
+        if text.lstrip().startswith("["):
+            return [(1, row) for row in json.loads(text)]
+        if text.lstrip().startswith("{"):
+            lines = enumerate(text.splitlines(), 1)
+            return [(number, json.loads(line)) for number, line in lines if line.strip()]
+    except ValueError as error:
+        raise AppError([Problem(path, 0, 0, f"the trace is not JSON: {error}")]) from error
+    reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    return [(reader.line_num, row) for row in reader]
+
+
+def _sample(path: str, line: int, row: Any, bytes_per_second: float) -> Sample:
+    try:
+        millis, backlog, size_bytes = (int(row[name]) for name in _NEEDED)
+        rate = float(row.get(_RATE) or bytes_per_second)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        needs = f"expected numbers for {', '.join(_NEEDED)}, and perhaps {_RATE}"
+        raise AppError([Problem(path, line, 1, f"{needs}; got {row}")]) from error
+    if min(millis, backlog, size_bytes, rate) < 0:
+        raise AppError([Problem(path, line, 1, f"nothing of this can be below zero: {row}")])
+    return Sample(millis, backlog, size_bytes, rate)

@@ -1,0 +1,1 @@
+"""Policies for the number of partitions, for apps to name."""

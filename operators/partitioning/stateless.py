@@ -1,0 +1,25 @@
+"""A count that stays."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dagflow.api.partitioner import BacklogStats
+from dagflow.api.policy import PartitionPolicy
+from dagflow.api.properties import Count
+
+
+class StatelessPartitioner(PartitionPolicy):
+    """Always the same number of partitions; `partition: N` says the same of an operator in fewer words.
+
+    Source:
+        com.datatorrent.common.partitioner.StatelessPartitioner of Apache Apex.
+    """
+
+    count: Annotated[Count, Field(ge=1, description="the number of partitions")]
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """The count."""
+        return self.count

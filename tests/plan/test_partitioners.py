@@ -1,0 +1,116 @@
+"""Policies are named in an app, beside the operators whose partitions they decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagflow.api.partitioner import BacklogStats
+from dagflow.api.policy import PartitionPolicy
+from dagflow.engine.run import run
+from dagflow.engine.status import status
+from dagflow.plan.logical import load_app
+from dagflow.runtime.inline import InlineRuntime
+from operators.partitioning.drain import DrainPartitioner
+from tests.spec.apps import problems_of
+
+
+class Nightly(PartitionPolicy):
+    """An author's own."""
+
+    size: int = 3
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """The size."""
+        return self.size
+
+
+class Plain:
+    """An author's own that derives from nothing."""
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """Two."""
+        return 2
+
+
+APP = """\
+name: drained
+attributes: {checkpoint: ROOT/journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: ROOT/data, block_size: 10}}
+  reader:
+    class: BlockReader
+    partitioner: {class: DrainPartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}}
+  writer: {class: RecordWriter, properties: {path: ROOT/out}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: writer.input}
+"""
+HERE = "tests.plan.test_partitioners"
+
+
+def test_a_policy_takes_the_operators_place(tmp_path: Path) -> None:
+    """Each plan has a fresh one, with the app's properties."""
+    (tmp_path / "app.yaml").write_text(APP)
+    one, two = (load_app(tmp_path / "app.yaml").operators["reader"].partitioner for _ in range(2))
+    assert isinstance(one, DrainPartitioner) and one.max_partitions == 4 and one is not two
+
+
+def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
+    """The count is the policy's, and status says so."""
+    old = "DrainPartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}"
+    text = APP.replace(old, f"{HERE}.Nightly, properties: {{size: 5}}").replace("ROOT", str(tmp_path))
+    (tmp_path / "app.yaml").write_text(text)
+    (tmp_path / "data").write_bytes(b"a\n" * 30)
+    summary = run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+    assert summary.partitions["reader"].last == 5
+    (decision,) = status(str(tmp_path / "journal")).decisions
+    assert (decision.window, decision.stage, decision.before, decision.after) == (1, "reader", 0, 5)
+    assert status(str(tmp_path / "journal")).status_json()["decisions"][0]["reason"] == "start"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("DrainPartitioner", "DrainPartitoner", "7:26: partitioner of operator 'reader': there is no built-in partit"),
+        (
+            "DrainPartitioner",
+            "RecordFilter",
+            "7:26: partitioner of operator 'reader': there is no built-in partitioner",
+        ),
+        ("DrainPartitioner", f"{HERE}.Plane", "has no class 'Plane'; did you mean 'Plain'?"),
+        ("DrainPartitioner", f"{HERE}.BacklogStats", "is not a partitioner; give it the method define_partitions"),
+        (
+            "max_partitions: 4",
+            "max_partitons: 4",
+            "7:84: partitioner of operator 'reader' (DrainPartitioner) has no prop",
+        ),
+        ("max_partitions: 4", "max_partitions: no", "property 'max_partitions': expected a whole number, got 'no'"),
+        ("max_partitions: 4", "min_partitions: 40", "min_partitions, 40, is above max_partitions, 16"),
+        (
+            "{class: DrainPartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}}",
+            "4",
+            "expected a map",
+        ),
+        ("    partitioner:", "    partition: 3\n    partitioner:", "8:5: operator 'reader' has a fixed number of part"),
+        ("    partitioner:", "    partition: parallel\n    partitioner:", "8:5: operator 'reader' lives where its up"),
+        (
+            "block_size: 10}}",
+            "block_size: 10}, partitioner: {class: StatelessPartitioner, properties: {count: 3}}}",
+            "4:",
+        ),
+    ],
+)
+def test_a_wrong_partitioner_is_named_at_its_place(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    """Its class, its properties, and where it has nothing to decide."""
+    assert APP.count(old) == 1
+    problems = problems_of(tmp_path, APP.replace(old, new))
+    assert any(expected in problem for problem in problems), problems
+
+
+def test_a_key_leaves_the_count_to_a_policy(tmp_path: Path) -> None:
+    """`by` without a count, together with a partitioner, is an app that is right; any class with the method will do."""
+    text = APP.replace("    partitioner:", "    partition: {by: url}\n    partitioner:").replace("ROOT", str(tmp_path))
+    text = text.replace("DrainPartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}", f"{HERE}.Plain")
+    assert problems_of(tmp_path, text) == []
