@@ -63,6 +63,11 @@ def _split(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> tuple[list[
     return [name for name in plan.control if name not in fed], [name for name in plan.control if name in fed]
 
 
+def waits_for_results(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> list[str]:
+    """The control operators that work when a window's results are in."""
+    return _split(plan, operators)[1]
+
+
 class ControlGraph:
     """Wires the control operators and runs their side of each window.
 

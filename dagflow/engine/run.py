@@ -15,6 +15,7 @@ from dagflow.api.operator import Operator
 from dagflow.engine.backlog import Throughput
 from dagflow.engine.control import ControlGraph
 from dagflow.engine.driver import Driver, Observer
+from dagflow.engine.replacing import finish_replays
 from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
 from dagflow.engine.states import StateBook
@@ -128,7 +129,7 @@ class _Preparation:
         self.inputs.append(absolute(url))
 
 
-def _prepare(operators: Mapping[str, Operator], journal: Journal) -> Places:
+def prepare(operators: Mapping[str, Operator], journal: Journal) -> Places:
     """Let operators look at the world before anything runs, and return what they read and publish into."""
     preparation = _Preparation(journal)
     for name, operator in operators.items():
@@ -140,7 +141,7 @@ def _prepare(operators: Mapping[str, Operator], journal: Journal) -> Places:
 
 
 @contextlib.contextmanager
-def _swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
+def swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
     """Remove, before and after, what tasks wrote and no window will publish."""
 
     def tidy(before_epoch: int) -> None:
@@ -179,25 +180,27 @@ def run(
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     with options_in_use(app.attributes.storage):
-        journal = _open_journal(app.name, checkpoint, fresh=options.fresh)
+        source = absolute(app.spec.file) if app.spec is not None else ""
+        journal = _open_journal(app.name, checkpoint, source, fresh=options.fresh)
         try:
+            finish_replays(journal, app.attributes.durability)
             operators = {name: node.operator for name, node in app.operators.items()}
-            places = _prepare(operators, journal)
-            with _swept(places.outputs, journal):
-                start = runtime or (lambda program: _spark(app, program, options, places))
+            places = prepare(operators, journal)
+            with swept(places.outputs, journal):
+                start = runtime or (lambda program: spark(app, program, options, places))
                 watcher = observer or SilentObserver()
                 return _drive(app, options, journal, checkpoint, watcher, stop or StopRequest(), start)
         finally:
             journal.close()
 
 
-def _open_journal(app: str, checkpoint: str, *, fresh: bool) -> Journal:
+def _open_journal(app: str, checkpoint: str, source: str, *, fresh: bool) -> Journal:
     store = open_store(checkpoint)
     if fresh:
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 remove(url)
-    return Journal.open(store, app=app)
+    return Journal.open(store, app=app, source=source)
 
 
 def _drive(
@@ -253,7 +256,7 @@ def parallelism_of(master: str) -> int:
     return int(inside) if inside.isdigit() else os.cpu_count() or 1
 
 
-def _spark(app: LogicalPlan, program: Program, options: RunOptions, places: Places) -> Runtime:
+def spark(app: LogicalPlan, program: Program, options: RunOptions, places: Places) -> Runtime:
     """Start Spark; imported here because a run that finds nothing to do needs none."""
     from dagflow.runtime.spark import SparkRuntime, start_context
 

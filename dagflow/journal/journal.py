@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dagflow.errors import DagflowError, JournalError
 from dagflow.journal.log import Log, Replay, SlotTakenError, fold, load
 from dagflow.journal.records import Event, WindowIntent, WindowPlan
-from dagflow.journal.retention import Retention, archive, published_urls, take_snapshot, trim
+from dagflow.journal.retention import (
+    Retention,
+    archive,
+    find_window,
+    keep_replayed,
+    published_urls,
+    take_snapshot,
+    trim,
+)
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
 from dagflow.storage.store import Store
@@ -35,25 +43,33 @@ class Journal:
         self.state: JournalState = replay.state
 
     @classmethod
-    def open(cls, store: Store, *, app: str, retention: Retention = Retention()) -> Journal:  # noqa: B008  # frozen
+    def open(
+        cls,
+        store: Store,
+        *,
+        app: str,
+        retention: Retention = Retention(),  # noqa: B008  # frozen
+        source: str = "",
+    ) -> Journal:
         """Take over the journal in a store, or begin one.
 
         Args:
             store: The checkpoint.
             app: The app's name.
             retention: When the journal is made smaller.
+            source: The app file, for those who replay windows later.
 
         Raises:
             FencedError: Another driver took over at the same time.
             JournalError: The journal is damaged, of an unknown version, or another app's.
             StorageError: The store failed, or cannot keep two drivers apart.
         """
-        journal = cls.take_over(store, app, retention)
+        journal = cls.take_over(store, app, retention, source)
         journal.maintain()
         return journal
 
     @classmethod
-    def take_over(cls, store: Store, app: str | None, retention: Retention) -> Journal:
+    def take_over(cls, store: Store, app: str | None, retention: Retention, source: str = "") -> Journal:
         """Claim an epoch, replay the log, fence whoever held it; app None accepts any app.
 
         Raises:
@@ -63,14 +79,15 @@ class Journal:
         log = Log(store)
         replay = load(store)
         journal = cls(store, log, replay, retention)
-        journal._fence(app, [replay.torn] if replay.torn else [])
+        journal._fence(app, [replay.torn] if replay.torn else [], source)
         return journal
 
-    def _fence(self, app: str | None, void: list[int]) -> None:
+    def _fence(self, app: str | None, void: list[int], source: str) -> None:
         while True:
             if app is not None:
                 self._require_app(app)
-            events = [Event("FENCE", {"holder": self._log.holder.to_json(), "void": void})]
+            said = {"holder": self._log.holder.to_json(), "void": void, **({"source": source} if source else {})}
+            events = [Event("FENCE", said)]
             if app is not None and not self.state.app:
                 events.append(Event("START", {"app": app, "uuid": self.state.app_uuid or os.urandom(16).hex()}))
             try:
@@ -127,6 +144,43 @@ class Journal:
             StorageError: The store failed.
         """
         self.append(Event("INTENT", intent.to_json()))
+
+    def begin_replay(self, intent: WindowIntent, removed: list[str], before: Mapping[str, int]) -> None:
+        """Commit to putting what a replay made in the place of what a done window published.
+
+        Args:
+            intent: What the replay did.
+            removed: Files of the window that it no longer makes.
+            before: What the window had counted.
+
+        Raises:
+            ValueError: The window is not done.
+            FencedError: Another driver has taken over; nothing must be replaced.
+            StorageError: The store failed.
+        """
+        value = {"intent": intent.without_state().to_json(), "removed": removed, "before": dict(before)}
+        self.append(Event("REDO", value))
+
+    def end_replay(self, window_id: int) -> None:
+        """Note that all files of a replayed window are in their places.
+
+        Raises:
+            FencedError: Another driver has taken over.
+            StorageError: The store failed.
+        """
+        intent = WindowIntent.from_json(self.state.redoing[str(window_id)]["intent"])
+        plan, _ = find_window(self._store, self.state, window_id)
+        name = keep_replayed(self._store, self.state, self._seq, plan, intent)
+        self.append(Event("REDONE", {"window_id": window_id, "name": name}))
+
+    def window(self, window_id: int) -> tuple[WindowPlan, WindowIntent | None]:
+        """A window's plan, and what it did where it was committed.
+
+        Raises:
+            MissingError: There is no such window.
+            StorageError: The store failed.
+        """
+        return find_window(self._store, self.state, window_id)
 
     def mark_done(self, window_id: int) -> None:
         """Note that all files of a committed window are published.

@@ -113,12 +113,29 @@ def _windows(store: Store, name: str) -> Iterator[Window]:
 
 
 def all_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterator[Window]:
-    """All windows that were committed, from window_id on, in their order.
+    """All windows that were committed, from window_id on, in their order; replayed ones as they were at last.
 
     Raises:
         JournalError: The archive is damaged.
         StorageError: The store failed.
     """
+    for window in _as_committed(store, state, window_id):
+        name = state.redone.get(str(window[0].window_id))
+        yield window if name is None else next(_windows(store, name))
+
+
+def keep_replayed(store: Store, state: JournalState, seq: int, plan: WindowPlan, intent: WindowIntent) -> str:
+    """Write down what a window did when it was replayed, and return the name of the object.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    name = f"redone/{state.generation:06d}/{plan.window_id:012d}-{seq:012d}"
+    _create_once(store, name, encode([plan.without_state().to_json(), intent.without_state().to_json()]))
+    return name
+
+
+def _as_committed(store: Store, state: JournalState, window_id: int) -> Iterator[Window]:
     finished = sorted(state.finished.items())
     undone = [(state.committing[each], state.intents[each]) for each in sorted(state.intents)]
     first_kept = finished[0][0] if finished else undone[0][0].window_id if undone else state.last_committed + 1
@@ -143,6 +160,8 @@ def published_urls(store: Store, state: JournalState) -> Iterator[str]:
     """
     for _, intent in all_windows(store, state):
         yield from (file["final_url"] for file in intent.files)
+    for value in state.redoing.values():
+        yield from (file["final_url"] for file in value["intent"]["files"])
 
 
 def find_window(store: Store, state: JournalState, window_id: int) -> tuple[WindowPlan, WindowIntent | None]:

@@ -12,6 +12,7 @@ from dagflow.journal.records import Event, WindowIntent, WindowPlan
 
 _PLAIN = (
     *("app", "app_uuid", "generation", "setting_aside", "next_window_id", "last_planned", "last_committed"),
+    *("source", "redoing", "redone"),
     *("last_done", "windows", "archived", "plan_totals", "totals", "decisions"),
 )
 
@@ -52,6 +53,9 @@ class JournalState:
         finished: Done windows that are not in the archive yet, encoded for it.
         archived: Id of the newest window in the archive, 0 for none.
         committing: Plans of the windows in intents.
+        source: The app file of the newest run, or "".
+        redoing: What is being put in the place of windows that were done, by window id as text.
+        redone: The objects that say what windows did when they were replayed, by window id as text.
         decisions: The newest decisions of the plans, each after the id of its window.
     """
 
@@ -74,6 +78,9 @@ class JournalState:
     finished: dict[int, bytes] = field(default_factory=dict)
     archived: int = 0
     committing: dict[int, WindowPlan] = field(default_factory=dict)
+    source: str = ""
+    redoing: dict[str, Any] = field(default_factory=dict)
+    redone: dict[str, str] = field(default_factory=dict)
     decisions: list[list[Any]] = field(default_factory=list)
 
     def apply(self, event: Event) -> None:
@@ -84,7 +91,7 @@ class JournalState:
         """
         match event.kind:
             case "FENCE":
-                pass
+                self.source = event.value.get("source") or self.source
             case "START":
                 self.app = event.value["app"]
                 self.app_uuid = self.app_uuid or event.value["uuid"]
@@ -94,6 +101,10 @@ class JournalState:
                 self._commit(WindowIntent.from_json(event.value))
             case "DONE":
                 self._done(event.value)
+            case "REDO":
+                self._redo(event.value)
+            case "REDONE":
+                self._redone(event.value["window_id"], event.value["name"])
             case "ASIDE":
                 self._set_aside(event.value)
             case "CLEARED":
@@ -138,6 +149,19 @@ class JournalState:
         plan, intent = self.committing.pop(window_id), self.intents.pop(window_id)
         self.last_done = window_id
         self.finished[window_id] = encode([plan.to_json(), intent.without_state().to_json()])
+
+    def _redo(self, value: dict[str, Any]) -> None:
+        intent = WindowIntent.from_json(value["intent"])
+        if not 0 < intent.window_id <= self.last_done or str(intent.window_id) in self.redoing:
+            raise ValueError(f"window {intent.window_id} is replayed, but windows 1 to {self.last_done} are done")
+        self.redoing[str(intent.window_id)] = value
+        self.totals.subtract(value["before"])
+        self.totals.update(intent.counters)
+
+    def _redone(self, window_id: int, name: str) -> None:
+        if self.redoing.pop(str(window_id), None) is None:
+            raise ValueError(f"window {window_id} is replayed without having been begun")
+        self.redone[str(window_id)] = name
 
     def _set_aside(self, name: str) -> None:
         fresh = JournalState(app_uuid=self.app_uuid, generation=self.generation + 1, setting_aside=name)

@@ -125,6 +125,24 @@ def publish(pending: PendingFile, *, durability: Durability = "process") -> None
     return pending_remote.publish(pending)
 
 
+def replace(pending: PendingFile, *, durability: Durability = "process") -> None:
+    """Make a pending file visible under its final name in the place of what is there, at once and as a whole.
+
+    Doing it again does nothing. Readers see the old file or the new one, where the store has a move or an
+    upload that replaces; elsewhere the name may be missing for a moment.
+
+    Raises:
+        StorageError: The pending file is lost, or the store refused.
+    """
+    if is_local(pending.final_url):
+        from dagflow.storage import pending_local
+
+        return pending_local.replace(pending, durability)
+    from dagflow.storage import pending_remote
+
+    return pending_remote.replace(pending)
+
+
 def publish_all(files: Sequence[PendingFile], *, durability: Durability = "process") -> None:
     """Publish files in any order; those on remote stores several at a time, because each waits for an answer.
 

@@ -82,6 +82,20 @@ def publish(pending: PendingFile) -> None:
     _remove_empty(filesystem, source)
 
 
+def replace(pending: PendingFile) -> None:
+    """See pending.replace."""
+    filesystem, source = filesystem_of(pending.pending_url)
+    target = filesystem_of(pending.final_url)[1]
+    with translated_remote(pending.final_url, "replace"):
+        if filesystem.exists(source):
+            if filesystem.exists(target):
+                filesystem.rm_file(target)
+            filesystem.mv(source, target)
+        elif not filesystem.exists(target) or filesystem.size(target) != pending.size_bytes:
+            raise lost_output(pending)
+    _remove_empty(filesystem, source)
+
+
 def discard(pending: PendingFile) -> None:
     """See pending.discard."""
     filesystem, path = filesystem_of(pending.pending_url)

@@ -108,6 +108,21 @@ def publish(pending: PendingFile, durability: Durability) -> None:
     _remove_empty(source)
 
 
+def replace(pending: PendingFile, durability: Durability) -> None:
+    """See pending.replace."""
+    source, target = pending.pending_url, pending.final_url
+    with translated(target, f"replace by {source}"):
+        try:
+            if os.stat(source).st_size != pending.size_bytes:
+                raise lost_output(pending)
+            os.replace(source, target)
+        except FileNotFoundError:
+            _require_published(pending)
+        if durability == "power":
+            sync_directory(os.path.dirname(target))
+    _remove_empty(source)
+
+
 def _move(pending: PendingFile) -> None:
     source, target = pending.pending_url, pending.final_url
     try:

@@ -36,6 +36,15 @@ def publish(pending: PendingFile) -> None:
         pending_hidden.publish(pending)
 
 
+def replace(pending: PendingFile) -> None:
+    """See pending.replace."""
+    place = s3_location(pending.final_url)
+    if place is not None:
+        pending_s3.publish(pending, place, replaces=True)
+    else:
+        pending_hidden.replace(pending)
+
+
 def discard(pending: PendingFile) -> None:
     """See pending.discard."""
     place = s3_location(pending.final_url)

@@ -104,14 +104,13 @@ class S3PendingWriter:
         self._is_open = False
 
 
-def publish(pending: PendingFile, place: S3Location) -> None:
-    """See pending.publish."""
+def publish(pending: PendingFile, place: S3Location, *, replaces: bool = False) -> None:
+    """See pending.publish; and pending.replace, where it replaces."""
     token = json.loads(pending.token)
+    condition = {} if replaces else {"IfNoneMatch": "*"}
     try:
         if not token["upload"]:
-            place.call(
-                "put_object", "publish", Key=place.key, Body=b"", IfNoneMatch="*", Metadata={_IDENTITY: token["id"]}
-            )
+            place.call("put_object", "publish", Key=place.key, Body=b"", Metadata={_IDENTITY: token["id"]}, **condition)
             return
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(token["parts"], start=1)]
         place.call(
@@ -120,7 +119,7 @@ def publish(pending: PendingFile, place: S3Location) -> None:
             Key=place.key,
             UploadId=token["upload"],
             MultipartUpload={"Parts": parts},
-            IfNoneMatch="*",
+            **condition,
         )
     except StorageError as error:
         _settle(pending, place, token["id"], token["upload"], error)

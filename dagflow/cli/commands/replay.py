@@ -1,0 +1,83 @@
+"""`dagflow replay`: run windows again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.figures import count
+from dagflow.cli.options import Settings, conf_option, redaction, set_option, verbose_option
+from dagflow.cli.signals import on_driver_thread
+from dagflow.engine.manifest import matching_windows
+from dagflow.engine.replay import ReplayedWindow
+from dagflow.engine.replaying import app_file, replay
+from dagflow.engine.run import RunOptions
+from dagflow.errors import MissingError
+from dagflow.plan.logical import load_app
+
+
+@click.command("replay", short_help="Run windows again with today's app, and replace what they published.")
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option("--window", "windows", type=click.IntRange(1), multiple=True, metavar="N", help="A window to replay.")
+@click.option("--files", "pattern", metavar="GLOB", help="Replay every window that read a file that GLOB names.")
+@click.option("--app", "app", metavar="APP", help="The app, where it is not the file that the last run was given.")
+@set_option
+@click.option("--master", metavar="URL", help="Spark master, for example local[4] or spark://host:7077.")
+@conf_option
+@click.option("--json", "as_json", is_flag=True, help="Print what changed as one JSON object on stdout.")
+@verbose_option
+@click.pass_obj
+def command(
+    settings: Settings,
+    checkpoint: str,
+    windows: tuple[int, ...],
+    pattern: str | None,
+    app: str | None,
+    overrides: tuple[str, ...],
+    master: str | None,
+    conf: dict[str, str],
+    as_json: bool,
+) -> int:
+    """Run windows of CHECKPOINT again, on the same blocks, with the app as it is today.
+
+    The files that these windows had published are replaced, each at once; no other file is touched. A run
+    that is at work on the checkpoint is stopped. The input must still be what was read.
+    """
+    if bool(windows) == (pattern is not None):
+        raise click.UsageError("give either --window, once or more, or --files")
+    try:
+        logical = load_app(app or app_file(checkpoint), overrides=list(overrides))
+        chosen = list(windows) if pattern is None else list(matching_windows(checkpoint, pattern))
+    except MissingError as error:
+        raise click.UsageError(f"there is no journal at '{error.url}'") from error
+    settings.redact = redaction(logical.spec.secrets if logical.spec else {})
+    replayed: list[ReplayedWindow] = []
+
+    def tell(window: ReplayedWindow) -> None:
+        replayed.append(window)
+        output.note(settings.redact(describe(window)))
+
+    options = RunOptions(checkpoint=checkpoint, master=master, conf=conf)
+    if chosen:
+        on_driver_thread(lambda: replay(logical, options, chosen, tell))
+    else:
+        output.note("no committed window has read such a file")
+    if as_json:
+        output.result(json.dumps({"windows": [asdict(window) for window in replayed]}))
+    return 0
+
+
+def describe(window: ReplayedWindow) -> str:
+    """What a replay changed: a summary, and a line for each file that is not what it was."""
+    kinds = Counter(change.change for change in window.changes)
+    lines = [f"window {window.window_id}: " + (", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "no files")]
+    for change in window.changes:
+        if change.change != "unchanged":
+            records = f"{change.records_before:,} -> {count(change.records_after, 'record')}"
+            sizes = f"{change.size_before:,} -> {count(change.size_after, 'byte')}"
+            lines.append(f"    {change.change} {change.url}: {records}, {sizes}")
+    return "\n".join(lines)

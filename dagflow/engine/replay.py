@@ -1,0 +1,205 @@
+"""Runs windows again with today's app, on the blocks that they had, and replaces what they published."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
+
+from dagflow.api.operator import Operator
+from dagflow.engine.control import waits_for_results
+from dagflow.engine.replacing import finish_replays
+from dagflow.engine.scaling import Scaling
+from dagflow.engine.states import is_stateful
+from dagflow.engine.windows import WindowCodec
+from dagflow.errors import DagflowError, JournalError, MissingError, StorageError
+from dagflow.journal import Journal, WindowIntent, WindowPlan
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.runtime.inline import Runtime
+from dagflow.storage.files import stat
+from dagflow.storage.location import redacted
+from dagflow.storage.pending import Durability, PendingFile, discard, pending_tag
+from dagflow.worker.results import StageResult
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What a replay did to one published file.
+
+    Attributes:
+        url: The file.
+        change: "unchanged", "replaced", "added" or "removed".
+        records_before: Records that it held, 0 where it was not there.
+        records_after: Records that it holds, 0 where it is gone.
+        size_before: Its length before, in bytes.
+        size_after: Its length now, in bytes.
+    """
+
+    url: str
+    change: str
+    records_before: int
+    records_after: int
+    size_before: int
+    size_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedWindow:
+    """What a replay did.
+
+    Attributes:
+        window_id: The window.
+        changes: What became of each file that it had published, or publishes now.
+    """
+
+    window_id: int
+    changes: tuple[FileChange, ...]
+
+
+class Replayer:
+    """Replays windows of one journal.
+
+    Guarantee: a window's files are replaced after all of its new ones are complete and the journal holds their
+    names, each at once and as a whole; a death in between is finished by the next run or replay. No file of
+    another window is touched.
+
+    Args:
+        journal: Open, with its epoch claimed.
+        plan: Today's physical plan.
+        operators: All operators by name.
+        runtime: Gives the place where tasks run; called when the first window runs.
+        durability: What published files survive.
+        parallelism: Tasks that run at the same time.
+
+    Raises:
+        JournalError: The app cannot be replayed, because what it publishes depends on more than the window's blocks.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        plan: PhysicalPlan,
+        operators: dict[str, Operator],
+        runtime: Callable[[], Runtime],
+        *,
+        durability: Durability,
+        parallelism: int,
+    ) -> None:
+        _require_replayable(plan, operators)
+        self._journal = journal
+        self._plan = plan
+        self._runtime = runtime
+        self._durability = durability
+        self._codec = WindowCodec(plan, operators, pending_tag(journal.state.app_uuid, journal.epoch))
+        self._counts = Scaling(plan, operators, parallelism).counts
+
+    def replay(self, window_id: int) -> ReplayedWindow:
+        """Run a window again, and replace its files.
+
+        Raises:
+            MissingError: There is no such window.
+            JournalError: The window is not committed, or today's app has no place for its blocks.
+            DagflowError: The window failed; nothing was replaced.
+        """
+        planned, before = self._journal.window(window_id)
+        if before is None or window_id > self._journal.state.last_done:
+            raise JournalError(
+                f"window {window_id} is not published yet", url="journal", hint="finish it first, with dagflow run"
+            )
+        results = self._run(planned)
+        files = [file for result in results for file in result.files]
+        try:
+            for result in results:
+                if result.error is not None:
+                    raise result.error
+            old = [PendingFile.from_json(file) for file in before.files]
+            _require_free({file.final_url for file in files} - {file.final_url for file in old})
+        except DagflowError:
+            for file in files:
+                discard(file)
+            raise
+        removed = sorted({file.final_url for file in old} - {file.final_url for file in files})
+        self._journal.begin_replay(_intent_of(window_id, self._plan, results), removed, before.counters)
+        finish_replays(self._journal, self._durability)
+        return ReplayedWindow(window_id, tuple(_changes(old, files)))
+
+    def _run(self, planned: WindowPlan) -> list[StageResult]:
+        heads = {stage.head for stage in self._plan.stages}
+        ports = {str(exchange.edge.target) for stage in self._plan.stages for exchange in stage.inputs}
+        if strangers := sorted(set(planned.tuples) - ports):
+            raise JournalError(
+                f"window {planned.window_id} gave blocks to {strangers[0]}, which the app has no more",
+                url="journal",
+                hint="replay it with an app that has an operator of that name",
+            )
+        counts = {**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}}
+        task = self._codec.task_of(replace(planned, partitions=counts, config_hash=self._codec.config_hash), {})
+        return self._runtime().submit(task).result()
+
+
+def _require_replayable(plan: PhysicalPlan, operators: dict[str, Operator]) -> None:
+    """Refuse operators whose output depends on other windows, or that publish beside the window.
+
+    Raises:
+        JournalError: There is one.
+    """
+    for stage in plan.stages:
+        for name in stage.operators:
+            if is_stateful(operators[name]):
+                raise JournalError(
+                    f"operator '{name}' has state, and what it was before a window is not kept",
+                    url="journal",
+                    hint="start over with --fresh",
+                )
+    for name in waits_for_results(plan, operators):
+        raise JournalError(
+            f"operator '{name}' works on the results of all windows in order, and cannot do one of them again",
+            url="journal",
+            hint="start over with --fresh",
+        )
+
+
+def _intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[StageResult]) -> WindowIntent:
+    heads = {stage.index: stage.head for stage in plan.stages}
+    counters: Counter[str] = Counter()
+    for result in results:
+        counters.update(result.counters)
+    return WindowIntent(
+        window_id=window_id,
+        files=[file.to_json() for result in results for file in result.files],
+        counters=dict(counters),
+        skipped=[list(astuple(skipped)) for result in results for skipped in result.skipped],
+        produced=[[heads[result.stage], result.partition, len(result.files)] for result in results if result.files],
+    )
+
+
+def _require_free(urls: set[str]) -> None:
+    """Refuse names that somebody, perhaps another window, has taken.
+
+    Raises:
+        StorageError: One is taken.
+    """
+    for url in sorted(urls):
+        try:
+            stat(url)
+        except MissingError:
+            continue
+        raise StorageError(
+            "the replay would publish under a name that another window or another program has taken",
+            url=redacted(url),
+            hint="publish into another directory, or under other names",
+        )
+
+
+def _changes(old: Sequence[PendingFile], new: Sequence[PendingFile]) -> Iterator[FileChange]:
+    before = {file.final_url: file for file in old}
+    after = {file.final_url: file for file in new}
+    for url in sorted({*before, *after}):
+        was, now = before.get(url), after.get(url)
+        if was is None or now is None:
+            change = "added" if was is None else "removed"
+        else:
+            is_same = (was.size_bytes, was.crc32) == (now.size_bytes, now.crc32) and now.crc32 is not None
+            change = "unchanged" if is_same else "replaced"
+        figures = [getattr(file, name) if file else 0 for name in ("records", "size_bytes") for file in (was, now)]
+        yield FileChange(redacted(url), change, *figures)

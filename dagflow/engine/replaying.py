@@ -1,0 +1,80 @@
+"""Replays windows of a checkpoint: opens its journal, prepares today's app, starts Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dagflow.engine.replacing import finish_replays
+from dagflow.engine.replay import ReplayedWindow, Replayer
+from dagflow.engine.run import RunOptions, RuntimeFactory, parallelism_of, prepare, spark, swept
+from dagflow.errors import JournalError
+from dagflow.journal import Journal, read_state
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.placement import place
+from dagflow.runtime.lazy import LazyRuntime
+from dagflow.storage.location import absolute, redacted
+from dagflow.storage.options import options_in_use
+from dagflow.storage.store import open_store
+from dagflow.worker.results import Program
+
+
+def app_file(checkpoint: str) -> str:
+    """The app file of the newest run on a checkpoint.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It does not say, or cannot be read.
+        StorageError: The store failed.
+    """
+    url = absolute(checkpoint)
+    source = read_state(open_store(url)).source
+    if not source:
+        raise JournalError(
+            "the journal does not say which app file it is of", url=redacted(url), hint="name the app with --app"
+        )
+    return source
+
+
+def replay(
+    app: LogicalPlan,
+    options: RunOptions,
+    windows: Sequence[int],
+    told: Callable[[ReplayedWindow], None],
+    runtime: RuntimeFactory | None = None,
+) -> None:
+    """Run windows again, one after the other, and replace what they published.
+
+    A run that is at work on the checkpoint is stopped, as by any other driver.
+
+    Args:
+        app: Today's app, checked.
+        options: Checkpoint, master and Spark settings.
+        windows: Ids of committed windows.
+        told: Called with each window when its files are in their places.
+        runtime: Makes the place where tasks run; None starts Spark.
+
+    Raises:
+        DagflowError: A window could not be replayed; those before it are.
+    """
+    checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
+    durability = app.attributes.durability
+    with options_in_use(app.attributes.storage):
+        journal = Journal.open(open_store(checkpoint), app=app.name)
+        try:
+            finish_replays(journal, durability)
+            plan = place(app)
+            operators = {name: node.operator for name, node in app.operators.items()}
+            places = prepare(operators, journal)
+            program = Program.of(app.name, plan, operators, app.attributes.storage, durability)
+            start = runtime or (lambda program: spark(app, program, options, places))
+            tasks = LazyRuntime(lambda: start(program))
+            parallelism = parallelism_of(options.master or app.attributes.master)
+            replayer = Replayer(journal, plan, operators, tasks.get, durability=durability, parallelism=parallelism)
+            with swept(places.outputs, journal):
+                try:
+                    for window_id in windows:
+                        told(replayer.replay(window_id))
+                finally:
+                    tasks.close()
+        finally:
+            journal.close()

@@ -1,0 +1,52 @@
+"""Running windows again from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dagflow.cli.commands.replay import describe
+from dagflow.cli.main import command_line
+from dagflow.engine.replay import FileChange, ReplayedWindow
+from dagflow.engine.run import RunOptions, run
+from dagflow.plan.logical import load_app
+from dagflow.runtime.inline import InlineRuntime
+from tests.cli.commands.test_scan import APP
+
+
+def invoke(*args: str) -> tuple[int, str]:
+    """Run a command in this process: its exit code and stderr."""
+    done = CliRunner().invoke(command_line, ["replay", *args])
+    return done.exit_code, done.stderr
+
+
+@pytest.mark.parametrize("args", [[], ["--window", "1", "--files", "x"]], ids=str)
+def test_it_must_be_said_what_to_replay(tmp_path: Path, args: list[str]) -> None:
+    """One way, and only one."""
+    code, told = invoke(str(tmp_path), *args)
+    assert (code, "give either --window, once or more, or --files" in told) == (2, True)
+
+
+def test_a_checkpoint_without_journal_is_a_mistake_on_the_command_line(tmp_path: Path) -> None:
+    """Exit code 2, as for status."""
+    code, told = invoke(str(tmp_path / "nothing"), "--window", "1")
+    assert (code, "there is no journal at" in told) == (2, True)
+
+
+def test_files_that_no_window_has_read_need_no_spark(tmp_path: Path) -> None:
+    """The app is found by what the journal says of its last run."""
+    (tmp_path / "app.yaml").write_text(APP.format(folder=tmp_path))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "first").write_text("1\n")
+    run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
+    assert invoke(str(tmp_path / "journal"), "--files", "*.txt") == (0, "no committed window has read such a file\n")
+
+
+def test_only_what_changed_is_told_file_by_file() -> None:
+    """With records and bytes before and after."""
+    window = ReplayedWindow(
+        7, (FileChange("/out/a", "unchanged", 2, 2, 9, 9), FileChange("/out/b", "replaced", 2, 1, 9, 4))
+    )
+    assert describe(window) == ("window 7: 1 unchanged, 1 replaced\n    replaced /out/b: 2 -> 1 record, 9 -> 4 bytes")

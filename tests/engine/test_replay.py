@@ -1,0 +1,140 @@
+"""Windows that are run again, with real journals and files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.manifest import tracked_files, window_manifest
+from dagflow.engine.replay import ReplayedWindow
+from dagflow.engine.replaying import app_file, replay
+from dagflow.engine.run import RunOptions, run
+from dagflow.engine.status import status
+from dagflow.errors import DagflowError, JournalError, MissingError, SourceChangedError, StorageError
+from dagflow.journal import Journal
+from dagflow.plan.logical import load_app
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.store import open_store
+from tests.engine.test_driver import crashing
+
+APP = """\
+name: sample
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [in], blocks_threshold: 1, pack_bytes: 0}}
+  reader: {class: BlockReader, properties: {max_readers: 1}}
+  filter: {class: RecordFilter, properties: {drop: {prefix: "#"}}, partition: parallel}
+  writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: filter.input}
+  kept: {from: filter.output, to: writer.input}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A working directory in which an app has read three files in three windows."""
+    (tmp_path / "app.yaml").write_text(APP)
+    (tmp_path / "in").mkdir()
+    for name in "abc":
+        (tmp_path / "in" / name).write_text(f"# {name}\n{name}1\n{name}2\n")
+    with contextlib.chdir(tmp_path):
+        run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+        yield tmp_path
+
+
+def published(folder: Path) -> dict[str, str]:
+    """Names and contents of the published files; fails where anything else lies about."""
+    return {path.name: path.read_text() for path in sorted((folder / "out").iterdir())}
+
+
+def again(*windows: int, change: tuple[str, str] = ("", "")) -> list[ReplayedWindow]:
+    """Replay windows with an app in which something was replaced by something else."""
+    Path("app.yaml").write_text(APP.replace(*change) if change[0] else APP)
+    told: list[ReplayedWindow] = []
+    replay(load_app(app_file("journal")), RunOptions(), list(windows), told.append, InlineRuntime)
+    return told
+
+
+def test_a_replay_with_the_same_app_changes_nothing(folder: Path) -> None:
+    """The same blocks give the same bytes under the same names."""
+    before, account = published(folder), status("journal")
+    [window] = again(2)
+    assert [change.change for change in window.changes] == ["unchanged"]
+    assert published(folder) == before
+    assert status("journal").records == account.records
+
+
+def test_a_replay_replaces_exactly_what_its_window_published(folder: Path) -> None:
+    """Today's app decides what; other windows stay, the account follows, and a later run has nothing to do."""
+    before = published(folder)
+    [window] = again(2, change=('drop: {prefix: "#"}', 'keep: {prefix: "b1"}'))
+    [name] = [name for name in before if before[name].startswith("b")]
+    assert published(folder) == {**before, name: "b1\n"}
+    [change] = window.changes
+    assert (change.change, change.records_before, change.records_after) == ("replaced", 2, 1)
+    assert status("journal").records == {"reader.errors": 0, "reader.messages": 9, "filter.output": 5}
+    [output] = window_manifest("journal", 2).outputs
+    assert (output.records, output.size_bytes) == (1, 3)
+    summary = run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+    assert (summary.windows, published(folder)) == (0, {**before, name: "b1\n"})
+
+
+def test_files_that_a_replay_no_longer_makes_go_and_new_ones_come(folder: Path) -> None:
+    """Names may change from part files to blocks; --fresh knows the new ones."""
+    before = published(folder)
+    [window] = again(1, change=("path: out", "path: out, file_name: block"))
+    assert sorted(change.change for change in window.changes) == ["added", "removed"]
+    assert sorted(published(folder).values()) == sorted(before.values())
+    assert (folder / "out" / f"{1:016x}").read_text() == "a1\na2\n"
+    [file] = tracked_files("journal", "in/a")
+    assert file.outputs == [str(folder / "out" / f"{1:016x}")]
+    Path("app.yaml").write_text(APP)
+    (folder / "in" / "a").unlink()
+    run(load_app("app.yaml"), RunOptions(fresh=True), runtime=InlineRuntime)
+    assert sorted(published(folder).values()) == ["b1\nb2\n", "c1\nc2\n"]
+
+
+def test_a_replay_that_fails_replaces_nothing(folder: Path) -> None:
+    """Neither a changed input nor a name that is taken."""
+    before = published(folder)
+    (folder / "in" / "b").write_text("something else\n")
+    with pytest.raises(SourceChangedError, match="the file changed after it was planned"):
+        again(2)
+    (folder / "out" / f"{1:016x}").write_text("mine")
+    with pytest.raises(StorageError, match="1 files that this checkpoint did not publish"):
+        again(1, change=("path: out", "path: out, file_name: block"))
+    (folder / "out" / f"{1:016x}").unlink()
+    with pytest.raises(MissingError, match="window 7 is unknown"):
+        again(7)
+    assert published(folder) == before
+    assert not list((folder / "out").rglob(".*"))
+
+
+def test_a_window_that_is_not_published_cannot_be_replayed(folder: Path) -> None:
+    """It will run anyway."""
+    (folder / "in" / "d").write_text("d\n")
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(load_app("app.yaml"), RunOptions(), runtime=crashing(4))
+    with pytest.raises(JournalError, match="window 4 is not published yet"):
+        again(4)
+
+
+def test_the_replay_of_an_archived_window_is_found_again(folder: Path) -> None:
+    """Retention moves windows and takes snapshots; what was replayed stays so."""
+    for number in range(40):
+        (folder / "in" / f"x{number:02d}").write_text(f"{number}\n")
+    run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+    again(1, 2, change=('drop: {prefix: "#"}', 'drop: {regex: ".1"}'))
+    for number in range(40):
+        (folder / "in" / f"y{number:02d}").write_text(f"{number}\n")
+    Path("app.yaml").write_text(APP)
+    run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+    assert window_manifest("journal", 2).outputs[0].records == 2
+    assert Journal.open(open_store("journal"), app="sample").state.redone.keys() == {"1", "2"}
+    assert json.loads(json.dumps(window_manifest("journal", 1).to_json()))["outputs"][0]["records"] == 2
