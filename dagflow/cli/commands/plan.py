@@ -21,7 +21,8 @@ from dagflow.plan.logical import LogicalPlan, load_app
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
 
-_ENDLESS = 1 << 40  # a backlog that no partitioner takes for a small one
+_STEPS = 64
+_ENDLESS = 1 << 60  # a backlog, in tuples and in bytes, that no partitioner takes for a small one
 
 
 def _size(context: click.Context, option: click.Parameter, value: str) -> int:
@@ -109,8 +110,10 @@ def _simulated(logical: LogicalPlan, physical: PhysicalPlan, trace: str, rate: i
 
 def _range(name: str, head: Partitioner) -> int | str:
     try:
-        least = head.define_partitions(BacklogStats(0, 0, 0))
-        most = head.define_partitions(BacklogStats(0, least, _ENDLESS))
+        least = most = head.define_partitions(BacklogStats(0, 0, 0))
+        # A policy may go up in steps, each of which has to be asked for; one without an end is not asked for ever.
+        for _ in range(_STEPS):
+            most = max(most, head.define_partitions(BacklogStats(0, most, _ENDLESS, _ENDLESS, 1.0)))
     except Exception as error:
         raise OperatorError(f"define_partitions() raised {type(error).__name__}: {error}", operator=name) from error
     return least if most <= least else f"{least} to {most}"
