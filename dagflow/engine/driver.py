@@ -43,6 +43,9 @@ WINDOWS_AHEAD = 2
 WINDOWS_IN_FLIGHT = 3
 """One being committed, one running, one ready to take its free slots."""
 
+MOST_IN_FLIGHT = 12
+"""Windows that wait behind the tasks of one that stands still, at most: memory's bound."""
+
 TICK_S = 0.2
 """How often a waiting driver looks up: to show progress, and to see whether it shall stop."""
 
@@ -141,6 +144,8 @@ class Driver:
         # Partitions divide an allowed rate among themselves, and know nothing of other windows' partitions.
         is_paced = any(getattr(operator, "max_bytes_per_second", None) is not None for operator in operators.values())
         self._most_in_flight = WINDOWS_IN_FLIGHT if states.is_empty and not is_paced else 1
+        # None before recovery is over: what was planned earlier comes before anything new.
+        self._most_ahead_of_stragglers = 0
         self._operators = operators
         kept: tuple[Kept, dict[str, bytes], dict[str, int]] = ({}, {}, {})
         if journal.state.state:
@@ -167,11 +172,12 @@ class Driver:
         state = "completed"
         try:
             self._recover()
+            self._most_ahead_of_stragglers = MOST_IN_FLIGHT if self._most_in_flight > 1 else 0
             while not self._stop.is_requested:
                 if self._follow_millis is not None and self._requests is not None and self._requests.take_scan():
                     self._control.scan_now()
                 self._emit_ahead()
-                self._plan_and_submit()
+                self._plan_and_submit(self._most_in_flight)
                 if self._in_flight:
                     self._commit_oldest()
                 elif self._follow_millis is not None:
@@ -226,8 +232,16 @@ class Driver:
             self._next_window += 1
             self._emitted.append((emission, load_of(self._plan, emission.tuples)))
 
-    def _plan_and_submit(self) -> None:
-        while self._emitted and len(self._in_flight) < self._most_in_flight:
+    def _run_ahead_of_straggler(self) -> None:
+        """Let later windows have the slots that are free while tasks of the oldest window take longer than theirs."""
+        flights = len(self._in_flight)
+        later = itertools.islice(self._in_flight, 1, None)
+        if flights < self._most_ahead_of_stragglers and all(flight.future.done() for flight in later):
+            self._emit_ahead()
+            self._plan_and_submit(flights + 1)
+
+    def _plan_and_submit(self, most_in_flight: int) -> None:
+        while self._emitted and len(self._in_flight) < most_in_flight:
             self._scaling.observe(self._backlogs(), self._throughput.bytes_per_second)
             emission = self._surveyors.complete(self._emitted.popleft()[0])
             kept = (emission.state, self._surveyors.state(), emission.late)
@@ -317,6 +331,7 @@ class Driver:
                 self._observer.progress(self.summary())
                 if self._stop.is_requested:
                     return None
+                self._run_ahead_of_straggler()
 
     def _report(self, planned: WindowPlan, results: list[StageResult]) -> Report:
         """Let the control operators that wait for a window's results work on them."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+
 from tests.cluster.hosts import Cluster, wait_until
 from tests.crash.killing import OPERATORS, require_whole, visible_files
 
@@ -35,6 +37,11 @@ streams:
 """
 
 RUN_S = 240.0
+
+in_full = pytest.mark.skipif(
+    os.environ.get("DAGFLOW_CLUSTER") != "full", reason="takes minutes: set DAGFLOW_CLUSTER=full"
+)
+"""Marks what runs only when somebody asks for it."""
 
 
 class ClusterRun:

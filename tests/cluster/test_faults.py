@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable
 
 import pytest
 
 from tests.cluster.hosts import Cluster
-from tests.cluster.runs import ClusterRun, Shape
+from tests.cluster.runs import ClusterRun, Shape, in_full
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
-
-in_full = pytest.mark.skipif(
-    os.environ.get("DAGFLOW_CLUSTER") != "full", reason="takes minutes: set DAGFLOW_CLUSTER=full"
-)
 
 STUCK = """\
 import time
@@ -104,11 +99,9 @@ LOCAL_FAULTS: list[Fault] = [kill_executor, kill_python, kill_worker, restart_ma
 NETWORK_FAULTS: list[Fault] = [cut_host, stop_host]
 
 
-def test_a_run_completes_though_executors_and_hosts_die_and_the_master_is_restarted(
-    cluster_run: ClusterRun, shape: Shape
-) -> None:
+def test_a_run_completes_though_executors_and_hosts_die_and_the_master_is_restarted(cluster_run: ClusterRun) -> None:
     """One after the other in one run, each in its middle; grep agrees with the output."""
-    cluster_run.write(shape, files=140)
+    cluster_run.write("exchanged", files=140)
     cluster_run.start()
     for fault in LOCAL_FAULTS:
         cluster_run.wait_for_more(1)

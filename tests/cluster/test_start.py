@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.hosts import Cluster, bare_python
-from tests.cluster.runs import ClusterRun
+from tests.cluster.runs import ClusterRun, in_full
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
@@ -21,14 +21,20 @@ def refusal(run: ClusterRun, **env: str) -> str:
     return run.log
 
 
-def test_executors_without_a_package_are_refused_and_with_it_the_run_goes_on(
-    cluster_run: ClusterRun, tmp_path: Path
-) -> None:
-    """Dagflow itself is shipped; what it needs is not, and the same checkpoint completes when it is there."""
+def test_executors_without_a_package_are_refused(cluster_run: ClusterRun, tmp_path: Path) -> None:
+    """What dagflow needs is not shipped, and its absence is told with what to do."""
     cluster_run.write("fused", files=4)
     log = refusal(cluster_run, PYSPARK_PYTHON=bare_python(tmp_path / "barer", without=["pyarrow"]))
     assert "cannot import pyarrow" in log
     assert "spark.archives" in log
+
+
+@in_full
+def test_executors_without_python_are_refused_and_with_it_the_run_goes_on(cluster_run: ClusterRun) -> None:
+    """The same checkpoint completes when what was missing is there."""
+    cluster_run.write("fused", files=4)
+    log = refusal(cluster_run, PYSPARK_PYTHON="/no/such/python")
+    assert "the executors have no Python at /no/such/python" in log
     cluster_run.start()
     assert cluster_run.end() == 0
     cluster_run.require_whole()
@@ -49,6 +55,7 @@ def test_output_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run
     assert list(out.iterdir()) == []
 
 
+@in_full
 @pytest.mark.usefixtures("networked")
 def test_input_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run: ClusterRun) -> None:
     """A directory of the same name without the files is not the input."""
