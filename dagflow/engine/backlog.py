@@ -11,7 +11,7 @@ WINDOW_TARGET_S = 1.0
 to hide what a window costs."""
 
 FIRST_WINDOW_BYTES = 96 << 20
-FIRST_WINDOW_TUPLES = 256
+FIRST_WINDOW_TUPLES = 1024
 """Per task that runs at the same time, before anything was measured."""
 
 MAX_WINDOW_BYTES = 64 << 30

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.processes import dagflow_command
 
 ROOT = Path(__file__).parent.parent.parent
-APPS = sorted(path.stem for path in (ROOT / "apps").glob("*.yaml"))
+APPS = sorted(path.name for path in (ROOT / "apps" / "expected").iterdir())
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 

@@ -1,0 +1,44 @@
+"""The app that merges small files, run as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import dagflow_command
+
+ROOT = Path(__file__).parent.parent.parent
+
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A working directory with the app and its input."""
+    shutil.copytree(ROOT / "apps", tmp_path / "apps")
+    shutil.copytree(ROOT / "data", tmp_path / "data")
+    return tmp_path
+
+
+def test_the_merging_app_merges_each_directory_and_gives_every_original_back(place: Path) -> None:
+    """One merged file for each directory; `dagflow extract` lists all originals and returns each to the byte."""
+    ran = dagflow_command(["run", "apps/merge_small_files.yaml", "--json"], cwd=place)
+    assert ran.returncode == 0, ran.stderr
+    notes = place / "data" / "notes"
+    wanted = {path.relative_to(notes).as_posix(): path.read_bytes() for path in notes.rglob("*") if path.is_file()}
+    assert json.loads(ran.stdout)["records"]["reader.messages"] == len(wanted) == 5
+    merged = [path for path in (place / "out" / "merged").rglob("merged-*") if path.suffix != ".parquet"]
+    assert {path.parent.name for path in merged} == {"2024-01-01", "2024-01-02", "evening"}
+    assert len(merged) == 3
+    listed = dagflow_command(["extract", "out/merged", "--list"], cwd=place)
+    assert sorted(line.split("\t")[3] for line in listed.stdout.splitlines()) == sorted(wanted)
+    for path, content in wanted.items():
+        target = place / "extracted"
+        assert dagflow_command(["extract", "out/merged", path, "-o", str(target)], cwd=place).returncode == 0
+        assert target.read_bytes() == content
+        target.unlink()
+    unknown = dagflow_command(["extract", "out/merged", "nobody"], cwd=place)
+    assert (unknown.returncode, "no index here knows nobody" in unknown.stderr) == (1, True)
