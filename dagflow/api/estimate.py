@@ -14,12 +14,14 @@ class Estimate:
         files: Number of files.
         blocks: Number of blocks.
         bytes: Bytes in them.
+        uncut: Files larger than a block that one task must read as a whole, because they are compressed.
         is_partial: Whether there is more, which was not counted for lack of time.
     """
 
     files: int = 0
     blocks: int = 0
     bytes: int = 0
+    uncut: int = 0
     is_partial: bool = False
 
     def __add__(self, other: Estimate) -> Estimate:
@@ -28,6 +30,7 @@ class Estimate:
             self.files + other.files,
             self.blocks + other.blocks,
             self.bytes + other.bytes,
+            self.uncut + other.uncut,
             self.is_partial or other.is_partial,
         )
 

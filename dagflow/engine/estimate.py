@@ -23,6 +23,7 @@ class RunEstimate:
         blocks: Number of blocks.
         bytes: Bytes in them.
         windows: Windows, before the speed of the readers is known; at least.
+        uncut: Files larger than a block that one task must read as a whole.
         is_partial: Whether there is more, which was not counted for lack of time.
     """
 
@@ -30,6 +31,7 @@ class RunEstimate:
     blocks: int
     bytes: int
     windows: int
+    uncut: int
     is_partial: bool
 
 
@@ -57,4 +59,4 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
         windows = max(windows, math.ceil(by_tuples), math.ceil(part.bytes / (FIRST_WINDOW_BYTES * parallelism)))
     if not inputs:
         return None
-    return RunEstimate(found.files, found.blocks, found.bytes, windows, found.is_partial)
+    return RunEstimate(found.files, found.blocks, found.bytes, windows, found.uncut, found.is_partial)

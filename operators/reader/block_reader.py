@@ -23,6 +23,7 @@ from dagflow.storage.location import redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
+from operators.reader.compression.opening import Compression, decompressed
 from operators.reader.formats import FormatSpec
 from operators.reader.growing import read_growing, resumed
 from operators.reader.pace import Pace, PacedFile
@@ -47,6 +48,10 @@ class BlockReader(Operator):
     format: Annotated[FormatSpec, Field(description="what a record is: a format's name, or {type: name, ...}")] = (
         "lines"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
     )
+    compression: Annotated[
+        Compression,
+        Field(description="auto: by what a file holds, which its name must not contradict; none: bytes as they are"),
+    ] = "auto"
     min_readers: Annotated[Count, Field(ge=1, description="partitions at least")] = 1
     max_readers: Annotated[Count, Field(ge=1, description="partitions at most")] = 16
     collect_stats: Annotated[bool, Field(description="whether the number of partitions follows the backlog")] = True
@@ -107,7 +112,8 @@ class BlockReader(Operator):
             return
         account = self._account_of(block)
         is_empty = True
-        for batch in read_growing(self.format, file, block, account):
+        source, seen = decompressed(file, block, self.compression, self.format)
+        for batch in read_growing(self.format, source, seen, account):
             parsed = self.format.parse(batch, account).batch
             if len(parsed):
                 is_empty = False
@@ -120,7 +126,7 @@ class BlockReader(Operator):
         self.blocks_metadata_output.emit(block)
 
     def _read_pack(self, pack: BlockPack, context: OperatorContext) -> Iterator[None]:
-        reader = PackReader(self.format, self._account_of, self._leave_out)
+        reader = PackReader(self.format, self.compression, self._account_of, self._leave_out)
         for batches, indices in reader.read(pack):
             for batch in batches:
                 self.messages.emit(batch)

@@ -35,7 +35,9 @@ def read_growing(
     if end is not None and end < source.size_bytes:
         if block.is_last:
             account.counters[WAITING_BYTES] += source.size_bytes - end
+            account.due -= source.size_bytes - end
         source = Prefix(source, end)
+    account.due += entered.size_bytes
     yield from format.read(source, entered, account)
 
 

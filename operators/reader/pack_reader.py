@@ -14,6 +14,7 @@ from dagflow.storage.location import is_local
 from dagflow.storage.small_files import LoadedFiles, SmallFiles, load, room_for
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
+from operators.reader.compression.opening import Compression, decompressed, is_any_compressed
 from operators.reader.formats.base import ReaderContext
 from operators.reader.growing import read_growing
 from operators.reader.rejects import BlockAccount
@@ -40,12 +41,16 @@ class PackReader:
 
     Args:
         format: The format.
+        compression: How files are compressed, or "auto".
         account_of: Makes the account of a block, for what is refused and passed over.
         on_failure: Called for each file that cannot be read; raises where that must end the run.
     """
 
-    def __init__(self, format: ReaderContext, account_of: AccountOf, on_failure: OnFailure) -> None:
+    def __init__(
+        self, format: ReaderContext, compression: Compression, account_of: AccountOf, on_failure: OnFailure
+    ) -> None:
         self._format = format
+        self._compression = compression
         self._joint = joint_of(format)
         self._account_of = account_of
         self._on_failure = on_failure
@@ -86,7 +91,8 @@ class PackReader:
     def _records(self, row: Row, loaded: LoadedFiles) -> Iterator[RecordBatch]:
         if not len(row.indices):
             return
-        batch = self._joint.records(row) if self._joint is not None and not _is_in_progress(row) else None
+        is_plain = not _is_in_progress(row) and not self._is_compressed(row)
+        batch = self._joint.records(row) if self._joint is not None and is_plain else None
         if batch is not None:
             yield batch
             return
@@ -94,12 +100,19 @@ class PackReader:
             block = row.pack.block(index)
             yield from self._alone(_Slice(row.buffer, int(row.borders[position]), block.size_bytes), block)
 
-    def _alone(self, source: _Slice, block: BlockMetadata) -> Iterator[RecordBatch]:
+    def _is_compressed(self, row: Row) -> bool:
+        if self._compression == "none":
+            return False
+        names = [row.pack.names[index] for index in row.indices.tolist()]
+        return is_any_compressed(memoryview(row.buffer).cast("B"), row.borders, names)
+
+    def _alone(self, file: _Slice, block: BlockMetadata) -> Iterator[RecordBatch]:
         """One file's records, as the format reads them by itself."""
         account = self._account_of(block)
         is_empty = True
-        for batch in read_growing(self._format, source, block, account):
-            parsed = self._format.parse(batch, account).batch
+        source, seen = decompressed(file, block, self._compression, self._format)
+        for batch in read_growing(self._format, source, seen, account):
+            parsed = account.parse(self._format, batch).batch
             is_empty = is_empty and not len(parsed)
             yield parsed
         if is_empty and block.size_bytes:

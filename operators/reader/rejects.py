@@ -1,4 +1,4 @@
-"""What became of the bytes of a block that are in no record."""
+"""What became of the bytes of a block: in records, beside them, refused or passed over."""
 
 from __future__ import annotations
 
@@ -7,25 +7,35 @@ import json
 from collections import Counter
 from collections.abc import Callable
 
+from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
-from dagflow.metrics.names import REJECTED, REJECTED_BYTES, SKIPPED_BYTES
+from dagflow.metrics.names import DELIMITER_BYTES, RECORD_BYTES, REJECTED, REJECTED_BYTES, SKIPPED_BYTES
+from operators.reader.formats.base import Parsed, ReaderContext
 
 Listener = Callable[[bytes], object]
 
 
 class BlockAccount:
-    """Counts what a format refuses and passes over, and tells of the former.
+    """Counts what a format makes of a block's bytes, and tells of what it refuses.
 
     Args:
         url: The file.
         counters: Where it is counted.
         listener: Takes in one JSON object in UTF-8 per reject; None if nobody listens, and a reject is an error.
+
+    Attributes:
+        due: Bytes that the block answers for.
+        covered: Bytes that were found to be in records, beside them, in rejects or in skips. Over the blocks of
+            a file they are as many as those due.
+        lost: Records that were read, and neither accepted nor refused nor passed over; 0 in a right format.
     """
 
     def __init__(self, url: str, counters: Counter[str], listener: Listener | None) -> None:
         self.url = url
         self.counters = counters
         self.listener = listener
+        self.due = self.covered = self.lost = 0
+        self._aside = 0
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         """Refuse a stretch of bytes that should be a record.
@@ -36,6 +46,8 @@ class BlockAccount:
         if self.listener is None:
             hint = "connect the reader's port errors to take such records aside"
             raise RecordError(reason, url=self.url, offset=offset, length=length, hint=hint)
+        self.covered += length
+        self._aside += 1
         self.counters[REJECTED] += 1
         self.counters[REJECTED_BYTES] += length
         facts = {"url": self.url, "offset": offset, "length": length, "reason": reason}
@@ -43,4 +55,28 @@ class BlockAccount:
 
     def skip(self, offset: int, length: int, reason: str) -> None:
         """Pass over bytes that are not meant to be records."""
+        self.covered += length
+        self._aside += 1
         self.counters[SKIPPED_BYTES] += length
+
+    def delimit(self, length: int) -> None:
+        """Count bytes that belong to records and do not lie in their batch."""
+        self.covered += length
+        self.counters[DELIMITER_BYTES] += length
+
+    def parse(self, format: ReaderContext, batch: RecordBatch) -> Parsed:
+        """Count a batch that a format has read, and let the format parse it.
+
+        Raises:
+            RecordError: A record is not what the format says, and nobody listens to rejects.
+        """
+        records, delimiters = batch.content_bytes()
+        covered, aside = self.covered + records + delimiters, self._aside
+        self.covered = covered
+        parsed = format.parse(batch, self)
+        # What parsing puts aside was a record before, so that its bytes are counted already.
+        refused, self.covered = self.covered - covered, covered
+        self.counters[RECORD_BYTES] += records - refused
+        self.counters[DELIMITER_BYTES] += delimiters
+        self.lost += len(batch) - len(parsed.raw) - (self._aside - aside)
+        return parsed

@@ -46,8 +46,8 @@ class Surveys:
     @property
     def state(self) -> Any:
         """The states of the files whose next blocks come in a later window; None if there are none."""
-        return dict(self._exit_states) or None
+        return {(shortened(url), version): state for (url, version), state in self._exit_states.items()} or None
 
     @state.setter
     def state(self, state: Any) -> None:
-        self._exit_states = dict(state)
+        self._exit_states = {(expanded(url), version): left for (url, version), left in state.items()}

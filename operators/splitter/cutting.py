@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,15 @@ from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.estimate import Estimate
 from dagflow.api.ports import Emitter
 from dagflow.metrics import names
+from dagflow.storage.location import redacted
+from dagflow.storage.roots import expanded, shortened
+from operators.codecs import codec_of_name
 from operators.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter.clock import Clock
 from operators.splitter.packing import Packer
 from operators.splitter.scanner import Found
+
+logger = logging.getLogger(__name__)
 
 # A window without a driver's budget, as in a unit test: enough for any small input in one go.
 DEFAULT_BUDGET = WindowBudget(tuples=10_000, size_bytes=1 << 62)
@@ -63,15 +69,17 @@ def count_blocks(start: int, end: int, block_size: int) -> int:
 def estimated(found: Iterable[Found], block_size: int, clock: Clock, within_s: float) -> Estimate:
     """Count files, blocks and bytes of a scan for so many seconds at most."""
     deadline_s = clock.elapsed_s() + within_s
-    files = blocks = size_bytes = 0
+    files = blocks = size_bytes = uncut = 0
     for entry in found:
         if clock.elapsed_s() > deadline_s:
-            return Estimate(files, blocks, size_bytes, is_partial=True)
+            return Estimate(files, blocks, size_bytes, uncut, is_partial=True)
         if not entry.is_directory:
             files += 1
-            blocks += count_blocks(0, entry.stat.size_bytes, block_size)
+            is_uncut = entry.stat.size_bytes > block_size and codec_of_name(entry.url) is not None
+            uncut += is_uncut
+            blocks += 1 if is_uncut else count_blocks(0, entry.stat.size_bytes, block_size)
             size_bytes += entry.stat.size_bytes
-    return Estimate(files, blocks, size_bytes)
+    return Estimate(files, blocks, size_bytes, uncut)
 
 
 class Allowance:
@@ -210,6 +218,9 @@ class BlockCutter:
         if not self.allowance.takes_file():
             return False
         self.flush()
+        if version.size_bytes > block_size and codec_of_name(url) is not None:
+            logger.warning("compressed file is one block url=%s bytes=%d", redacted(url), version.size_bytes)
+            block_size = version.size_bytes
         count = count_blocks(start, version.size_bytes, block_size)
         self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, count))
         self._counters[names.FILES] += 1
@@ -295,7 +306,7 @@ class BlockCutter:
         if file is not None:
             version = (file.version.size_bytes, file.version.mtime_ns, file.version.etag)
             place = (file.next_start, file.previous_block_id, file.is_open, file.resumes)
-            state["open"] = (file.url, version, file.block_size, *place)
+            state["open"] = (shortened(file.url), version, file.block_size, *place)
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -305,4 +316,4 @@ class BlockCutter:
         self._open = None
         if "open" in state:
             url, version, *place = state["open"]
-            self._open = OpenFile(url, FileVersion(*version), *place)
+            self._open = OpenFile(expanded(url), FileVersion(*version), *place)

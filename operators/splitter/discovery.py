@@ -114,7 +114,7 @@ class Discovery:
         view = self._index.view(now_millis)
         unsettled = 0
         for step in _stepped(self._scanner.scan()):
-            answers = view.look_up([found.key for found in step])
+            answers = view.look_up([found.name for found in step])
             for position in np.flatnonzero(~_unchanged(step, answers)).tolist():
                 found = step[position]
                 if not self._is_settled(found, now_millis):

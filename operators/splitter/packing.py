@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from dagflow.api.properties import Count, Millis, Size
+from dagflow.storage.roots import expanded, shortened
 from operators.pack import BlockPack
 from operators.splitter.clock import Clock
 
@@ -125,10 +126,10 @@ class Packer:
 
     def snapshot(self) -> list[Any]:
         """The files that wait."""
-        return list(zip(self._urls, self._sizes, self._mtimes, self._etags, strict=True))
+        return list(zip(map(shortened, self._urls), self._sizes, self._mtimes, self._etags, strict=True))
 
     def restore(self, waiting: list[Any]) -> None:
         """Take back what snapshot gave."""
         self._clear()
-        for file in waiting:
-            self.add(*file)
+        for url, *version in waiting:
+            self.add(expanded(url), *version)

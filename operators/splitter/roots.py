@@ -12,6 +12,7 @@ from typing import Literal
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.location import absolute, is_local, join, redacted
+from dagflow.storage.roots import key_prefix
 from operators.splitter.listing import Lister, LocalLister, RemoteLister
 
 _MAGIC = re.compile(rb"[*?[]")
@@ -32,6 +33,7 @@ class Root:
         segments: Of a glob: what the names below base must match, level by level.
         asks_hidden: For each segment, whether it begins as a hidden name does, and so takes in hidden names.
         lister: How the store is listed.
+        prefix: What key_prefix says of base.
     """
 
     named: str
@@ -40,11 +42,17 @@ class Root:
     lister: Lister
     segments: tuple[Segment, ...] = ()
     asks_hidden: tuple[bool, ...] = ()
+    prefix: tuple[bytes, bytes] = (b"", b"")
 
     @property
     def is_local(self) -> bool:
         """Whether it lies on a file system of this machine."""
         return isinstance(self.lister, LocalLister)
+
+    def name(self, key: bytes) -> bytes:
+        """The key as it is remembered: of a named root only the name, so that the tree can be moved."""
+        start, mark = self.prefix
+        return mark + key[len(start) :] if mark else key
 
     @property
     def first_key(self) -> bytes:
@@ -75,7 +83,7 @@ def find_root(named: str, *, is_literal: bool = False) -> Root:
     lister: Lister = LocalLister() if is_local(named) else RemoteLister()
     kind = lister.kind(path)
     if kind is not None:
-        return Root(named, kind, path, lister)
+        return Root(named, kind, path, lister, prefix=key_prefix(path))
     match = None if is_literal else _MAGIC.search(path)
     if match is None:
         raise MissingError("no such file or directory", url=redacted(named), hint=_nearest(path, lister))
@@ -86,7 +94,8 @@ def find_root(named: str, *, is_literal: bool = False) -> Root:
         raise MissingError(message, url=redacted(named), hint=_nearest(base, lister))
     parts = path[cut + 1 :].split(b"/")
     segments = tuple(None if part == b"**" else re.compile(fnmatch.translate(lister.url(part))) for part in parts)
-    return Root(named, "glob", base, lister, segments, tuple(part[:1] in (b".", b"_") for part in parts))
+    asks_hidden = tuple(part[:1] in (b".", b"_") for part in parts)
+    return Root(named, "glob", base, lister, segments, asks_hidden, key_prefix(base))
 
 
 def _nearest(path: bytes, lister: Lister) -> str:

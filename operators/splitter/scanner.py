@@ -32,7 +32,7 @@ class Found:
     """A file or directory that a scan came by.
 
     Attributes:
-        key: Its path in bytes; a directory's ends in "/". A scan gives keys in ascending order, each once.
+        key: Its path in bytes; a directory's ends in "/". A scan gives each once.
         stat: The version of a file; DIRECTORY for a directory.
         root: The root that it was found under.
     """
@@ -40,6 +40,11 @@ class Found:
     key: bytes
     stat: Stat
     root: Root
+
+    @property
+    def name(self) -> bytes:
+        """Its path as it is remembered, which differs below a named root; a scan gives these in ascending order."""
+        return self.root.name(self.key)
 
     @property
     def is_directory(self) -> bool:
@@ -131,7 +136,7 @@ class Scanner:
                     self._reported.add(location)
                     logger.warning("location does not exist yet, waiting for it location=%s", location)
         # Of locations that lie in each other the outermost is opened first, and gives its path to what both have.
-        return sorted(roots, key=lambda root: root.first_key)
+        return sorted(roots, key=lambda root: root.name(root.first_key))
 
     def scan(self) -> Iterator[Found]:
         """Go through everything once.
@@ -146,11 +151,11 @@ class Scanner:
         last = b""
         while heads or pending:
             # A root is opened when its first path may be next, so that a thousand roots hold one listing.
-            while pending and (not heads or pending[-1].first_key <= heads[0][0]):
+            while pending and (not heads or pending[-1].name(pending[-1].first_key) <= heads[0][0]):
                 walk = self._walk(pending.pop())
                 opened += 1
                 if (found := next(walk, None)) is not None:
-                    heapq.heappush(heads, (found.key, opened, found, walk))
+                    heapq.heappush(heads, (found.name, opened, found, walk))
             if not heads:
                 continue
             key, order, found, walk = heads[0]
@@ -160,7 +165,7 @@ class Scanner:
             if (following := next(walk, None)) is None:
                 heapq.heappop(heads)
             else:
-                heapq.heapreplace(heads, (following.key, order, following, walk))
+                heapq.heapreplace(heads, (following.name, order, following, walk))
 
     def _walk(self, root: Root) -> Iterator[Found]:
         if root.kind == "file":

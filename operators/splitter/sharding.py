@@ -137,9 +137,7 @@ class ShardedLister(LocalLister):
         large_held_names: Names of a large directory that are held at a time.
     """
 
-    def __init__(
-        self, in_tasks: InTasks, large_names: int = LARGE_NAMES, large_held_names: int = HELD_NAMES
-    ) -> None:
+    def __init__(self, in_tasks: InTasks, large_names: int = LARGE_NAMES, large_held_names: int = HELD_NAMES) -> None:
         super().__init__()
         self._in_tasks = in_tasks
         self._large_names = large_names

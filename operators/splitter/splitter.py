@@ -16,6 +16,7 @@ from dagflow.api.operator import ControlOperator, InputOperator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Paths, Size
 from dagflow.errors import MissingError
+from dagflow.storage.roots import expanded, root_of, shortened
 from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.splitter.changes import OnChange
 from operators.splitter.clock import Clock, SystemClock
@@ -104,12 +105,15 @@ class FileSplitterBase(ControlOperator):
 
     def snapshot(self) -> dict[str, Any]:
         """What is cut, and what waits to be cut."""
-        return {"cut": self._cutter.snapshot(), "waiting": [(file.url, file.relative_path) for file in self._waiting]}
+        return {
+            "cut": self._cutter.snapshot(),
+            "waiting": [(shortened(file.url), file.relative_path) for file in self._waiting],
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what snapshot gave."""
         self._cutter.restore(state["cut"])
-        self._waiting = deque(FileInfo(*waiting) for waiting in state["waiting"])
+        self._waiting = deque(FileInfo(expanded(url), name) for url, name in state["waiting"])
 
 
 class Retention(BaseModel):
@@ -190,6 +194,7 @@ class FileSplitterInput(InputOperator):
     _has_begun: bool
     _is_noted: bool
     _has_news: bool
+    _root: str
 
     def check_properties(self) -> None:
         """Refuse a marker that is no name."""
@@ -216,6 +221,7 @@ class FileSplitterInput(InputOperator):
         packer = Packer(full, self._clock, waits=self._waits)
         self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context, packer)
         self._is_noted = self._has_news = False
+        self._root = ""
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)
         # Counted apart, because the scanner's thread must not touch what the driver is reading.
@@ -308,7 +314,7 @@ class FileSplitterInput(InputOperator):
         if not candidate.is_noted and not self._announce(candidate):
             return False
         version = stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis()
-        self._index.record(found.key, Seen(*version, self._fingerprint(found)))
+        self._index.record(found.name, Seen(*version, self._fingerprint(found)))
         return True
 
     def _fingerprint(self, found: Found) -> int:
@@ -323,6 +329,10 @@ class FileSplitterInput(InputOperator):
             return self._cutter.announce_directory(found.url, found.relative_path, self.block_size)
         version = FileVersion(found.stat.size_bytes, found.stat.mtime_ns, found.stat.etag)
         relative_path = found.relative_path if self._cutter.announces else ""
+        if (root := root_of(found.url)) != self._root:
+            # A pack lies in one root, so that it can be found where that has been moved to.
+            self._cutter.flush()
+            self._root = root
         is_open = self._waits and not version.etag
         place = found.url, relative_path, version, self.block_size, candidate.start
         return self._cutter.begin(*place, is_open=is_open)

@@ -130,4 +130,7 @@ def _estimate(logical: LogicalPlan) -> Estimate | None:
         return None
     if found.is_partial:
         output.note("the estimate is a lower bound: there is more input than could be counted in a moment")
+    if found.uncut:
+        files = "1 compressed file is" if found.uncut == 1 else f"{found.uncut:,} compressed files are"
+        output.note(f"{files} larger than a block and cannot be cut: one task reads each as a whole")
     return Estimate(found.files, found.blocks, found.bytes, found.windows)

@@ -75,6 +75,9 @@ class Account(Protocol):
     def skip(self, offset: int, length: int, reason: str) -> None:
         """Pass over bytes that are not meant to be records, such as a header."""
 
+    def delimit(self, length: int) -> None:
+        """Count bytes that belong to records and do not lie in their batch, such as the length before a record."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -109,6 +112,10 @@ class ReaderContext:
     name: ClassVar[str] = ""
     """What the format is called in YAML; "" for a base class."""
 
+    needs_size: ClassVar[bool] = True
+    """Whether `read` must know the size of the file before its end was seen; a compressed file is then
+    decompressed as a whole before any of it is read."""
+
     # Without an annotation, so that it is no option: only tests have a reason to change it.
     chunk_bytes = CHUNK_BYTES
     """How much is read at a time, about; what a block gives does not depend on it."""
@@ -141,16 +148,23 @@ class ReaderContext:
         Args:
             source: The file's bytes; may be read beyond the block, as far as its last record goes.
             block: The block.
-            account: Takes in what is refused and what is passed over.
+            account: Takes in what is refused and what is passed over. Bytes of a record, or beside one, belong to
+                the block that holds its first byte; all others to the block that they lie in.
 
         Yields:
-            Raw batches in file order, with origin; never empty ones.
+            Raw batches in file order, with origin; never empty ones. A framed batch (see framing.py) holds its
+            delimiters as they lie in the file.
 
         Raises:
             RecordError: The bytes are not what the format says, and nobody listens to rejects.
             StorageError: The source failed.
         """
         raise NotImplementedError
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether each byte of a file is in one record, or beside one, exactly once; a run checks that it is."""
+        return True
 
     def needs_survey(self, block: BlockMetadata) -> bool:
         """Whether a first pass must look at a block, because where later blocks' records begin depends on it."""

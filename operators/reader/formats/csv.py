@@ -74,6 +74,11 @@ class Csv(Delimited):
         """The three newlines."""
         return (b"\n", b"\r\n", b"\r")
 
+    @property
+    def adds_up(self) -> bool:
+        """Not where long rows are left out: behind a cut, how long a row is that began before it is not known."""
+        return self.on_long == "fail"
+
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The newlines outside of quotes in a stretch that begins at a row."""
         return self._find(data, is_at_end, quoting_of(data, self._dialect, True), OUTSIDE)
@@ -134,6 +139,9 @@ class Csv(Delimited):
             problem = f"the header has {len(names)} columns, and columns names {len(self.columns)}"
             raise RecordError(problem, url=url, offset=offset, length=length)
         self._names = tuple(self.columns) if isinstance(self.columns, list) else tuple(names)
+
+    def _skip_rest(self, source: ByteSource, start: int, end: int, floor: int, account: Account) -> None:
+        """Nothing: to know where the row begins takes a scan of the file."""
 
     def settled_end(self, source: ByteSource) -> int:
         """The end of the last certain row, looked for from the beginning: only there is it known what is quoted."""

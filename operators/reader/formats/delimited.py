@@ -15,7 +15,7 @@ from dagflow.api.records import NO_DELIMITER, Delimiters, RecordBatch
 from dagflow.errors import RecordError
 from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
-from operators.reader.formats.framing import Positions, frame_adjacent, frame_one
+from operators.reader.formats.framing import Positions, frame_adjacent, one_unended
 from operators.reader.formats.window import Bytes, Growing, Window, read_exactly
 
 PROBE_BYTES = 4 << 10
@@ -105,6 +105,8 @@ class Delimited(ReaderContext):
         if block.start < floor:
             account.skip(block.start, min(floor, limit) - block.start, "header")
         position = self.next_start(source, block.start, limit, floor)
+        if self.on_long != "fail" and block.start > floor and position > block.start:
+            self._skip_rest(source, block.start, position, floor, account)
         window = Window(source)
         # When so much holds no terminator, the record that it begins with is too long, or as good as that.
         longest = self.max_record + self.reach
@@ -116,15 +118,17 @@ class Delimited(ReaderContext):
             # A record is taken when it begins in the block; its predecessor's terminator stops at its first byte.
             count = int(np.searchsorted(found.stops[:-1], limit - position)) + 1 if len(found.stops) else 0
             if count:
-                yield from self._batches(window, found, count, block, account)
+                yield from self._batches(window, found, count, block, account, limit)
                 position += int(found.stops[count - 1])
                 held, beyond = self.chunk_bytes, self._probe_bytes
             elif window.is_at_end:
                 yield from self._last(window, block, account)
                 return
             elif self.is_long(data):
-                yield from self._long(data, block, account, position)
-                position = self.next_start(source, position + self.max_record + 1, limit, position)
+                start = position
+                if self.on_long != "fail":
+                    position = self._release(source, start, limit)
+                yield from self._long(data, block, account, start, position - start)
             else:
                 held, beyond = 2 * held, 2 * beyond
                 longest = max(longest, 2 * len(data)) if len(data) >= longest else longest
@@ -229,18 +233,37 @@ class Delimited(ReaderContext):
         return stop if stop <= source.size_bytes else None
 
     def _batches(
-        self, window: Window, found: Terminators, count: int, block: BlockMetadata, account: Account
+        self,
+        window: Window,
+        found: Terminators,
+        count: int,
+        block: BlockMetadata,
+        account: Account,
+        limit: int,
     ) -> Iterator[RecordBatch]:
         starts = np.concatenate(([0], found.stops[: count - 1]))
         done = 0
         for index in np.flatnonzero(found.starts[:count] - starts > self.max_record).tolist():
             if index > done:
-                yield self.frame(window, found.part(done, index), int(starts[done]), block)
+                yield self._framed(window, found.part(done, index), int(starts[done]), block, account)
             start = int(starts[index])
-            yield from self._long(window.data[start:], block, account, window.start + start)
+            # What lies both beyond the block, and beyond what its owner keeps of a long record, others skip.
+            end = min(int(found.stops[index]), max(start + self._kept_bytes, limit - window.start))
+            yield from self._long(window.data[start:], block, account, window.start + start, end - start)
             done = index + 1
         if count > done:
-            yield self.frame(window, found.part(done, count), int(starts[done]), block)
+            yield self._framed(window, found.part(done, count), int(starts[done]), block, account)
+
+    def _framed(
+        self, window: Window, found: Terminators, start: int, block: BlockMetadata, account: Account
+    ) -> RecordBatch:
+        if unframed := self.unframed_bytes(window, found):
+            account.delimit(unframed)
+        return self.frame(window, found, start, block)
+
+    def unframed_bytes(self, window: Window, found: Terminators) -> int:
+        """How many bytes of terminators frame leaves out of its batch."""
+        return 0
 
     def frame(self, window: Window, found: Terminators, start: int, block: BlockMetadata) -> RecordBatch:
         """Make a batch of records that lie side by side.
@@ -259,15 +282,64 @@ class Delimited(ReaderContext):
 
     def _last(self, window: Window, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
         size = len(window.data)
+        if not size:
+            return
         if size > self.max_record:
-            yield from self._long(window.data, block, account, window.start)
+            length = min(size, max(self._kept_bytes, block.end - window.start))
+            yield from self._long(window.data, block, account, window.start, length)
             return
         ending = b"" if self.keep_delimiter else self.table[0]
-        window.append(ending)
-        borders = np.array([0, size + len(ending)], np.int32)
-        yield frame_adjacent(window.buffer, borders, Delimiters((ending,)), block, window.start)
+        # Not framed: its delimiter is not in the file.
+        yield one_unended(window.data.tobytes(), ending, block, window.start)
 
-    def _long(self, data: Bytes, block: BlockMetadata, account: Account, offset: int) -> Iterator[RecordBatch]:
+    @property
+    def _kept_bytes(self) -> int:
+        """Bytes that a record may have that is not too long, with its delimiter."""
+        return self.max_record + max(map(len, self.table))
+
+    def _release(self, source: ByteSource, start: int, limit: int) -> int:
+        """Up to where the block that a long record begins in accounts for it; see _skip_rest."""
+        end = max(limit, start + self._kept_bytes)
+        return min(self.next_start(source, start + self.max_record + 1, end, start), source.size_bytes)
+
+    def _skip_rest(self, source: ByteSource, start: int, end: int, floor: int, account: Account) -> None:
+        """Skip what a block has of a long record that begins before it, from where its owner lets go of it.
+
+        The owner accounts for as many bytes as a record that is not too long may have, and for what its own block
+        holds of the record. So nobody has to read on to the end of it.
+
+        Args:
+            source: The file.
+            start: Where the block begins.
+            end: Where its first record begins, or where it ends.
+            floor: Where the file's first record begins.
+            account: Takes it in.
+        """
+        kept = self._kept_bytes
+        step = self._probe_bytes
+        begin = None
+        while begin is None and (low := max(floor, start - min(step, kept))) < start:
+            begin = self._last_start(source, low, start, floor)
+            if low == floor or step >= kept:
+                break
+            step *= 2
+        released = start if begin is None else max(start, begin + kept)
+        if released < end:
+            account.skip(released, end - released, "the rest of a long record")
+
+    def _last_start(self, source: ByteSource, low: int, high: int, floor: int) -> int | None:
+        """The last place in [low, high) where a record begins, or None."""
+        first = self.next_start(source, low, high, floor)
+        if first >= high:
+            return None
+        data = read_exactly(source, first, high + self.reach)
+        stops = self.find(data, first + len(data) >= source.size_bytes).stops
+        inside = stops[stops < high - first]
+        return first + int(inside[-1]) if len(inside) else first
+
+    def _long(
+        self, data: Bytes, block: BlockMetadata, account: Account, offset: int, length: int
+    ) -> Iterator[RecordBatch]:
         raw = data[: self.max_record].tobytes()
         reason = f"the record is longer than max_record, {self.max_record} bytes"
         if self.on_long == "fail":
@@ -278,7 +350,9 @@ class Delimited(ReaderContext):
         elif self.on_long == "skip":
             account.skip(offset, len(raw), "long record")
         else:
-            yield frame_one(raw, b"" if self.keep_delimiter else self.table[0], block, offset)
+            yield one_unended(raw, b"" if self.keep_delimiter else self.table[0], block, offset)
+        if length > len(raw):
+            account.skip(offset + len(raw), length - len(raw), "the rest of a long record")
 
 
 def _delimiters(table: tuple[bytes, ...], codes: npt.NDArray[np.uint8] | None) -> Delimiters:

@@ -72,6 +72,11 @@ def frame_one(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int
     return batch
 
 
+def one_unended(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int) -> RecordBatch:
+    """A single record that nothing ends in its file; when it is written, a delimiter is put behind it."""
+    return RecordBatch.from_records([record], Delimiters((delimiter,)), Origin((block,), np.zeros(1, np.int64), offset))
+
+
 def borders_of(framed: pa.BinaryArray) -> npt.NDArray[np.int32]:
     """Where each record of an array begins in its buffer, and where the last one ends."""
     if not len(framed):

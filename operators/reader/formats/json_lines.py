@@ -32,6 +32,7 @@ class JsonLines(Delimited):
     """
 
     name: ClassVar[str] = "json_lines"
+    needs_size = False
 
     columns: Annotated[
         ColumnTypes | Literal["infer"] | None,

@@ -75,6 +75,7 @@ class LengthPrefixed(ReaderContext):
             walk = self._walk(window.move(position, position + held).data, limit - position)
             if len(walk.starts):
                 stops = np.append(walk.starts[1:], walk.following)
+                account.delimit(int((walk.contents - walk.starts).sum()))
                 yield frame_apart(window.buffer, walk.contents, stops, NO_DELIMITER, block, position, walk.starts)
                 position, held = position + walk.following, usual
             elif walk.wrong or not walk.extent or position + walk.extent > source.size_bytes:

@@ -26,6 +26,7 @@ class Lines(Delimited):
     """Lines ended by LF, CR LF or CR, mixed as they come; or by one delimiter of any bytes and length."""
 
     name: ClassVar[str] = "lines"
+    needs_size = False
 
     delimiter: Annotated[
         str | None, Field(min_length=1, description="what ends a record; LF, CR LF and CR if not given")
@@ -68,6 +69,11 @@ class Lines(Delimited):
     def table(self) -> tuple[bytes, ...]:
         """The delimiter, or the three newlines."""
         return self._table
+
+    @property
+    def adds_up(self) -> bool:
+        """Not where bytes at the beginning of a block may be taken for a record of their own."""
+        return self.read_ahead
 
     def begin(self, source: ByteSource) -> int:
         """Learn the file's byte order, and pass over its byte order mark."""

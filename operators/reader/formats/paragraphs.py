@@ -28,11 +28,17 @@ class Paragraphs(Delimited):
     """
 
     name: ClassVar[str] = "paragraphs"
+    needs_size = False
 
     @property
     def table(self) -> tuple[bytes, ...]:
         """The end of a paragraph as it is written back."""
         return BLANK_LINE.table
+
+    @property
+    def adds_up(self) -> bool:
+        """Not where long paragraphs are left out: blank lines without bound may follow one that is not long."""
+        return self.on_long == "fail"
 
     def begin(self, source: ByteSource) -> int:
         """Pass over the byte order mark, and over blank lines at the head of the file."""
@@ -93,18 +99,30 @@ class Paragraphs(Delimited):
         """Whether there is ink beyond max_record: blank lines, however many, make no record long."""
         return bool((data[self.max_record :] > SPACE).any())
 
+    def unframed_bytes(self, window: Window, found: Terminators) -> int:
+        """All but one blank line of each terminator; all of them where that has to be made."""
+        if self.keep_delimiter:
+            return 0
+        kept = 2 * len(found.starts) if _is_plain(window.data, found) else 0
+        return int((found.stops - found.starts).sum()) - kept
+
     def frame(self, window: Window, found: Terminators, start: int, block: BlockMetadata) -> RecordBatch:
         """Make a batch of paragraphs, each with one blank line behind it."""
         if self.keep_delimiter:
             return super().frame(window, found, start, block)
         starts = np.append(start, found.stops[:-1])
         data = window.data
-        is_plain = found.stops >= found.starts + 2
-        if is_plain.all() and (data[found.starts] == LF).all() and (data[found.starts + 1] == LF).all():
+        if _is_plain(data, found):
             return frame_apart(window.buffer, starts, found.starts + 2, BLANK_LINE, block, window.start)
         column = pieces_of(window.buffer, starts, found.starts)
         arrow = pa.RecordBatch.from_arrays([column], [RECORD])
         return RecordBatch(arrow, delimiters=BLANK_LINE, origin=Origin((block,), starts, window.start))
+
+
+def _is_plain(data: Bytes, found: Terminators) -> bool:
+    """Whether each paragraph is followed by one blank line, at least, in its simplest form."""
+    starts = found.starts
+    return bool((found.stops >= starts + 2).all() and (data[starts] == LF).all() and (data[starts + 1] == LF).all())
 
 
 def _has_ink(data: Bytes, lines: Positions) -> npt.NDArray[np.bool_]:

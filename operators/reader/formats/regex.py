@@ -25,6 +25,7 @@ class Regex(Delimited):
     """
 
     name: ClassVar[str] = "regex"
+    needs_size = False
 
     pattern: Annotated[
         str, Field(min_length=1, description=r"RE2 expression that the first line of a record matches, as \d{4}-\d\d")

@@ -89,6 +89,8 @@ class Window:
             target[:filled] = memoryview(self.buffer).cast("B")[start - self.start :][:filled]
         while start + filled < end:
             count = self.source.read_into(start + filled, target[filled : end - start])
+            if count <= 0 and start + filled == self.source.size_bytes:
+                break  # a compressed file, whose size is known now
             if count <= 0:
                 raise EOFError(f"the file ends after {start + filled} of its {self.source.size_bytes} bytes")
             filled += count

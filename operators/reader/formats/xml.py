@@ -49,7 +49,7 @@ class Xml(ReaderContext):
         tag = re.escape(self.tag.encode())
         self._outside = re.compile(_ASIDE + rb"|<!DOCTYPE|<" + tag + rb"(?=[ \t\r\n/>])")
         self._inside = re.compile(_ASIDE + rb"|</" + tag + rb"(?=[ \t\r\n>])|<" + tag + rb"(?=[ \t\r\n/>])")
-        self._reached: tuple[object, int, int] = (None, 0, 0)
+        self._reached: tuple[object, int, int, int] = (None, 0, 0, 0)
 
     @property
     def _reach(self) -> int:
@@ -60,9 +60,9 @@ class Xml(ReaderContext):
         """The elements that begin in a block."""
         file = (block.url, block.version)
         limit = min(block.end, source.size_bytes)
-        reached, end, position = self._reached
+        reached, end, position, covered = self._reached
         if reached != file or end > block.start:
-            position = 0
+            position = covered = 0
             if read_exactly(source, 0, 2).tobytes() in _MARKS:
                 raise RecordError("XML in UTF-16 cannot be read", url=block.url, offset=0, length=2)
         window = Window(source)
@@ -72,6 +72,9 @@ class Xml(ReaderContext):
             starts, stops, following, is_torn = self._elements(data, limit - position, window.is_at_end)
             for index in np.flatnonzero(stops - starts > self.max_record)[:1].tolist():
                 self._refuse(block, position + int(starts[index]), int(stops[index] - starts[index]))
+            for start, stop in zip((starts + position).tolist(), (stops + position).tolist(), strict=True):
+                _skip(max(covered, block.start), start, account)
+                covered = stop
             first = int(np.searchsorted(starts, block.start - position))
             if first < len(starts):
                 column = pieces_of(window.buffer, starts[first:], stops[first:])
@@ -83,12 +86,15 @@ class Xml(ReaderContext):
                 if is_torn and block.start <= position < limit:
                     length = source.size_bytes - position
                     raw = data[following : following + SHOWN_BYTES]
+                    _skip(max(covered, block.start), position, account)
+                    covered = source.size_bytes
                     account.reject(position, length, f"the element {self.tag} is never closed", raw)
                 break
             if is_torn and len(data) - following > self.max_record:
                 self._refuse(block, position, len(data) - following)
             held = self.chunk_bytes if following else 2 * held
-        self._reached = (file, block.end, position)
+        _skip(max(covered, block.start), limit, account)
+        self._reached = (file, block.end, position, covered)
 
     def _refuse(self, block: BlockMetadata, offset: int, length: int) -> None:
         reason = f"the element {self.tag} is longer than max_record, {self.max_record} bytes"
@@ -136,6 +142,11 @@ class Xml(ReaderContext):
                 return end
             found = self._inside.search(data, end)
         return -1
+
+
+def _skip(start: int, end: int, account: Account) -> None:
+    if start < end:
+        account.skip(start, end - start, "between elements")
 
 
 def _end_of_aside(data: bytes, match: re.Match[bytes]) -> int:

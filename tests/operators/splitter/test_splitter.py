@@ -426,3 +426,12 @@ def test_max_bytes_per_window_bounds_the_bytes_of_a_window(tmp_path: Path) -> No
         assert len([size for size in sizes if size]) <= 6
     windows = split(tmp_path, block_size=4, max_bytes_per_window=1).windows()
     assert [len(window.blocks) for window in windows if window.blocks] == [1] * 12
+
+
+def test_a_file_whose_name_says_that_it_is_compressed_is_one_block(tmp_path: Path) -> None:
+    """Nobody can read it from the middle on; a plan counts such files, because one task reads each."""
+    for name in ("a.gz", "b.txt", "c.xz"):
+        (tmp_path / name).write_bytes(b"x" * 25)
+    splitter = FileSplitterInput(files=str(tmp_path), block_size=10)
+    assert splitter.estimate(60.0) == Estimate(files=3, blocks=5, bytes=75, uncut=2)
+    assert Driver(splitter).everything().ranges == [(0, 25), (0, 10), (10, 20), (20, 25), (0, 25)]

@@ -1,0 +1,160 @@
+"""The compressions that are read, how they are recognised, and what decompresses them."""
+
+from __future__ import annotations
+
+import bz2
+import importlib
+import lzma
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dagflow.errors import DagflowError
+
+
+class Decompressor(Protocol):
+    """Decompresses one stream; the interface of the standard library's own."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the end of the stream was reached."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether more output needs more input."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the stream in the input given so far."""
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        """Some output, at most max_length bytes of it.
+
+        Raises:
+            Exception: The library's own error for input that is damaged.
+        """
+
+
+class _Deflated:
+    """A gzip member; isal's decompressor where that is installed, which is several times as fast as zlib's."""
+
+    def __init__(self) -> None:
+        try:
+            library: Any = importlib.import_module("isal.isal_zlib")
+        except ImportError:
+            library = zlib
+        self._object = library.decompressobj(wbits=31)
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._object.eof)
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._object.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._object.unused_data)
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        return bytes(self._object.decompress(self._object.unconsumed_tail + data, max(max_length, 0)))
+
+
+class _Framed:
+    """Snappy's framing format; its chunks go on to the end of the file."""
+
+    eof = False
+    needs_input = True
+    unused_data = b""
+
+    def __init__(self) -> None:
+        self._object = importlib.import_module("snappy").StreamDecompressor()
+        self._rest = b""
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        out: bytes = self._object.decompress(data)
+        # What the library keeps for later is a chunk that is not complete.
+        self.is_between_chunks = not getattr(self._object, "remains", None)
+        return out
+
+    is_between_chunks = True
+
+
+def _library(module: str, name: str) -> Callable[[], Any]:
+    return lambda: getattr(importlib.import_module(module), name)()
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One compression.
+
+    Attributes:
+        name: What it is called in an app.
+        magic: What its files begin with.
+        suffixes: How their names end.
+        package: What must be installed to read it; "" for nothing more.
+        start: Makes a decompressor for one stream.
+    """
+
+    name: str
+    magic: bytes
+    suffixes: tuple[str, ...]
+    package: str
+    start: Callable[[], Any]
+
+    def decompressor(self) -> Decompressor:
+        """A decompressor for one stream.
+
+        Raises:
+            DagflowError: The package that it needs is not installed.
+        """
+        try:
+            made: Decompressor = self.start()
+        except ImportError as error:
+            hint = "install it with: pip install 'dagflow[compression]'"
+            raise DagflowError(f"{self.name} needs the package {self.package}", hint=hint) from error
+        return made
+
+
+def _zstd() -> Any:
+    try:
+        return importlib.import_module("compression.zstd").ZstdDecompressor()
+    except ImportError:
+        return importlib.import_module("backports.zstd").ZstdDecompressor()
+
+
+CODECS = (
+    Codec("gzip", b"\x1f\x8b\x08", (".gz", ".tgz", ".bgz"), "", _Deflated),
+    Codec("bzip2", b"BZh", (".bz2",), "", bz2.BZ2Decompressor),
+    Codec("xz", b"\xfd7zXZ\x00", (".xz",), "", lzma.LZMADecompressor),
+    Codec("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), "backports.zstd", _zstd),
+    Codec("lz4", b"\x04\x22\x4d\x18", (".lz4",), "lz4", _library("lz4.frame", "LZ4FrameDecompressor")),
+    Codec("snappy", b"\xff\x06\x00\x00sNaPpY", (".sz", ".snappy"), "python-snappy", _Framed),
+)
+
+BZIP2_BLOCK = bytes.fromhex("314159265359")
+BZIP2_END = bytes.fromhex("177245385090")
+"""What a bzip2 stream's first block, or the end of an empty one, begins with, behind the level's digit."""
+
+HEAD_BYTES = 10
+"""So many bytes from the beginning of a file tell its compression."""
+
+CODEC_BY_NAME = {codec.name: codec for codec in CODECS}
+
+
+def codec_of_content(head: bytes) -> Codec | None:
+    """The compression of a file that begins with head, at least HEAD_BYTES of it where there are as many."""
+    for codec in CODECS:
+        if head.startswith(codec.magic):
+            # Three letters are too little to tell a compressed file from a text about one.
+            is_sure = codec.name != "bzip2" or (head[3:4].isdigit() and head[4:10] in (BZIP2_BLOCK, BZIP2_END))
+            return codec if is_sure else None
+    return None
+
+
+def codec_of_name(url: str) -> Codec | None:
+    """The compression that a file's name promises."""
+    lower = url.lower()
+    return next((codec for codec in CODECS if lower.endswith(codec.suffixes)), None)

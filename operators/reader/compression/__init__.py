@@ -1,0 +1,1 @@
+"""Compressed files, read as what is compressed in them."""

@@ -1,0 +1,131 @@
+"""Decides whether a file is compressed, and opens it accordingly."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dagflow.errors import SourceChangedError
+from dagflow.storage.location import redacted
+from operators.codecs import (
+    CODEC_BY_NAME,
+    CODECS,
+    HEAD_BYTES,
+    Codec,
+    codec_of_content,
+    codec_of_name,
+)
+from operators.metadata import BlockMetadata
+from operators.reader.compression.stream import OUTPUT_BYTES, CorruptArchiveError, DecompressedFile
+from operators.reader.formats.base import ByteSource, ReaderContext
+
+Compression = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
+
+SPOOLED_BYTES = 32 << 20
+"""What is decompressed for a format that must know the size first lies in memory up to here, then on disk."""
+
+
+def decompressed(
+    source: ByteSource, block: BlockMetadata, compression: Compression, format: ReaderContext
+) -> tuple[ByteSource, BlockMetadata]:
+    """What a block of a file that may be compressed is to be read from.
+
+    All records of a compressed file belong to its first block; offsets are those in what is compressed.
+
+    Args:
+        source: The file.
+        block: The block, in bytes of the file.
+        compression: "auto", "none", or the name of a codec.
+        format: The format that will read it.
+
+    Returns:
+        The source and block to be read: those given, where the file is not compressed.
+
+    Raises:
+        CorruptArchiveError: The file is not what its name, or the app, says it is.
+        SourceChangedError: A compressed file was appended to.
+    """
+    codec = _codec_of(source, block, compression)
+    if codec is None:
+        return source, block
+    if block.resumes:
+        raise SourceChangedError(
+            "it was appended to, and a compressed file cannot be read from the middle on",
+            url=redacted(block.url),
+            hint="say what to do with such files, for example on_change: {appended: reread}",
+        )
+    if block.start:
+        return source, replace(block, start=0, end=0)
+    content: ByteSource = DecompressedFile(source, block.url, codec)
+    if format.needs_size:
+        content = _Spooled(content)
+    return content, replace(block, end=content.size_bytes, is_open=False, is_last=True)
+
+
+def _codec_of(source: ByteSource, block: BlockMetadata, compression: Compression) -> Codec | None:
+    if compression == "none" or not source.size_bytes:
+        return None
+    head = bytearray(min(HEAD_BYTES, source.size_bytes))
+    head = head[: source.read_into(0, memoryview(head))]
+    held = codec_of_content(bytes(head))
+    promised = codec_of_name(block.url) if compression == "auto" else CODEC_BY_NAME[compression]
+    if promised is None or held is promised:
+        return held
+    said = f"its name ends in {promised.suffixes[0]}" if compression == "auto" else f"the app says {compression}"
+    raise CorruptArchiveError(
+        f"{said}, and what it holds is {f'{held.name}' if held else f'not {promised.name}'}",
+        url=redacted(block.url),
+        offset=0,
+        length=source.size_bytes,
+        hint="name it by what it holds, or set compression: none on the reader to read its bytes as they are",
+    )
+
+
+def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names: Sequence[str]) -> bool:
+    """Whether one of many files that lie side by side in a buffer is compressed, or named as if it were.
+
+    Args:
+        buffer: The bytes of the files.
+        borders: Where each begins, and where the last ends.
+        names: Their names.
+    """
+    if any(codec_of_name(name) for name in names):
+        return True
+    starts = borders[:-1][borders[:-1] < borders[1:]]
+    firsts = np.frombuffer(buffer, np.uint8)[starts]
+    suspects = starts[np.isin(firsts, _FIRST_BYTES)].tolist()
+    return any(codec_of_content(bytes(buffer[start : start + HEAD_BYTES])) for start in suspects)
+
+
+_FIRST_BYTES = np.array([codec.magic[0] for codec in CODECS], np.uint8)
+
+
+class _Spooled:
+    """All that a source has, at hand with its size known."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=SPOOLED_BYTES)  # noqa: SIM115  # closed when this object goes
+        weakref.finalize(self, self._file.close)
+        buffer = memoryview(bytearray(OUTPUT_BYTES))
+        self._size = 0
+        while count := source.read_into(self._size, buffer):
+            self._file.write(buffer[:count])
+            self._size += count
+
+    @property
+    def size_bytes(self) -> int:
+        """See ByteSource."""
+        return self._size
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
+        self._file.seek(offset)
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)

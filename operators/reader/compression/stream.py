@@ -1,0 +1,172 @@
+"""A compressed file as the bytes that are compressed in it, read from front to back."""
+
+from __future__ import annotations
+
+from dagflow.errors import DagflowError, RecordError
+from dagflow.storage.location import redacted
+from operators.codecs import Codec, Decompressor
+from operators.reader.formats.base import ByteSource
+
+UNKNOWN_SIZE = 1 << 62
+"""Stands for the size of what is compressed, until its end was seen."""
+
+INPUT_BYTES = 256 << 10
+"""How much of the compressed file is read at a time."""
+
+OUTPUT_BYTES = 1 << 20
+"""How much is decompressed at a time; a small input may hold a thousand times its size."""
+
+KEPT_BYTES = 8 << 20
+"""So much that was decompressed is kept for formats that look back; looking back further starts from the beginning."""
+
+
+class CorruptArchiveError(RecordError):
+    """A compressed file is damaged, incomplete, or followed by something else."""
+
+
+class DecompressedFile:
+    """The bytes that are compressed in a file; streams that follow one another are read as one.
+
+    The size is UNKNOWN_SIZE until the end was seen; a read that gives fewer bytes than were asked for has seen it.
+
+    Args:
+        source: The compressed file.
+        url: Its name, for errors.
+        codec: Its compression.
+    """
+
+    def __init__(self, source: ByteSource, url: str, codec: Codec) -> None:
+        self._source = source
+        self._url = url
+        self._codec = codec
+        self._size = UNKNOWN_SIZE
+        self._rewind()
+
+    def _rewind(self) -> None:
+        self._position = 0  # in the compressed file, of what is read next
+        self._stream_start = 0
+        self._input = b""
+        self._decompressor: Decompressor | None = None
+        self._kept: list[bytes] = []
+        self._kept_start = self._kept_end = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes are compressed in the file."""
+        return self._size
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer with what is compressed, from an offset of it on.
+
+        Raises:
+            CorruptArchiveError: The file is damaged at or before that place.
+        """
+        if offset < self._kept_start:
+            self._rewind()
+        while self._kept_end < offset + len(buffer) and self._advance():
+            pass
+        filled, start = 0, self._kept_start
+        for piece in self._kept:
+            begin = offset + filled - start
+            if 0 <= begin < len(piece) and filled < len(buffer):
+                part = piece[begin : begin + len(buffer) - filled]
+                buffer[filled : filled + len(part)] = part
+                filled += len(part)
+            start += len(piece)
+        return filled
+
+    def _advance(self) -> bool:
+        """Decompress a little more; False at the end."""
+        if self._size != UNKNOWN_SIZE and self._kept_end >= self._size:
+            return False
+        piece = self._decompressed()
+        if piece is None:
+            self._size = self._kept_end
+            return False
+        if piece:
+            self._kept.append(piece)
+            self._kept_end += len(piece)
+            while self._kept_end - self._kept_start - len(self._kept[0]) > KEPT_BYTES:
+                self._kept_start += len(self._kept.pop(0))
+        return True
+
+    def _decompressed(self) -> bytes | None:
+        """The next piece, perhaps empty; None at the end of the file."""
+        decompressor = self._decompressor
+        if decompressor is None:
+            if not self._input and not self._fill():
+                return None
+            self._stream_start = self._position - len(self._input)
+            self._require_stream()
+            if not self._input:
+                return None
+            decompressor = self._decompressor = self._codec.decompressor()
+        if decompressor.needs_input and not self._input and not self._fill():
+            if not getattr(decompressor, "is_between_chunks", False):
+                raise self._corrupt("it ends in the middle of what is compressed", self._position)
+            self._decompressor = None
+            return None
+        data, self._input = self._input, b""
+        try:
+            piece = decompressor.decompress(data, OUTPUT_BYTES)
+        except DagflowError:
+            raise
+        except Exception as error:  # each library has errors of its own
+            raise self._corrupt(f"it is damaged: {error}", self._position - len(data)) from error
+        if decompressor.eof:
+            self._input = decompressor.unused_data or b""  # lz4 says None for nothing
+            self._decompressor = None
+        return piece
+
+    def _require_stream(self) -> None:
+        """Make sure that another stream begins here, or nothing more comes."""
+        magic = self._codec.magic
+        while self._is_skippable():
+            self._skip(8 + int.from_bytes(self._input[4:8], "little"))
+        while len(self._input) < len(magic) and self._fill():
+            pass
+        if self._input.startswith(magic):
+            return
+        if self._stream_start and not self._input.strip(b"\0"):
+            # Padding with zeros is what tapes and block devices leave, and all the formats' own tools accept it.
+            while self._fill():
+                if self._input.strip(b"\0"):
+                    break
+            else:
+                self._input = b""
+        if self._input:
+            raise self._corrupt(f"something that is not {self._codec.name} follows", self._stream_start)
+
+    def _is_skippable(self) -> bool:
+        """Whether a frame of metadata comes, as zstd and lz4 have them."""
+        while len(self._input) < 8 and self._fill():
+            pass
+        has_frames = self._codec.name in ("zstd", "lz4")
+        return has_frames and self._input[1:4] == b"\x2a\x4d\x18" and self._input[0] & 0xF0 == 0x50
+
+    def _skip(self, length: int) -> None:
+        while len(self._input) < length:
+            length -= len(self._input)
+            self._input = b""
+            if not self._fill():
+                raise self._corrupt("it ends in the middle of a frame", self._position)
+        self._input = self._input[length:]
+
+    def _fill(self) -> bool:
+        """Read more of the compressed file; False where there is no more."""
+        length = min(INPUT_BYTES, self._source.size_bytes - self._position)
+        data = bytearray(length)
+        filled = 0
+        while filled < length:
+            count = self._source.read_into(self._position + filled, memoryview(data)[filled:])
+            if count <= 0:
+                raise EOFError(f"the file ends after {self._position + filled} of its {self._source.size_bytes} bytes")
+            filled += count
+        self._position += length
+        self._input += bytes(data)
+        return length > 0
+
+    def _corrupt(self, reason: str, offset: int) -> CorruptArchiveError:
+        length = self._source.size_bytes - offset
+        message = f"cannot be read as {self._codec.name} on from about this place: {reason}"
+        return CorruptArchiveError(message, url=redacted(self._url), offset=offset, length=length)

@@ -1,0 +1,185 @@
+"""Compressed files give the records of what is compressed in them, or an error that says where they are damaged."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lz4.frame
+import pytest
+import snappy
+from backports import zstd
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dagflow.errors import DagflowError
+from dagflow.storage.files import open_file
+from operators.metadata import BlockMetadata, FileVersion
+from operators.codecs import CODEC_BY_NAME, CODECS, codec_of_content
+from operators.reader.compression.opening import decompressed
+from operators.reader.compression.stream import KEPT_BYTES, CorruptArchiveError, DecompressedFile
+from operators.reader.formats import make_format
+from operators.reader.rejects import BlockAccount
+
+
+def snappy_framed(data: bytes) -> bytes:
+    """Snappy's framing format; the stream identifier comes also where there is nothing."""
+    return bytes(snappy.StreamCompressor().compress(data))
+
+
+def zstd_checked(data: bytes) -> bytes:
+    """A zstd frame with a checksum, which the format leaves to choice."""
+    return bytes(zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1}))
+
+
+def lz4_checked(data: bytes) -> bytes:
+    """An LZ4 frame with a checksum, which the format leaves to choice."""
+    return bytes(lz4.frame.compress(data, content_checksum=True))
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": zstd_checked,
+    "lz4": lz4_checked,
+    "snappy": snappy_framed,
+}
+SUFFIX = {codec.name: codec.suffixes[0] for codec in CODECS}
+FORMATS: list[Any] = [
+    "lines",
+    {"type": "lines", "delimiter": "||"},
+    {"type": "escaped_lines", "escape": "\\"},
+    {"type": "csv", "columns": ["a"], "header": False},
+    {"type": "fixed", "length": 3},
+    {"type": "length_prefixed", "prefix": 2},
+    {"type": "regex", "pattern": "^a"},
+    {"type": "xml", "tag": "a"},
+    "paragraphs",
+    "whole_file",
+]
+
+
+def outcome(path: Path, format: Any, compression: str = "auto") -> tuple[list[tuple[int, bytes]], list[str]]:
+    """Offset and bytes of every record of a file that is one block, and the reasons of rejects."""
+    chosen = make_format(format)
+    rejects: list[bytes] = []
+    with open_file(str(path), None) as file:
+        block = BlockMetadata(1, str(path), FileVersion(file.size_bytes), 0, file.size_bytes, True)
+        source, seen = decompressed(file, block, compression, chosen)
+        records: list[tuple[int, bytes]] = []
+        for batch in chosen.read(source, seen, BlockAccount(block.url, Counter(), rejects.append)):
+            records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
+    return records, [reject.partition(b'"offset"')[2].decode() for reject in rejects]
+
+
+def write(path: Path, data: bytes) -> Path:
+    """A file."""
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=str)
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.text('a,\n\\|\r"<>/ b\x01\x00', max_size=40).map(str.encode), codec=st.sampled_from(sorted(COMPRESS)))
+def test_a_compressed_file_gives_what_the_plain_one_gives(
+    tmp_path: Path, format: Any, content: bytes, codec: str
+) -> None:
+    """Records, offsets and rejects, in every format and compression, also of nothing."""
+    plain = outcome(write(tmp_path / "plain", content), format)
+    assert outcome(write(tmp_path / f"x{SUFFIX[codec]}", COMPRESS[codec](content)), format) == plain
+
+
+@pytest.mark.parametrize("codec", ["gzip", "bzip2", "xz", "zstd", "lz4"])
+def test_streams_that_follow_one_another_are_one(tmp_path: Path, codec: str) -> None:
+    """As the compressions' own tools read them: a record may begin in one stream and end in another."""
+    pieces = [b"one\ntw", b"", b"o\nthree\n", b"four"]
+    path = write(tmp_path / f"x{SUFFIX[codec]}", b"".join(map(COMPRESS[codec], pieces)))
+    assert outcome(path, "lines")[0] == [(0, b"one"), (4, b"two"), (8, b"three"), (14, b"four")]
+
+
+@pytest.mark.parametrize("codec", sorted(COMPRESS))
+def test_the_content_tells_where_the_name_says_nothing(tmp_path: Path, codec: str) -> None:
+    """A compressed file under a plain name is read as what it is, unless the app says otherwise."""
+    packed = COMPRESS[codec](b"a\nb\n" * 100)
+    path = write(tmp_path / "data", packed)
+    assert len(outcome(path, "lines")[0]) == 200
+    assert b"".join(raw for _, raw in outcome(path, {"type": "lines", "keep_delimiter": True}, "none")[0]) == packed
+
+
+def test_a_name_that_promises_what_the_file_does_not_hold_is_an_error(tmp_path: Path) -> None:
+    """A wrong extension never passes as garbage, nor as no records."""
+    with pytest.raises(CorruptArchiveError, match=r"its name ends in \.gz, and what it holds is not gzip"):
+        outcome(write(tmp_path / "x.gz", b"plain text\n"), "lines")
+    with pytest.raises(CorruptArchiveError, match=r"its name ends in \.gz, and what it holds is bzip2"):
+        outcome(write(tmp_path / "y.gz", bz2.compress(b"a")), "lines")
+    with pytest.raises(CorruptArchiveError, match="the app says xz, and what it holds is not xz"):
+        outcome(write(tmp_path / "z", b"plain text\n"), "lines", "xz")
+    assert outcome(write(tmp_path / "x.gz", b"plain\n"), "lines", "none")[0] == [(0, b"plain")]
+    assert outcome(write(tmp_path / "empty.gz", b""), "lines")[0] == []
+
+
+@pytest.mark.parametrize("codec", sorted(COMPRESS))
+def test_a_file_that_was_cut_short_is_an_error_at_every_length(tmp_path: Path, codec: str) -> None:
+    """No prefix of a compressed file is taken for a shorter file."""
+    packed = COMPRESS[codec](b"".join(b"line %d\n" % number for number in range(50)))
+    for length in range(len(CODEC_BY_NAME[codec].magic) + 7, len(packed)):
+        with pytest.raises(DagflowError, match=r"cannot be read as \w+ on from about this place"):
+            outcome(write(tmp_path / f"x{SUFFIX[codec]}", packed[:length]), "lines")
+
+
+@pytest.mark.parametrize("codec", sorted(COMPRESS))
+def test_a_damaged_file_is_an_error_with_its_place(tmp_path: Path, codec: str) -> None:
+    """Checksums are checked, and what follows a stream and is none is not passed over."""
+    packed = COMPRESS[codec](bytes(range(256)) * 20)
+    middle = len(packed) // 2
+    path = tmp_path / f"x{SUFFIX[codec]}"
+    with pytest.raises(CorruptArchiveError, match="cannot be read as") as caught:
+        outcome(write(path, packed[:middle] + bytes([packed[middle] ^ 0x5A]) + packed[middle + 1 :]), "lines")
+    assert caught.value.url == str(path)
+    with pytest.raises(CorruptArchiveError, match="cannot be read as"):
+        outcome(write(path, packed + b"garbage behind the end"), "lines")
+
+
+def test_zeros_behind_the_end_are_padding(tmp_path: Path) -> None:
+    """As gzip itself has it."""
+    assert outcome(write(tmp_path / "x.gz", gzip.compress(b"a\n") + b"\0" * 5000), "lines")[0] == [(0, b"a")]
+
+
+def test_looking_back_beyond_what_is_kept_starts_again(tmp_path: Path) -> None:
+    """The bytes are the same wherever they are asked for, in whatever order."""
+    content = bytes(range(256)) * (3 * KEPT_BYTES // 256)
+    path = write(tmp_path / "x.gz", gzip.compress(content, 1))
+    with open_file(str(path), None) as file:
+        source = DecompressedFile(file, str(path), CODECS[0])
+        buffer = bytearray(1000)
+        for offset in (0, 2 * KEPT_BYTES, 5, len(content) - 10, 0, len(content), len(content) + 7):
+            count = source.read_into(offset, memoryview(buffer))
+            assert buffer[:count] == content[offset : offset + 1000]
+        assert source.size_bytes == len(content)
+
+
+def test_only_the_first_block_of_a_compressed_file_has_records(tmp_path: Path) -> None:
+    """Where a splitter could not know that a file is compressed, its blocks still give each record once."""
+    path = write(tmp_path / "data", gzip.compress(b"a\nb\n"))
+    chosen, size = make_format("lines"), path.stat().st_size
+    found = []
+    with open_file(str(path), None) as file:
+        for start in range(0, size, 7):
+            block = BlockMetadata(1, str(path), FileVersion(size), start, min(start + 7, size), False)
+            source, seen = decompressed(file, block, "auto", chosen)
+            for batch in chosen.read(source, seen, BlockAccount(str(path), Counter(), None)):
+                found += batch.to_pylist()
+    assert found == [b"a", b"b"]
+
+
+@given(st.binary(max_size=20))
+def test_text_about_a_compression_is_not_taken_for_it(rest: bytes) -> None:
+    """Three letters do not make a file bzip2."""
+    codec = codec_of_content(b"BZh" + rest)
+    assert codec is None or rest[1:7] in (bytes.fromhex("314159265359"), bytes.fromhex("177245385090"))
