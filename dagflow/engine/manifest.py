@@ -9,7 +9,7 @@ from typing import Any
 
 from dagflow.api.bundle import Bundle
 from dagflow.engine.windows import planned_tuples
-from dagflow.journal import WindowIntent, WindowPlan, committed_windows, history, read_state
+from dagflow.journal import WindowIntent, WindowPlan, committed_windows, history, read_state, roots_of
 from dagflow.storage.location import absolute, is_local, redacted
 from dagflow.storage.store import open_store
 
@@ -135,7 +135,9 @@ def window_manifest(checkpoint: str, window_id: int) -> WindowManifest:
         JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
-    return manifest_of(*history(open_store(absolute(checkpoint)), window_id))
+    store = open_store(absolute(checkpoint))
+    with roots_of(store):
+        return manifest_of(*history(store, window_id))
 
 
 def manifests(checkpoint: str) -> Iterator[WindowManifest]:
@@ -148,11 +150,12 @@ def manifests(checkpoint: str) -> Iterator[WindowManifest]:
     """
     store = open_store(absolute(checkpoint))
     last = 0
-    for plan, intent in committed_windows(store):
-        last = plan.window_id
-        yield manifest_of(plan, intent)
-    planned = read_state(store).planned
-    yield from (manifest_of(planned[each], None) for each in sorted(planned) if each > last)
+    with roots_of(store):
+        for plan, intent in committed_windows(store):
+            last = plan.window_id
+            yield manifest_of(plan, intent)
+        planned = read_state(store).planned
+        yield from (manifest_of(planned[each], None) for each in sorted(planned) if each > last)
 
 
 def manifest_of(plan: WindowPlan, intent: WindowIntent | None) -> WindowManifest:

@@ -14,6 +14,7 @@ from dagflow.plan.placement import place
 from dagflow.runtime.lazy import LazyRuntime
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.options import options_in_use
+from dagflow.storage.roots import roots_in_use
 from dagflow.storage.store import open_store
 from dagflow.worker.results import Program
 
@@ -58,8 +59,9 @@ def replay(
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     durability = app.attributes.durability
-    with options_in_use(app.attributes.storage):
-        journal = Journal.open(open_store(checkpoint), app=app.name)
+    with options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
+        located = {name: absolute(url) for name, url in app.attributes.roots.items()}
+        journal = Journal.open(open_store(checkpoint), app=app.name, roots=located)
         try:
             finish_replays(journal, durability)
             plan = place(app)

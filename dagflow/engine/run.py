@@ -29,6 +29,7 @@ from dagflow.runtime.probe import Places
 from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.options import options_in_use
 from dagflow.storage.pending import pending_tag, remove, sweep
+from dagflow.storage.roots import roots_in_use
 from dagflow.storage.store import open_store
 from dagflow.worker.results import Program
 from dagflow.worker.stage import TaskOutputs
@@ -179,9 +180,9 @@ def run(
         DagflowError: The run failed; its journal is resumable.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
-    with options_in_use(app.attributes.storage):
+    with options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
         source = absolute(app.spec.file) if app.spec is not None else ""
-        journal = _open_journal(app.name, checkpoint, source, fresh=options.fresh)
+        journal = _open_journal(app, checkpoint, source, fresh=options.fresh)
         try:
             finish_replays(journal, app.attributes.durability)
             operators = {name: node.operator for name, node in app.operators.items()}
@@ -194,13 +195,17 @@ def run(
             journal.close()
 
 
-def _open_journal(app: str, checkpoint: str, source: str, *, fresh: bool) -> Journal:
+def _open_journal(app: LogicalPlan, checkpoint: str, source: str, *, fresh: bool) -> Journal:
     store = open_store(checkpoint)
     if fresh:
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 remove(url)
-    return Journal.open(store, app=app, source=source)
+    return Journal.open(store, app=app.name, source=source, roots=_located(app))
+
+
+def _located(app: LogicalPlan) -> dict[str, str]:
+    return {name: absolute(url) for name, url in app.attributes.roots.items()}
 
 
 def _drive(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dagflow.errors import JournalError
+from dagflow.storage.roots import expanded_all, shortened_all
 
 FORMAT_VERSION = 1
 
@@ -27,7 +28,7 @@ class TornError(JournalError):
 def encode(value: Any) -> bytes:
     """One JSON value as a frame that stands for itself: `dagflow-journal <version> <length> <crc32>`, then the body."""
     # ASCII, so that file names that are not UTF-8 (lone surrogates) survive as escapes.
-    body = zlib.compress(json.dumps(value, separators=(",", ":")).encode("ascii"), _LEVEL)
+    body = zlib.compress(json.dumps(shortened_all(value), separators=(",", ":")).encode("ascii"), _LEVEL)
     return b"%s%d %d %08x\n" % (_MAGIC, FORMAT_VERSION, len(body), zlib.crc32(body)) + body
 
 
@@ -78,7 +79,7 @@ def decode_all(data: bytes, url: str) -> Iterator[Any]:
                 url=url,
                 hint="restore the checkpoint from a copy, or start over with another checkpoint",
             )
-        yield json.loads(zlib.decompress(body))
+        yield expanded_all(json.loads(zlib.decompress(body)))
         position = header.end() + length
 
 

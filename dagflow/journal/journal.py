@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from dagflow.errors import DagflowError, JournalError
 from dagflow.journal.log import Log, Replay, SlotTakenError, fold, load
@@ -50,6 +52,7 @@ class Journal:
         app: str,
         retention: Retention = Retention(),  # noqa: B008  # frozen
         source: str = "",
+        roots: Mapping[str, str] = MappingProxyType({}),
     ) -> Journal:
         """Take over the journal in a store, or begin one.
 
@@ -58,18 +61,21 @@ class Journal:
             app: The app's name.
             retention: When the journal is made smaller.
             source: The app file, for those who replay windows later.
+            roots: Where the named roots are, for those who read the journal without the app.
 
         Raises:
             FencedError: Another driver took over at the same time.
             JournalError: The journal is damaged, of an unknown version, or another app's.
             StorageError: The store failed, or cannot keep two drivers apart.
         """
-        journal = cls.take_over(store, app, retention, source)
+        journal = cls.take_over(store, app, retention, source, [f"{name}={url}" for name, url in roots.items()])
         journal.maintain()
         return journal
 
     @classmethod
-    def take_over(cls, store: Store, app: str | None, retention: Retention, source: str = "") -> Journal:
+    def take_over(
+        cls, store: Store, app: str | None, retention: Retention, source: str = "", roots: Sequence[str] = ()
+    ) -> Journal:
         """Claim an epoch, replay the log, fence whoever held it; app None accepts any app.
 
         Raises:
@@ -79,14 +85,16 @@ class Journal:
         log = Log(store)
         replay = load(store)
         journal = cls(store, log, replay, retention)
-        journal._fence(app, [replay.torn] if replay.torn else [], source)
+        journal._fence(app, [replay.torn] if replay.torn else [], source, roots)
         return journal
 
-    def _fence(self, app: str | None, void: list[int], source: str) -> None:
+    def _fence(self, app: str | None, void: list[int], source: str, roots: Sequence[str]) -> None:
         while True:
             if app is not None:
                 self._require_app(app)
-            said = {"holder": self._log.holder.to_json(), "void": void, **({"source": source} if source else {})}
+            said: dict[str, Any] = {"holder": self._log.holder.to_json(), "void": void}
+            if app is not None:
+                said |= {"source": source, "roots": list(roots)}
             events = [Event("FENCE", said)]
             if app is not None and not self.state.app:
                 events.append(Event("START", {"app": app, "uuid": self.state.app_uuid or os.urandom(16).hex()}))

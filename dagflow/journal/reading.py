@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from dagflow.errors import MissingError
@@ -10,6 +11,7 @@ from dagflow.journal.records import WindowIntent, WindowPlan
 from dagflow.journal.retention import Window, all_windows, find_window
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
+from dagflow.storage.roots import roots_in_use
 from dagflow.storage.store import Store
 
 
@@ -25,6 +27,20 @@ def read_state(store: Store) -> JournalState:
     if replay.seq == 0:
         raise MissingError("there is no journal", url=redacted(store.url))
     return replay.state
+
+
+@contextlib.contextmanager
+def roots_of(store: Store) -> Iterator[None]:
+    """Read the journal with its named roots where the newest run had them.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It is damaged, or of an unknown version.
+        StorageError: The store failed.
+    """
+    located = (text.partition("=") for text in read_state(store).roots)
+    with roots_in_use({name: url for name, _, url in located}):
+        yield
 
 
 def history(store: Store, window_id: int) -> tuple[WindowPlan, WindowIntent | None]:

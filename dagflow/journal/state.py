@@ -12,7 +12,7 @@ from dagflow.journal.records import Event, WindowIntent, WindowPlan
 
 _PLAIN = (
     *("app", "app_uuid", "generation", "setting_aside", "next_window_id", "last_planned", "last_committed"),
-    *("source", "redoing", "redone"),
+    *("source", "roots", "redoing", "redone"),
     *("last_done", "windows", "archived", "plan_totals", "totals", "decisions"),
 )
 
@@ -54,6 +54,7 @@ class JournalState:
         archived: Id of the newest window in the archive, 0 for none.
         committing: Plans of the windows in intents.
         source: The app file of the newest run, or "".
+        roots: Where its named roots were, each as `name=location`.
         redoing: What is being put in the place of windows that were done, by window id as text.
         redone: The objects that say what windows did when they were replayed, by window id as text.
         decisions: The newest decisions of the plans, each after the id of its window.
@@ -79,6 +80,7 @@ class JournalState:
     archived: int = 0
     committing: dict[int, WindowPlan] = field(default_factory=dict)
     source: str = ""
+    roots: list[str] = field(default_factory=list)
     redoing: dict[str, Any] = field(default_factory=dict)
     redone: dict[str, str] = field(default_factory=dict)
     decisions: list[list[Any]] = field(default_factory=list)
@@ -92,6 +94,7 @@ class JournalState:
         match event.kind:
             case "FENCE":
                 self.source = event.value.get("source") or self.source
+                self.roots = event.value.get("roots", self.roots)
             case "START":
                 self.app = event.value["app"]
                 self.app_uuid = self.app_uuid or event.value["uuid"]

@@ -47,6 +47,7 @@ class Attributes:
         spark: Spark's own settings by name.
         storage: Options of file systems by protocol, credentials among them.
         durability: What output survives: "process" the death of every process, "power" also a power loss.
+        roots: Locations by name; what is remembered of a location below one is the name and the rest.
     """
 
     checkpoint: str = field(repr=False)
@@ -55,6 +56,7 @@ class Attributes:
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     storage: StorageOptions = field(default_factory=dict, repr=False)
     durability: Durability = "process"
+    roots: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from dagflow.spec.yaml_nodes import parse_file
 from dagflow.storage.pending import Durability
 
 APP_KEYS = ("name", "attributes", "operators", "streams")
-ATTRIBUTE_KEYS = ("checkpoint", "window_millis", "master", "spark", "storage", "durability")
+ATTRIBUTE_KEYS = ("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots")
 MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
 
 # Names become parts of file names, which file systems bound at 255 bytes.
@@ -81,6 +81,7 @@ class AppReader(NodeChecks):
             master=self.text(section.get("master"), "'master'", "a Spark master") or "local[*]",
             spark=self._spark(self.section(section, "spark")),
             durability=self._durability(section.get("durability")),
+            roots=self._roots(self.section(section, "roots")),
         )
 
     def _durability(self, node: Node | None) -> Durability:
@@ -89,6 +90,16 @@ class AppReader(NodeChecks):
         if node is not None and not (isinstance(node, Scalar) and node.text == "process"):
             self.expected("'durability'", "process or power", node, ["process", "power"])
         return "process"
+
+    def _roots(self, section: Mapping) -> dict[str, str]:
+        roots: dict[str, str] = {}
+        for key, entry in section.entries.items():
+            text = self.text(entry.value, f"root {quoted(key)}", "a path or URL")
+            if not APP_NAME.fullmatch(key):
+                self.problems.add(entry.key_place, f"root {quoted(key)}: expected small letters, digits and '-'")
+            elif text is not None:
+                roots[key] = text
+        return roots
 
     def _spark(self, section: Mapping) -> dict[str, str]:
         settings: dict[str, str] = {}

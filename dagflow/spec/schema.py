@@ -136,6 +136,11 @@ def _attributes_schema() -> dict[str, Any]:
             "description": "what output survives: the death of every process, or also a power loss",
             "default": "process",
         },
+        "roots": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "locations by name, below which the checkpoint knows all files by name and rest",
+        },
         "spark": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
         "storage": {
             "type": "object",

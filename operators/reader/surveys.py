@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from dagflow.storage.roots import expanded, shortened
 from operators.metadata import BlockMetadata, FileVersion
 from operators.reader.formats.base import ReaderContext
 

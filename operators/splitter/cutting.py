@@ -14,6 +14,7 @@ from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import expanded, shortened
 from operators.codecs import codec_of_name
+from dagflow.storage.roots import expanded, shortened
 from operators.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter.clock import Clock
 from operators.splitter.packing import Packer

@@ -1,0 +1,122 @@
+"""Checkpoints and trees that are moved between two runs."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.manifest import tracked_files
+from dagflow.engine.replaying import replay
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
+from dagflow.plan.logical import LogicalPlan, load_app
+from dagflow.runtime.inline import InlineRuntime
+from operators.splitter import file_index
+from tests.engine.test_driver import crashing
+
+APP = """\
+name: sample
+attributes:
+  checkpoint: {journal}
+  roots: {{data: {data}, more: {more}, results: {out}}}
+operators:
+  splitter:
+    class: FileSplitterInput
+    properties: {{files: [{data}/logs, {more}], block_size: 8, blocks_threshold: 5}}
+  reader: {{class: BlockReader, properties: {{max_readers: 2}}}}
+  writer: {{class: RecordWriter, properties: {{path: {out}/records}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+
+def app_at(tmp_path: Path, **places: str) -> LogicalPlan:
+    """The app with its journal, input and output in these places below a directory."""
+    (tmp_path / "app.yaml").write_text(APP.format(**{name: tmp_path / place for name, place in places.items()}))
+    return load_app(str(tmp_path / "app.yaml"))
+
+
+BEFORE = {"journal": "z/journal", "data": "z/data", "more": "a/more", "out": "z/out"}
+# The order of the two inputs changes with their places.
+AFTER = {"journal": "new/journal", "data": "b/data", "more": "y/more", "out": "new/out"}
+
+
+def fill(tmp_path: Path) -> None:
+    """Write the input."""
+    for number in range(12):
+        for place in ("z/data/logs", "a/more/deep"):
+            path = tmp_path / place / f"{number:02d}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{place[0]}{number}\n" * (number + 1))
+
+
+def move(tmp_path: Path) -> None:
+    """Move everything."""
+    for name, before in BEFORE.items():
+        target = tmp_path / AFTER[name]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / before).rename(target)
+
+
+def records(tmp_path: Path, out: str) -> list[str]:
+    """What was published, sorted."""
+    return sorted(line for path in (tmp_path / out / "records").glob("part*") for line in path.read_text().split())
+
+
+@pytest.fixture(params=[0, 500], ids=["index on disk", "index in memory"])
+def inline_entries(request: pytest.FixtureRequest) -> object:
+    """Where the index keeps its entries."""
+    before, file_index.INLINE_ENTRIES = file_index.INLINE_ENTRIES, request.param
+    yield
+    file_index.INLINE_ENTRIES = before
+
+
+@pytest.mark.parametrize("after", [2, 4, 1000])
+def test_a_moved_tree_is_continued_without_reading_anything_again(
+    tmp_path: Path, after: int, inline_entries: object
+) -> None:
+    """Input, output and checkpoint lie elsewhere, in the middle of a file even: what was left is done, nothing else."""
+    fill(tmp_path)
+    expected = sorted(f"{place}{number}" for number in range(12) for place in "za" for _ in range(number + 1))
+    if after < 1000:
+        with pytest.raises(DagflowError, match="the lights went out"):
+            run(app_at(tmp_path, **BEFORE), runtime=crashing(after))
+    else:
+        run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
+    move(tmp_path)
+    summary = run(app_at(tmp_path, **AFTER), runtime=InlineRuntime)
+    assert records(tmp_path, "new/out") == expected
+    assert (summary.windows == 0) == (after == 1000)
+    assert run(app_at(tmp_path, **AFTER), runtime=InlineRuntime).windows == 0
+    files = tracked_files(str(tmp_path / "new/journal"), str(tmp_path / "b/*"))
+    assert sorted(Path(file.url).name for file in files) == [f"{number:02d}" for number in range(12)]
+    assert {Path(url).parent for file in files for url in file.outputs} == {tmp_path / "new/out/records"}
+
+
+def test_what_was_moved_can_be_replayed_and_started_over(tmp_path: Path) -> None:
+    """The journal finds the input that it read, and the output that it published."""
+    fill(tmp_path)
+    run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
+    before = records(tmp_path, "z/out")
+    move(tmp_path)
+    changes: list[str] = []
+    app = app_at(tmp_path, **AFTER)
+    replay(app, RunOptions(), [1, 2], lambda window: changes.extend(c.change for c in window.changes), InlineRuntime)
+    assert set(changes) == {"unchanged"}
+    run(app_at(tmp_path, **AFTER), RunOptions(fresh=True), runtime=InlineRuntime)
+    assert records(tmp_path, "new/out") == before
+
+
+def test_no_place_below_a_root_is_in_the_journal(tmp_path: Path) -> None:
+    """Records, archives and snapshots name roots; where the roots were stands in each driver's fence alone."""
+    fill(tmp_path)
+    run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
+    for path in (tmp_path / "z/journal").glob("*/*"):
+        data = path.read_bytes()
+        if data.startswith(b"dagflow-journal") and path.parent.name in ("log", "archive", "snap"):
+            text = zlib.decompress(data[data.index(b"\n") + 1 :]).decode()
+            assert f"{tmp_path}/z/data/" not in text
+            assert f"{tmp_path}/z/out/" not in text
