@@ -99,6 +99,15 @@ def local_cores(master: str) -> int | None:
     return (os.cpu_count() or 1) if cores == "*" else int(cores)
 
 
+def settings_for(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings for a master: those that suit dagflow, unless conf says otherwise."""
+    settings = {**SETTINGS, **(LOCAL_SETTINGS if local_cores(master) else CLUSTER_SETTINGS), **conf}
+    if int(settings["spark.task.maxFailures"]) <= int(settings.get(_PER_NODE, "0")) and _PER_NODE not in conf:
+        # Spark does not start a job in which one host may use up all attempts of a task.
+        settings["spark.excludeOnFailure.enabled"] = conf.get("spark.excludeOnFailure.enabled", "false")
+    return settings
+
+
 def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | None = None) -> SparkContext:
     """Start Spark with the settings that suit dagflow.
 
@@ -112,10 +121,7 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
         DagflowError: Java or Spark could not be started.
     """
     cores = local_cores(master)
-    settings = {**SETTINGS, **(LOCAL_SETTINGS if cores else CLUSTER_SETTINGS), **conf}
-    if int(settings["spark.task.maxFailures"]) <= int(settings.get(_PER_NODE, "0")) and _PER_NODE not in conf:
-        # Spark does not start a job in which one host may use up all attempts of a task.
-        settings["spark.excludeOnFailure.enabled"] = conf.get("spark.excludeOnFailure.enabled", "false")
+    settings = settings_for(master, conf)
     if cores:
         # Written like this, local mode runs a failed task again, as a cluster does.
         master = f"local[{cores},4]"

@@ -70,6 +70,13 @@ def bare_python(folder: Path, without: Sequence[str] = ()) -> str:
     return str(folder / "bin" / "python")
 
 
+def pretend_version(folder: Path, minor: int) -> None:
+    """Let an interpreter that bare_python() has made say that it is of another minor version."""
+    (target,) = (folder / "lib").glob("python*/site-packages")
+    lines = ["import sys", f"sys.version_info = type('V', (tuple,), dict(major=3, minor={minor}))((3, {minor}, 0))"]
+    (target / "sitecustomize.py").write_text("\n".join(lines))
+
+
 def can_make_hosts() -> bool:
     """Whether hosts may be network namespaces here."""
     if os.geteuid() != 0 or shutil.which("ip") is None:

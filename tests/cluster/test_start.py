@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.hosts import Cluster, bare_python
+from tests.cluster.hosts import Cluster, bare_python, pretend_version
 from tests.cluster.runs import ClusterRun, in_full
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
@@ -53,6 +54,16 @@ def test_output_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run
         cluster.restart_worker("two", {})
     assert f"what it writes to {out} is not seen on the driver's host" in log
     assert list(out.iterdir()) == []
+
+
+@in_full
+def test_executors_of_another_python_are_refused(cluster_run: ClusterRun, tmp_path: Path) -> None:
+    """Spark cannot run them; both versions are told."""
+    cluster_run.write("fused", files=4)
+    python = bare_python(tmp_path / "other")
+    pretend_version(tmp_path / "other", minor=4)
+    log = refusal(cluster_run, PYSPARK_PYTHON=python)
+    assert f"the executors run Python 3.4, the driver runs Python 3.{sys.version_info.minor}" in log
 
 
 @in_full
