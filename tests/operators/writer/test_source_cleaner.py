@@ -10,7 +10,9 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError, StorageError
+from dagflow.journal import committed_windows
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.store import open_store
 from dagflow.worker.results import Program, WindowTask
 from operators import SourceCleaner
 from tests.operators.reader.test_pack_reader import written
@@ -123,3 +125,18 @@ def test_an_archive_needs_a_place() -> None:
         SourceCleaner(action="archive")
     with pytest.raises(ValueError, match="give archive"):
         SourceCleaner(action="remove", archive="/old")
+
+
+def test_what_is_left_out_is_in_the_journal(tmp_path: Path) -> None:
+    """The window's entry names the file, its range and the reason; the run's counts say how many there were."""
+    tree(tmp_path)
+
+    def runtime(program: Program) -> InlineRuntime:
+        (tmp_path / "in" / "002").unlink()
+        return InlineRuntime(program)
+
+    summary = run(app_in(tmp_path, splitter="block_size: 64MiB"), runtime=runtime)
+    assert summary.counts["reader:skipped"] == 1
+    told = [each for _, intent in committed_windows(open_store(str(tmp_path / "journal"))) for each in intent.skipped]
+    assert [(url, start, end) for url, start, end, _ in told] == [(str(tmp_path / "in" / "002"), 0, 6)]
+    assert "No such file" in told[0][3]
