@@ -1,0 +1,160 @@
+"""What becomes of files that change after they were taken: every documented outcome, on real files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError, MissingError, SourceChangedError
+from dagflow.journal import committed_windows
+from dagflow.plan.logical import LogicalPlan, load_app
+from dagflow.runtime.inline import InlineRuntime, Runtime
+from dagflow.storage.store import open_store
+from dagflow.worker.results import Program, WindowTask
+from tests.operators.splitter.driving import Follower, write
+from tests.properties.test_growing_files import append, read
+
+BEFORE = b"1\n2\n3\n"
+
+Change = Callable[[Path], object]
+
+
+def overwrite_by_rename(path: Path) -> None:
+    """As careful writers do."""
+    write(path.with_name("b.tmp"), b"7\n8\n9\n").rename(path)
+
+
+def recreate(path: Path) -> None:
+    """As careless ones do; another inode, because one is kept."""
+    kept = path.with_name(".kept")
+    os.link(path, kept)
+    path.unlink()
+    write(path, b"7\n")
+
+
+CHANGES: dict[str, tuple[str, Change, list[bytes], list[bytes]]] = {
+    # What is done to the file: how it is named, what a tail gives, what reading it anew gives.
+    "append": ("appended", lambda path: append(path, b"4\n"), [b"4"], [b"1", b"2", b"3", b"4"]),
+    "rename over it": ("replaced", overwrite_by_rename, [], [b"7", b"8", b"9"]),
+    "delete and recreate": ("replaced", recreate, [], [b"7"]),
+    "longer in place": ("replaced", lambda path: path.write_bytes(b"7\n8\n9\n0\n"), [], [b"7", b"8", b"9", b"0"]),
+    "same length in place": ("replaced", lambda path: path.write_bytes(b"7\n8\n9\n"), [], [b"7", b"8", b"9"]),
+    "touch": ("replaced", lambda path: os.utime(path), [], [b"1", b"2", b"3"]),
+    "shorter in place": ("truncated", lambda path: path.write_bytes(b"7\n"), [], [b"7"]),
+    "emptied": ("truncated", lambda path: path.write_bytes(b""), [], []),
+}
+
+
+CASES = [
+    *((name, action) for name in CHANGES for action in ("reread", "ignore", "fail")),
+    *((name, "tail") for name, (kind, *_) in CHANGES.items() if kind == "appended"),
+]
+
+
+@pytest.mark.parametrize(("name", "action"), CASES)
+def test_a_change_is_named_counted_and_treated_as_the_policy_says(
+    tmp_path: Path, name: str, action: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is silent: each change is logged and counted once, whatever is done about it."""
+    kind, change, tail, anew = CHANGES[name]
+    path = write(tmp_path / "a", BEFORE, mtime_s=1000)
+    with Follower(files=str(tmp_path), on_change={kind: action}) as follower:
+        assert read(follower.scanned()) == [b"1", b"2", b"3"]
+        change(path)
+        if action == "fail":
+            with pytest.raises(SourceChangedError, match=f"it was {kind} after it was read: 6 bytes then"):
+                follower.next_scan()
+        else:
+            assert read(follower.next_scan()) == {"tail": tail, "reread": anew, "ignore": []}[action]
+            assert follower.next_scan().files == []
+            assert follower.counters[f"files_{kind}"] == 1
+        assert f"change={kind} action={action}" in caplog.text
+
+
+def test_the_safe_choices_are_the_defaults(tmp_path: Path) -> None:
+    """What other engines pass over in silence is read: appends by their tail, everything else as a new file."""
+    for number, name in enumerate(CHANGES):
+        write(tmp_path / str(number) / "a", BEFORE, mtime_s=1000)
+        with Follower(files=str(tmp_path / str(number))) as follower:
+            follower.scanned()
+            kind, change, tail, anew = CHANGES[name]
+            change(tmp_path / str(number) / "a")
+            assert read(follower.next_scan()) == (tail if kind == "appended" else anew), name
+
+
+def test_a_file_that_is_far_older_than_the_newest_is_read(tmp_path: Path) -> None:
+    """Age is no reason to leave a file out."""
+    write(tmp_path / "new", b"new\n", mtime_s=2_000_000_000)
+    with Follower(files=str(tmp_path)) as follower:
+        follower.scanned()
+        write(tmp_path / "old", b"old\n", mtime_s=2_000_000_000 - 8 * 24 * 3600)
+        assert read(follower.next_scan()) == [b"old"]
+
+
+def test_bytes_that_are_no_text_come_through_as_they_are(tmp_path: Path) -> None:
+    """Nobody puts U+FFFD in their place."""
+    write(tmp_path / "a", b"good\n\xff\xfe bad \x80\n")
+    with Follower(files=str(tmp_path)) as follower:
+        assert read(follower.scanned()) == [b"good", b"\xff\xfe bad \x80"]
+
+
+APP = """\
+name: sample
+attributes: {{checkpoint: {folder}/journal}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: ["{folder}/in"], pack_bytes: {pack}}}}}
+  reader: {{class: BlockReader, properties: {{on_error: {on_error}}}}}
+  writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+
+def app_over(folder: Path, on_error: str, pack: str) -> LogicalPlan:
+    """An app over two files."""
+    write(folder / "app.yaml", APP.format(folder=folder, on_error=on_error, pack=pack))
+    write(folder / "in" / "a", b"1\n")
+    write(folder / "in" / "b", b"2\n")
+    return load_app(str(folder / "app.yaml"))
+
+
+def meanwhile(act: Change, path: Path) -> Callable[[Program], Runtime]:
+    """A runtime before whose first window something happens to a file, after it was planned."""
+
+    def before(window: WindowTask) -> None:
+        if window.window_id == 1:
+            act(path)
+
+    return lambda program: InlineRuntime(program, before=before)
+
+
+MEANWHILE: list[tuple[Change, type[DagflowError], str]] = [
+    (lambda path: path.unlink(), MissingError, "missing"),
+    (lambda path: path.write_bytes(b"other\n"), SourceChangedError, "sourcechanged"),
+]
+
+
+@pytest.mark.parametrize("pack", ["0", "16MiB"], ids=["alone", "in a pack"])
+@pytest.mark.parametrize(("act", "error", "reason"), MEANWHILE, ids=["vanished", "changed"])
+def test_a_file_that_goes_or_changes_between_planning_and_reading_is_noticed(
+    tmp_path: Path, act: Change, error: type[DagflowError], reason: str, pack: str
+) -> None:
+    """It ends the run, and nothing of its window is published; or it is left out, which the journal records."""
+    app = app_over(tmp_path / "fail", "fail", pack)
+    path = tmp_path / "fail" / "in" / "b"
+    with pytest.raises(error, match=r"in/b"):
+        run(app, RunOptions(), runtime=meanwhile(act, path))
+    assert not list((tmp_path / "fail" / "out").glob("*"))
+    app = app_over(tmp_path / "skip", "skip", pack)
+    path = tmp_path / "skip" / "in" / "b"
+    summary = run(app, RunOptions(), runtime=meanwhile(act, path))
+    assert [file.read_bytes() for file in (tmp_path / "skip" / "out").iterdir()] == [b"1\n"]
+    assert summary.counts["reader:skipped"] == 1
+    [(_, intent)] = committed_windows(open_store(str(tmp_path / "skip" / "journal")))
+    [[url, start, end, told]] = intent.skipped
+    assert (url, start, end, told.partition(":")[0]) == (str(path), 0, 2, reason)
