@@ -117,7 +117,8 @@ class Host:
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env={**os.environ, "SPARK_LOCAL_IP": self.address, **env},
+                # Whoever runs the tests may have dagflow on PYTHONPATH; the hosts must not.
+                env={**os.environ, "PYTHONPATH": "", "SPARK_LOCAL_IP": self.address, **env},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 from dagflow.engine.driver import WINDOWS_AHEAD, WINDOWS_IN_FLIGHT
@@ -26,3 +27,22 @@ def test_a_source_is_asked_for_a_bounded_number_of_windows_ahead(tmp_path: Path)
     assert published(tmp_path) == words(texts)
     assert len(ahead) == 200
     assert max(ahead) <= 2 * (WINDOWS_AHEAD + WINDOWS_IN_FLIGHT)
+
+
+def peak_bytes(root: Path, windows: int) -> int:
+    """The most memory that Python's objects take up during a run."""
+    app = app_of(root, [b"word"] * 2 * windows, per_window=2)
+    tracemalloc.start()
+    try:
+        run(app, runtime=InlineRuntime)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_number_of_windows(tmp_path: Path) -> None:
+    """Four times the windows take the same memory, give or take what the interpreter caches."""
+    # The first run pays for imports and caches.
+    peak_bytes(tmp_path / "warm", 10)
+    few, many = peak_bytes(tmp_path / "few", 150), peak_bytes(tmp_path / "many", 600)
+    assert many < few + (few >> 1), (few, many)
