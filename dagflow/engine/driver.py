@@ -6,7 +6,6 @@ one after the other. Only what the journal holds is true; everything else here c
 
 from __future__ import annotations
 
-import itertools
 import logging
 import pickle
 import time
@@ -27,7 +26,7 @@ from dagflow.engine.scaling import Scaling
 from dagflow.engine.states import Kept, StateBook
 from dagflow.engine.surveying import Surveyors
 from dagflow.engine.tally import Tally
-from dagflow.engine.windows import Load, WindowCodec, load_of
+from dagflow.engine.windows import Load, WindowCodec, load_of, load_of_task
 from dagflow.errors import DagflowError
 from dagflow.journal import Journal, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
@@ -252,10 +251,7 @@ class Driver:
 
     def _submit(self, planned: WindowPlan) -> None:
         task = self._codec.task_of(planned, self._states.for_window(planned.partitions))
-        tuples: dict[PortRef, list[Any]] = {}
-        for target, items in itertools.chain.from_iterable(itertools.chain.from_iterable(task.assigned.values())):
-            tuples.setdefault(target, []).extend(items)
-        load = load_of(self._plan, tuples) if tuples else Load({}, {})
+        load = load_of_task(self._plan, planned, task)
         future: Future[list[StageResult]] = Future()
         if any(share for shares in task.assigned.values() for share in shares):
             future = self._running().submit(task)

@@ -93,6 +93,17 @@ def load_of(plan: PhysicalPlan, tuples: Mapping[PortRef, Sequence[Any]]) -> Load
     return Load(counts, sizes)
 
 
+def load_of_task(plan: PhysicalPlan, planned: WindowPlan, task: WindowTask) -> Load:
+    """Measure what a planned window holds; what every partition gets counts once."""
+    tuples: dict[PortRef, list[Any]] = {}
+    for shares in task.assigned.values():
+        for partition, share in enumerate(shares):
+            for target, items in share:
+                if not partition or planned.assignments[str(target)] != TO_ALL:
+                    tuples.setdefault(target, []).extend(items)
+    return load_of(plan, tuples)
+
+
 class WindowCodec:
     """Turns emissions into plans, and plans into tasks.
 

@@ -11,7 +11,7 @@ from dagflow.spec.model import Endpoint, OperatorSpec, StreamSpec
 from dagflow.spec.modules import MAX_OPERATORS, Allowance, Direction, Module, read_module
 from dagflow.spec.nodes import Entry, Items, Mapping, Node, Scalar
 from dagflow.spec.operators import OperatorReader
-from dagflow.spec.problems import Place, did_you_mean, quoted
+from dagflow.spec.problems import Place, did_you_mean, nearest, quoted
 
 STREAM_KEYS = ("from", "to", "broadcast")
 
@@ -143,5 +143,7 @@ class GraphReader(NodeChecks):
             message = f"module '{end.operator}' ({module.file}) exposes no {direction} port {quoted(end.port)}"
             has = f"\n    it exposes: {', '.join(ports) or 'none'}"
             self.problems.add(end.place, f"{message}{did_you_mean(end.port, ports)}{has}")
-            return ()
+            # What was meant goes on, so that nothing inside is called loose as well.
+            meant = nearest(end.port, ports) or (next(iter(ports)) if len(ports) == 1 else "")
+            return self._ports_inside(replace(end, port=meant), direction, module) if meant else ()
         return tuple(replace(inside, place=end.place, shown=end.shown) for inside in ports[end.port])

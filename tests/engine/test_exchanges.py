@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.codec import ByName
 from dagflow.api.context import OperatorContext
 from dagflow.engine.run import RuntimeFactory, run
@@ -16,7 +17,7 @@ from dagflow.spec.model import KeyedPartition
 from operators.writer.record_writer import RecordWriter
 from tests.engine.dags import FirstByte, Suffix, Texts, by_partition, dag, files, lines
 from tests.engine.sample_app import Source
-from tests.worker.sample_operators import DropComments, Lines
+from tests.worker.sample_operators import DropComments, Lines, Sample
 
 TEXTS = [b"aa ab ba", b"ca", b"", b"ac bb " * 20, b"dd a b", b"#x e"]
 WORDS = b" ".join(TEXTS).split()
@@ -113,6 +114,51 @@ def test_the_driver_broadcasts_tuples(tmp_path: Path, runtime: RuntimeFactory) -
     assert {name: sorted(words) for name, words in by_partition(tmp_path / "out").items()} == dict.fromkeys(
         ["00000", "00001", "00002"], everything
     )
+
+
+class Marking(Operator):
+    """Marks each record with the names of the samples that the driver has sent."""
+
+    input = InputPort()
+    samples = InputPort(Sample)
+    output = OutputPort()
+
+    def begin_window(self, window_id: int) -> None:
+        """Forget the window before."""
+        self.names: list[bytes] = []
+
+    @samples.each
+    def learn(self, sample: Sample) -> None:
+        """Note a name."""
+        self.names.append(sample.url.encode())
+
+    @input.each
+    def mark(self, record: bytes) -> None:
+        """Emit the record with all names."""
+        self.output.emit(b":".join([record, *self.names]))
+
+
+def test_what_the_driver_sends_to_a_later_stage_is_there_before_the_records(
+    tmp_path: Path, runtime: RuntimeFactory
+) -> None:
+    """Every partition of the second level knows all tuples of the window when its first record arrives."""
+    app = dag(
+        tmp_path,
+        {
+            "source": Source(texts=[b"a b", b"c", b"d e f"], per_window=2),
+            "lines": (Lines(), 2),
+            "marking": (Marking(), 3),
+            "writer": (RecordWriter(path=str(tmp_path / "out")), "parallel"),
+        },
+        [
+            *("source.out lines.samples", "source.out marking.samples"),
+            *("lines.records marking.input", "marking.output writer.input"),
+        ],
+        broadcast=["source.out marking.samples"],
+    )
+    summary = run(app, runtime=runtime)
+    assert lines(tmp_path / "out") == [b"a:s0:s1", b"b:s0:s1", b"c:s0:s1", b"d:s2", b"e:s2", b"f:s2"]
+    assert summary.windows == 2
 
 
 def test_several_sources_and_writers_make_one_commit(tmp_path: Path, runtime: RuntimeFactory) -> None:

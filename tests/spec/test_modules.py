@@ -146,6 +146,12 @@ def test_a_mistake_is_named_in_the_file_that_has_it(tmp_path: Path, changes: dic
     assert any(problem.startswith(expected.replace("ROOT", str(tmp_path))) for problem in found), found
 
 
+def test_nothing_follows_from_a_port_that_a_module_does_not_expose(tmp_path: Path) -> None:
+    """The port inside that was meant is not called loose as well."""
+    assert len(problems(tmp_path, app=APP.replace("clean.records", "clean.recrods"))) == 1
+    assert len(problems(tmp_path, app=APP.replace("clean.records", "clean.x"))) == 1
+
+
 def test_modules_that_multiply_are_bounded(tmp_path: Path) -> None:
     """Ten files that use the next one ten times each stand for ten billion operators."""
     for level in range(10):
