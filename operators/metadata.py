@@ -78,6 +78,7 @@ class BlockMetadata:
         is_open: Whether the file may grow, so that a last record without delimiter waits for its end.
         resumes: Whether the block begins where an earlier version of the file ended, so that it also has the
             record that was in progress there.
+        fingerprint: Of the version's ends, where its bytes count although the file has grown since; else 0.
     """
 
     block_id: int
@@ -90,6 +91,7 @@ class BlockMetadata:
     entry_state: int = 0
     is_open: bool = False
     resumes: bool = False
+    fingerprint: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -118,7 +120,7 @@ class BlockMetadata:
                     [
                         *(block.url, version.size_bytes, version.mtime_ns, version.etag, block.block_id),
                         *(block.start, block.size_bytes, 1, block.end, block.is_last, block.previous_block_id),
-                        *(block.entry_state, block.is_open, block.resumes),
+                        *(block.entry_state, block.is_open, block.resumes, block.fingerprint),
                     ]
                 )
             last = block
@@ -151,6 +153,7 @@ def _unfolded(
     entry_state: int,
     is_open: bool = False,
     resumes: bool = False,
+    fingerprint: int = 0,
 ) -> Iterator[BlockMetadata]:
     version = FileVersion(size_bytes, mtime_ns, etag)
     for index in range(count):
@@ -166,6 +169,7 @@ def _unfolded(
             entry_state=entry_state,
             is_open=is_open,
             resumes=resumes and not index,
+            fingerprint=fingerprint,
         )
 
 
@@ -180,5 +184,5 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and block.previous_block_id == last.block_id
         and not last.is_last
         and block.entry_state == last.entry_state
-        and block.is_open == last.is_open
+        and (block.is_open, block.fingerprint) == (last.is_open, last.fingerprint)
     )

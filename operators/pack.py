@@ -32,6 +32,7 @@ class BlockPack(Bundle):
         etags: The store's own tags of the contents; () where the store has none.
         is_whole: Whether one task must read all of it.
         is_open: Whether the files may grow, so that a last record without delimiter waits for its end.
+        fingerprints: Of those that may have grown by the time they are read; () where none may.
     """
 
     first_id: int
@@ -42,6 +43,7 @@ class BlockPack(Bundle):
     etags: Sequence[str] = ()
     is_whole: bool = False
     is_open: bool = False
+    fingerprints: Sequence[int] = ()
 
     kind: ClassVar[type] = BlockMetadata
 
@@ -83,7 +85,9 @@ class BlockPack(Bundle):
         """A member as a block; that of an empty file is empty."""
         size = int(self.sizes[index])
         version = FileVersion(size, int(self.mtimes[index]), self.etags[index] if self.etags else "")
-        return BlockMetadata(self.first_id + index, self.url(index), version, 0, size, True, is_open=self.is_open)
+        fingerprint = self.fingerprints[index] if self.fingerprints else 0
+        place = self.first_id + index, self.url(index), version, 0, size, True
+        return BlockMetadata(*place, is_open=self.is_open, fingerprint=fingerprint)
 
     def __iter__(self) -> Iterator[BlockMetadata]:
         """The blocks; an empty file has none."""
@@ -93,7 +97,8 @@ class BlockPack(Bundle):
         """The members [start, end)."""
         etags = self.etags[start:end]
         columns = self.names[start:end], self.sizes[start:end], self.mtimes[start:end], etags
-        return BlockPack(self.first_id + start, self.base, *columns, self.is_whole, self.is_open)
+        kind = self.is_whole, self.is_open, self.fingerprints[start:end]
+        return BlockPack(self.first_id + start, self.base, *columns, *kind)
 
     def to_json(self) -> dict[str, Any]:
         """The pack as JSON values."""
@@ -107,6 +112,7 @@ class BlockPack(Bundle):
             "etags": list(self.etags),
             "is_whole": self.is_whole,
             "is_open": self.is_open,
+            "fingerprints": list(self.fingerprints),
         }
 
     @classmethod
@@ -115,7 +121,7 @@ class BlockPack(Bundle):
         mtimes = np.cumsum(np.array(value["mtimes"], np.int64))
         sizes = np.array(value["sizes"], np.int64)
         names, etags = tuple(value["names"]), tuple(value["etags"])
-        kind = value["is_whole"], value.get("is_open", False)
+        kind = value["is_whole"], value.get("is_open", False), tuple(value.get("fingerprints", ()))
         return cls(value["first_id"], value["base"], names, sizes, mtimes, etags, *kind)
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from dagflow.errors import SourceChangedError, StorageError
+from dagflow.storage.fingerprint import UNKNOWN, fingerprint
 from dagflow.storage.local_disk import translated
 from dagflow.storage.location import absolute, is_local, join, redacted
 
@@ -24,6 +25,8 @@ class FileStat:
         mtime_ns: Its modification time in nanoseconds since 1970; 0 where the store has none.
         etag: The store's own tag of the content; "" where it has none.
         is_directory: Whether it is a directory.
+        fingerprint: Of a file that is expected: its bytes count although more have been appended to them since, as
+            far as this tells; 0 where it must be as it was.
     """
 
     url: str
@@ -31,6 +34,7 @@ class FileStat:
     mtime_ns: int = 0
     etag: str = ""
     is_directory: bool = False
+    fingerprint: int = UNKNOWN
 
     def difference(self, now: FileStat) -> str:
         """In what another look at the same file differs, as words; "" where it is the same version.
@@ -155,7 +159,7 @@ class LocalFile:
             except BaseException:
                 self.close()
                 raise
-        self._size_bytes = found.size_bytes
+        self._size_bytes = found.size_bytes if expected is None else expected.size_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -205,12 +209,19 @@ def require_version(expected: FileStat | None, found: FileStat) -> None:
         SourceChangedError: It is another version; the message names the difference.
     """
     difference = expected.difference(found) if expected is not None else ""
-    if difference:
+    if expected is not None and difference and not _has_grown(expected, found):
         raise SourceChangedError(
             f"the file changed after it was planned: {difference}",
             url=redacted(found.url),
             hint="put the planned version back, or start the run over",
         )
+
+
+def _has_grown(expected: FileStat, found: FileStat) -> bool:
+    """Whether something was appended to what was expected, and that is allowed."""
+    if expected.fingerprint == UNKNOWN or found.size_bytes <= expected.size_bytes or not is_local(expected.url):
+        return False
+    return fingerprint(absolute(expected.url), expected.size_bytes) == expected.fingerprint
 
 
 def _checked_stat(url: str, found: os.stat_result) -> FileStat:

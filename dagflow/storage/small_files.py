@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.files import FileStat, require_version
+from dagflow.storage.fingerprint import fingerprint_of
 from dagflow.storage.local_disk import storage_error
 from dagflow.storage.location import is_local
 
@@ -26,6 +27,7 @@ class SmallFiles:
         sizes: Planned lengths in bytes.
         mtimes: Planned modification times in nanoseconds since 1970.
         etags: Planned etags, or () where there are none.
+        fingerprints: Of files to which something may have been appended since; see FileStat. () where there are none.
     """
 
     base: str
@@ -33,6 +35,7 @@ class SmallFiles:
     sizes: Sequence[int]
     mtimes: Sequence[int]
     etags: Sequence[str] = ()
+    fingerprints: Sequence[int] = ()
 
     def expected(self, index: int) -> FileStat:
         """The planned version of one file."""
@@ -98,7 +101,8 @@ def _load_local(files: SmallFiles, buffer: memoryview, endings: bytes) -> Loaded
             except OSError as error:
                 failures[index] = _failure(error, files.base + name)
             else:
-                if count == size == found.st_size and mtime == found.st_mtime_ns and mode.S_ISREG(found.st_mode):
+                is_same = count == size == found.st_size and mtime == found.st_mtime_ns and mode.S_ISREG(found.st_mode)
+                if is_same or _has_grown(files, index, found, buffer[position : position + min(size, count)]):
                     position += size
                     if endings and size and buffer[position - 1] not in endings:
                         buffer[position] = endings[0]
@@ -107,6 +111,13 @@ def _load_local(files: SmallFiles, buffer: memoryview, endings: bytes) -> Loaded
                     failures[index] = _difference(files, index, found, count)
             borders.append(position)
     return LoadedFiles(borders, failures)
+
+
+def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memoryview) -> bool:
+    """Whether something was appended to what was planned, and that is allowed."""
+    if not files.fingerprints or not files.sizes[index] == len(data) < found.st_size:
+        return False
+    return mode.S_ISREG(found.st_mode) and fingerprint_of(data) == files.fingerprints[index]
 
 
 @contextlib.contextmanager

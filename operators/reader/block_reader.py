@@ -274,7 +274,7 @@ class BlockReader(Operator):
 
 def _stat_of(block: BlockMetadata) -> FileStat:
     version = block.version
-    return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, is_directory=False)
+    return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, fingerprint=block.fingerprint)
 
 
 def _reason(error: DagflowError) -> str:

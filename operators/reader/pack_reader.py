@@ -74,7 +74,8 @@ class PackReader:
 
     def _load(self, pack: BlockPack, indices: npt.NDArray[np.int64]) -> tuple[Row, LoadedFiles]:
         part = pack.slice(int(indices[0]), int(indices[-1]) + 1)
-        files = SmallFiles(part.base, part.names, part.sizes.tolist(), part.mtimes.tolist(), part.etags)
+        numbers = part.sizes.tolist(), part.mtimes.tolist()
+        files = SmallFiles(part.base, part.names, *numbers, part.etags, part.fingerprints)
         buffer = pa.allocate_buffer(room_for(files))
         loaded = load(files, memoryview(buffer).cast("B"), self._joint.endings if self._joint else b"")
         for index, error in loaded.failures.items():

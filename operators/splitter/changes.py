@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dagflow.storage.fingerprint import UNKNOWN
 from operators.splitter.file_index import Seen
-from operators.splitter.fingerprint import UNKNOWN
 from operators.splitter.listing import Stat
 
 Change = Literal["appended", "replaced", "truncated"]

@@ -40,6 +40,7 @@ class OpenFile:
         previous_block_id: Id of the block before it, or -1.
         is_open: Whether the file may grow.
         resumes: Whether the next block begins where an earlier version of the file ended.
+        fingerprint: Of the version's ends, where its bytes count although the file may grow; else 0.
     """
 
     url: str
@@ -49,6 +50,7 @@ class OpenFile:
     previous_block_id: int = -1
     is_open: bool = False
     resumes: bool = False
+    fingerprint: int = 0
 
     @property
     def next_end(self) -> int:
@@ -200,6 +202,7 @@ class BlockCutter:
         start: int = 0,
         *,
         is_open: bool = False,
+        fingerprint: int = 0,
     ) -> bool:
         """Announce a file if the window allows, and make it the one whose blocks come next.
 
@@ -210,12 +213,13 @@ class BlockCutter:
             block_size: Cut interval in bytes.
             start: First byte to be read; more than 0 for the tail of a file that grew.
             is_open: Whether the file may grow; for a small one its packer says so.
+            fingerprint: Of the ends of a version that may have grown when it is read; else 0.
 
         Returns:
             False when the window is full; nothing was emitted then.
         """
         if not start and self._packer.is_small(version.size_bytes, block_size):
-            return self.pack(url, relative_path, version, block_size)
+            return self.pack(url, relative_path, version, block_size, fingerprint)
         if not self.allowance.takes_file():
             return False
         self.flush()
@@ -226,10 +230,14 @@ class BlockCutter:
         self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, count))
         self._counters[names.FILES] += 1
         if count:
-            self._open = OpenFile(url, version, block_size, start, is_open=is_open, resumes=start > 0)
+            self._open = OpenFile(url, version, block_size, start)
+            self._open.is_open, self._open.resumes = is_open, start > 0
+            self._open.fingerprint = fingerprint
         return True
 
-    def pack(self, url: str, relative_path: str, version: FileVersion, block_size: int) -> bool:
+    def pack(
+        self, url: str, relative_path: str, version: FileVersion, block_size: int, fingerprint: int = 0
+    ) -> bool:
         """Announce a small file if the window allows, and put it into the pack.
 
         Returns:
@@ -247,7 +255,7 @@ class BlockCutter:
         if size_bytes:
             self._counters[names.BLOCKS] += 1
             self._counters[names.BYTES] += size_bytes
-        self._packer.add(url, size_bytes, version.mtime_ns, version.etag)
+        self._packer.add(url, size_bytes, version.mtime_ns, version.etag, fingerprint)
         return True
 
     def flush(self, *, may_wait: bool = False) -> None:
@@ -289,7 +297,8 @@ class BlockCutter:
             block_id = self._next_block_id
             last = end == size_bytes
             place = block_id, file.url, file.version, file.next_start, end, last, file.previous_block_id
-            emit(BlockMetadata(*place, is_open=file.is_open, resumes=file.resumes))
+            growth = file.is_open, file.resumes, file.fingerprint
+            emit(BlockMetadata(*place, 0, *growth))
             file.resumes = False
             self._counters[names.BLOCKS] += 1
             self._counters[names.BYTES] += length
@@ -306,7 +315,7 @@ class BlockCutter:
             state["packed"] = self._packer.snapshot()
         if file is not None:
             version = (file.version.size_bytes, file.version.mtime_ns, file.version.etag)
-            place = (file.next_start, file.previous_block_id, file.is_open, file.resumes)
+            place = (file.next_start, file.previous_block_id, file.is_open, file.resumes, file.fingerprint)
             state["open"] = (shortened(file.url), version, file.block_size, *place)
         return state
 

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
+from dagflow.storage.fingerprint import fingerprint
 from dagflow.storage.location import redacted
 from operators.splitter.changes import OnChange, change_of
 from operators.splitter.clock import Clock
 from operators.splitter.file_index import Answers, FileIndex, Seen
-from operators.splitter.fingerprint import fingerprint
 from operators.splitter.scanner import Found, Scanner
 
 logger = logging.getLogger(__name__)

@@ -75,6 +75,7 @@ class Packer:
         self._sizes: list[int] = []
         self._mtimes: list[int] = []
         self._etags: list[str] = []
+        self._fingerprints: list[int] = []
         self._size_bytes = 0
         self._is_open = False
         self._since_s = 0.0
@@ -90,7 +91,7 @@ class Packer:
         """Whether a file is of the same kind as those in the pack."""
         return not self._urls or self._is_open == (self._waits and not etag)
 
-    def add(self, url: str, size_bytes: int, mtime_ns: int, etag: str) -> None:
+    def add(self, url: str, size_bytes: int, mtime_ns: int, etag: str, fingerprint: int = 0) -> None:
         """Put a file into the pack."""
         if not self._urls:
             self._since_s = self._clock.elapsed_s()
@@ -99,6 +100,7 @@ class Packer:
         self._sizes.append(size_bytes)
         self._mtimes.append(mtime_ns)
         self._etags.append(etag)
+        self._fingerprints.append(fingerprint)
         self._size_bytes += size_bytes
 
     def has_room(self, size_bytes: int) -> bool:
@@ -120,13 +122,15 @@ class Packer:
     def take(self, first_id: int) -> BlockPack:
         """The pack, whose first member gets that id; the next one is empty."""
         pack = BlockPack.of(first_id, self._urls, self._sizes, self._mtimes, self._etags)
-        pack = replace(pack, is_whole=self._rules.are_whole, is_open=self._is_open)
+        prints = tuple(self._fingerprints) if self._is_open else ()
+        pack = replace(pack, is_whole=self._rules.are_whole, is_open=self._is_open, fingerprints=prints)
         self._clear()
         return pack
 
     def snapshot(self) -> list[Any]:
         """The files that wait."""
-        return list(zip(map(shortened, self._urls), self._sizes, self._mtimes, self._etags, strict=True))
+        columns = self._sizes, self._mtimes, self._etags, self._fingerprints
+        return list(zip(map(shortened, self._urls), *columns, strict=True))
 
     def restore(self, waiting: list[Any]) -> None:
         """Take back what snapshot gave."""

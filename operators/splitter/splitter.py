@@ -16,6 +16,7 @@ from dagflow.api.operator import ControlOperator, InputOperator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Paths, Size
 from dagflow.errors import MissingError
+from dagflow.storage.fingerprint import UNKNOWN, fingerprint
 from dagflow.storage.roots import expanded, root_of, shortened
 from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.splitter.changes import OnChange
@@ -23,7 +24,6 @@ from operators.splitter.clock import Clock, SystemClock
 from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter, estimated
 from operators.splitter.discovery import Candidate, Discovery, Rules
 from operators.splitter.file_index import FileIndex, Seen
-from operators.splitter.fingerprint import UNKNOWN, fingerprint
 from operators.splitter.following import TimeBasedDirectoryScanner
 from operators.splitter.packing import (
     DEFAULT_PACK_BYTES,
@@ -311,10 +311,11 @@ class FileSplitterInput(InputOperator):
     def _begin(self, candidate: Candidate) -> bool:
         found = candidate.found
         stat = found.stat
-        if not candidate.is_noted and not self._announce(candidate):
+        fingerprinted = self._fingerprint(found)
+        if not candidate.is_noted and not self._announce(candidate, fingerprinted):
             return False
         version = stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis()
-        self._index.record(found.name, Seen(*version, self._fingerprint(found)))
+        self._index.record(found.name, Seen(*version, fingerprinted))
         return True
 
     def _fingerprint(self, found: Found) -> int:
@@ -323,7 +324,7 @@ class FileSplitterInput(InputOperator):
             return UNKNOWN
         return fingerprint(found.key, found.stat.size_bytes)
 
-    def _announce(self, candidate: Candidate) -> bool:
+    def _announce(self, candidate: Candidate, fingerprinted: int) -> bool:
         found = candidate.found
         if found.is_directory:
             return self._cutter.announce_directory(found.url, found.relative_path, self.block_size)
@@ -335,7 +336,7 @@ class FileSplitterInput(InputOperator):
             self._root = root
         is_open = self._waits and not version.etag
         place = found.url, relative_path, version, self.block_size, candidate.start
-        return self._cutter.begin(*place, is_open=is_open)
+        return self._cutter.begin(*place, is_open=is_open, fingerprint=fingerprinted if is_open else UNKNOWN)
 
     def _scanned_since(self) -> Counter[str]:
         """What the scans counted since this was last asked for."""

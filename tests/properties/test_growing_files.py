@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext
+from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.metadata import BlockMetadata
 from operators.reader.block_reader import BlockReader
@@ -125,3 +126,33 @@ def test_fingerprints_outlive_the_memory_of_a_window(tmp_path: Path) -> None:
     append(tmp_path / "in" / "0301", b"2\n")
     with Follower(services, state, files=str(tmp_path / "in")) as follower:
         assert read(follower.scanned()) == [b"7", b"8", b"2"]
+
+
+@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
+def test_what_is_appended_between_planning_and_reading_comes_with_the_next_tail(
+    tmp_path: Path, pack_bytes: int
+) -> None:
+    """A writer does not wait until its file has been read."""
+    path = write(tmp_path / "a", b"1\n2\n")
+    with Follower(files=str(tmp_path), pack_bytes=pack_bytes) as follower:
+        window = follower.scanned()
+        append(path, b"3\n")
+        assert read(window) == [b"1", b"2"]
+        window = follower.next_scan()
+        append(path, b"4\n")
+        assert read(window) == [b"3"]
+        assert read(follower.next_scan()) == [b"4"]
+
+
+@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("content", [b"1\n8\n3\n", b"1\n", b"7\n8\n"])
+def test_any_other_change_between_planning_and_reading_is_noticed(
+    tmp_path: Path, pack_bytes: int, content: bytes
+) -> None:
+    """Longer with other bytes, shorter, or as long: nothing of it is taken for what was planned."""
+    path = write(tmp_path / "a", b"1\n2\n", mtime_s=1000)
+    with Follower(files=str(tmp_path), pack_bytes=pack_bytes) as follower:
+        window = follower.scanned()
+        path.write_bytes(content)
+        with pytest.raises(SourceChangedError, match="the file changed after it was planned"):
+            read(window)

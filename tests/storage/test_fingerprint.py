@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.splitter.fingerprint import PROBED_BYTES, UNKNOWN, fingerprint
+from dagflow.storage.fingerprint import PROBED_BYTES, UNKNOWN, fingerprint
 
 CONTENT = bytes(range(256)) * 12
 

@@ -6,12 +6,14 @@ import hashlib
 import os
 from typing import Final
 
+from typing_extensions import Buffer
+
 UNKNOWN: Final = 0
 PROBED_BYTES: Final = 1 << 10
 """How many bytes at each end count: a page of the file is read in any case."""
 
 
-def fingerprint(path: bytes, size_bytes: int) -> int:
+def fingerprint(path: str | bytes, size_bytes: int) -> int:
     """A hash of the first and last bytes of the file's first size_bytes.
 
     Args:
@@ -32,10 +34,20 @@ def fingerprint(path: bytes, size_bytes: int) -> int:
         return UNKNOWN
     finally:
         os.close(descriptor)
-    if len(head) + len(end) < min(size_bytes, 2 * PROBED_BYTES):
-        return UNKNOWN
-    digest = hashlib.blake2b(head + end, digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True) or 1
+    return UNKNOWN if len(head) + len(end) < min(size_bytes, 2 * PROBED_BYTES) else _hash(head, end)
+
+
+def fingerprint_of(data: memoryview) -> int:
+    """What fingerprint() gives for a file whose first bytes these are."""
+    size = len(data)
+    head = data[:PROBED_BYTES]
+    return _hash(head, data[max(len(head), size - PROBED_BYTES) :])
+
+
+def _hash(head: Buffer, end: Buffer) -> int:
+    digest = hashlib.blake2b(head, digest_size=8)
+    digest.update(end)
+    return int.from_bytes(digest.digest(), "little", signed=True) or 1
 
 
 def _read(descriptor: int, start: int, end: int) -> bytes:
