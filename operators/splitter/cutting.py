@@ -14,7 +14,6 @@ from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import expanded, shortened
 from operators.codecs import codec_of_name
-from dagflow.storage.roots import expanded, shortened
 from operators.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter.clock import Clock
 from operators.splitter.packing import Packer
@@ -235,9 +234,7 @@ class BlockCutter:
             self._open.fingerprint = fingerprint
         return True
 
-    def pack(
-        self, url: str, relative_path: str, version: FileVersion, block_size: int, fingerprint: int = 0
-    ) -> bool:
+    def pack(self, url: str, relative_path: str, version: FileVersion, block_size: int, fingerprint: int = 0) -> bool:
         """Announce a small file if the window allows, and put it into the pack.
 
         Returns:
