@@ -58,17 +58,29 @@ def read_range(made: ReaderContext, content: bytes, start: int, end: int) -> tup
     return read_one(made, source, entered(made, source, block_of(content, start, end)))
 
 
-def read_one(made: ReaderContext, source: MemorySource, block: BlockMetadata) -> tuple[Records, Rejects]:
-    """What a format reads of a block whose entry state is known."""
+def read_one(
+    made: ReaderContext, source: MemorySource, block: BlockMetadata, covered: list[int] | None = None
+) -> tuple[Records, Rejects]:
+    """What a format reads of a block whose entry state is known.
+
+    Args:
+        made: The format.
+        source: The file.
+        block: The block.
+        covered: Is given how many bytes of the file the block accounts for.
+    """
     told: list[bytes] = []
     account = BlockAccount(URL, Counter(), told.append)
     records: Records = []
     for batch in made.read(source, block, account):
         assert len(batch), "an empty batch"
         assert batch.blocks == (block,), "a batch without its block"
-        parsed = made.parse(batch, account)
+        parsed = account.parse(made, batch)
         assert len(parsed.batch) == len(parsed.raw), "columns and records differ in number"
         records += zip(parsed.raw.offsets().tolist(), parsed.raw.to_pylist(), strict=True)
+    assert not account.lost, f"{account.lost} records were neither accepted nor refused"
+    if covered is not None:
+        covered.append(account.covered)
     rejects = sorted((facts["offset"], facts["length"]) for facts in map(json.loads, told))
     return records, rejects
 
@@ -78,14 +90,16 @@ def read_cut(made: ReaderContext, content: bytes, block_size: int) -> tuple[Reco
     records: Records = []
     rejects: Rejects = []
     source = MemorySource(content)
+    covered: list[int] = []
     state = 0
     for start in range(0, len(content), block_size):
         block = replace(block_of(content, start, min(start + block_size, len(content))), entry_state=state)
         if made.needs_survey(block):
             state = made.exit_state(state, made.survey(source, block))
-        found = read_one(made, source, block)
+        found = read_one(made, source, block, covered)
         records += found[0]
         rejects += found[1]
+    assert not made.adds_up or sum(covered) == len(content), f"{covered} is not all of {content!r}"
     return records, rejects
 
 

@@ -92,6 +92,10 @@ class ControlServices(Protocol):
         """
 
 
+UNTOLD = 1 << 62
+"""Booked in a ledger under a key whose sum cannot be told, because something that belongs to it was left out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """A stretch of a file that was left out.
@@ -121,6 +125,7 @@ class OperatorContext:
         counters: Counts by name; they are added up over partitions, and shown by metrics and status.
         ledger: Sums by key that come to zero when all is accounted for: an operator books what it takes over
             as positive, and what it has passed on as negative. A run that completes with any other sum fails.
+            A key that was given the value UNTOLD is not looked at.
         skipped: What a reader has left out; it is journaled with the window.
         connected: Names of the operator's ports that the app connects.
         outputs: Where files to be published are opened; None in control operators.

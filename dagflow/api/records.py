@@ -299,6 +299,19 @@ class RecordBatch:
         index = int(self.origin.block_indices(len(self))[position])
         return None if index == UNKNOWN else self.origin.blocks[index]
 
+    def content_bytes(self) -> tuple[int, int]:
+        """Bytes of the raw records, and of the delimiters that lie with them because they were read together."""
+        column = self._framed if self._framed is not None else self.record
+        if not len(column):
+            return 0, 0
+        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :]
+        total = int(offsets[len(column)] - offsets[0])
+        if self._framed is None:
+            return total, 0
+        lengths = self.delimiters.lengths()
+        delimiters = lengths * len(column) if isinstance(lengths, int) else int(lengths.sum())
+        return total - delimiters, delimiters
+
     def nbytes(self) -> int:
         """Bytes of the records, with delimiters where they lie framed."""
         if self._framed is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from dagflow.metrics import names
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,23 @@ class RunSummary:
     last_committed: int = 0
     decisions: tuple[PartitionDecision, ...] = ()
 
+    def account(self) -> dict[str, int]:
+        """What became of the bytes of the input: as many as the others together are "bytes".
+
+        What a compressed file holds counts, not what it takes. Records that wait for their end are skipped.
+        """
+        total: Counter[str] = Counter()
+        for key, value in self.counts.items():
+            total[key.partition(":")[2]] += value
+        waiting = total[names.WAITING_BYTES] - total[names.RESUMED_BYTES]
+        return {
+            "bytes": total[names.CONTENT_BYTES] + total[names.LEFT_OUT_BYTES] + waiting,
+            "records": total[names.RECORD_BYTES],
+            "delimiters": total[names.DELIMITER_BYTES],
+            "skipped": total[names.SKIPPED_BYTES] + waiting,
+            "rejected": total[names.REJECTED_BYTES],
+        }
+
     def to_json(self) -> dict[str, Any]:
         """The object that `dagflow run --json` prints."""
         return {
@@ -80,6 +100,7 @@ class RunSummary:
             "bytes": self.bytes,
             "records": dict(self.records),
             "rejected": self.rejected,
+            "account": self.account(),
             "seconds": round(self.seconds, 3),
             "partitions": {
                 name: {"min": known.min, "max": known.max, "last": known.last}

@@ -20,8 +20,20 @@ REJECTED_BYTES = "rejected_bytes"
 SKIPPED_BYTES = "skipped_bytes"
 """Bytes passed over with a reason, such as a header, a byte order mark, or a record that is too long."""
 
+CONTENT_BYTES = "content_bytes"
+"""Bytes that must be accounted for as records, delimiters, rejects or skips: of a compressed file, what it holds."""
+
+RECORD_BYTES = "record_bytes"
+"""Bytes of input in the records that were read, as they lay in their files."""
+
+DELIMITER_BYTES = "delimiter_bytes"
+"""Bytes of input between the records: what ends them, and what says how long they are."""
+
 SKIPPED = "skipped"
 """Blocks that were left out because their file could not be read, or was no longer the version that was planned."""
+
+LEFT_OUT_BYTES = "left_out_bytes"
+"""Bytes of the blocks that were left out; they are among skipped_bytes, and not among bytes."""
 
 WAITING_BYTES = "waiting_bytes"
 """Bytes of records that were in progress at the end of a file that may grow, and that wait for their end."""

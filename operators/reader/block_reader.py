@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from dagflow.api.context import OperatorContext, Skipped
+from dagflow.api.context import UNTOLD, OperatorContext, Skipped
 from dagflow.api.operator import Operator
 from dagflow.api.partitioner import BacklogStats, StatsResponse
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Size
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.errors import DagflowError, MissingError, SourceChangedError, StorageError, TransientStorageError
-from dagflow.metrics.names import BLOCKS, BYTES, FILES, SKIPPED, SKIPPED_BYTES
+from dagflow.metrics.names import BLOCKS, BYTES, CONTENT_BYTES, FILES, LEFT_OUT_BYTES, REJECTED, SKIPPED, SKIPPED_BYTES
 from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
-from dagflow.storage.location import redacted
+from dagflow.storage.location import name_of, redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
@@ -28,6 +28,7 @@ from operators.reader.formats import FormatSpec
 from operators.reader.growing import read_growing, resumed
 from operators.reader.pace import Pace, PacedFile
 from operators.reader.pack_reader import PackReader, no_records
+from operators.reader.reject_limit import RejectLimit, Share
 from operators.reader.rejects import BlockAccount
 from operators.reader.scaling import readers_for
 from operators.reader.surveys import Surveys
@@ -64,6 +65,11 @@ class BlockReader(Operator):
         Size | None, Field(ge=1, description="bytes read per second by all partitions together; null: no limit")
     ] = None
 
+    max_rejects: Annotated[
+        Annotated[Count, Field(ge=0)] | Share | None,
+        Field(description="end the run when more records than this are refused, or a larger share of all, such as 1%"),
+    ] = None
+
     blocks_metadata_input = InputPort(BlockMetadata, bundles=True)
     blocks_metadata_output = OutputPort(BlockMetadata)
     messages = OutputPort()
@@ -81,10 +87,12 @@ class BlockReader(Operator):
         if self.min_readers > self.max_readers:
             raise ValueError(f"min_readers, {self.min_readers}, is above max_readers, {self.max_readers}")
         self._surveys = Surveys(self.format)
+        self._limit = RejectLimit(self.max_rejects)
 
     def __init__(self, **properties: Any) -> None:
         super().__init__(**properties)
         self._rejects: dict[BlockMetadata, list[bytes]] = {}
+        self._accounts: list[BlockAccount] = []
 
     def setup(self, context: OperatorContext) -> None:
         """Learn who listens, and this partition's share of the bytes that may be read."""
@@ -93,16 +101,15 @@ class BlockReader(Operator):
             self._pace = Pace(self.max_bytes_per_second / context.partitions)
 
     @blocks_metadata_input.each
-    def read(self, block: BlockMetadata | BlockPack) -> Iterator[None] | None:
+    def read(self, block: BlockMetadata | BlockPack) -> Iterator[None]:
         """Emit the records of a block; a block that has none gives one empty batch, so that it is known downstream."""
         self._context = self._context or self._alone()
-        self._rejects = {}
+        self._rejects, self._accounts = {}, []
         if isinstance(block, BlockPack):
             return self._read_pack(block, self._context)
-        self._read_block(block, self._context)
-        return None
+        return self._read_block(block, self._context)
 
-    def _read_block(self, block: BlockMetadata, context: OperatorContext) -> None:
+    def _read_block(self, block: BlockMetadata, context: OperatorContext) -> Iterator[None]:
         try:
             file = self._open(block)
         except TransientStorageError:
@@ -114,14 +121,18 @@ class BlockReader(Operator):
         is_empty = True
         source, seen = decompressed(file, block, self.compression, self.format)
         for batch in read_growing(self.format, source, seen, account):
-            parsed = self.format.parse(batch, account).batch
+            parsed = account.parse(self.format, batch).batch
             if len(parsed):
                 is_empty = False
                 self.messages.emit(parsed)
+            self._emit_rejects()
+            # What was emitted goes on before more is read, so that an exchange holds no whole block.
+            yield
         if is_empty:
             self.messages.emit(no_records(block))
         self._emit_rejects()
         self._check_unchanged(block)
+        self._book(_key_of(block), context)
         self._count(block, context.counters)
         self.blocks_metadata_output.emit(block)
 
@@ -131,6 +142,7 @@ class BlockReader(Operator):
             for batch in batches:
                 self.messages.emit(batch)
             self._emit_rejects()
+            self._book(f"{redacted(pack.base)} and {len(pack)} files below", context)
             sizes = pack.sizes[indices]
             if self._pace is not None:
                 self._pace.take(int(sizes.sum()))
@@ -148,13 +160,23 @@ class BlockReader(Operator):
         listener = None
         if "errors" in context.connected:
             listener = self._rejects.setdefault(block, []).append
-        return BlockAccount(block.url, context.counters, listener)
+        self._accounts.append(BlockAccount(block.url, context.counters, listener))
+        return self._accounts[-1]
 
     def _emit_rejects(self) -> None:
         for block, rejects in self._rejects.items():
             if rejects:
                 self.errors.emit(RecordBatch.from_records(rejects, LINE_FEED, Origin((block,))))
+                rejects.clear()
+
+    def _book(self, key: str, context: OperatorContext) -> None:
+        """Enter into the run's ledger what was to be accounted for, less what was."""
+        context.counters[CONTENT_BYTES] += sum(account.due for account in self._accounts)
+        if self.format.adds_up:
+            context.ledger[key] += sum(account.due - account.covered for account in self._accounts)
+        context.ledger[f"records of {key}"] += sum(account.lost for account in self._accounts)
         self._rejects.clear()
+        self._accounts.clear()
 
     def _leave_out(self, block: BlockMetadata, error: DagflowError) -> None:
         """Leave out a block that cannot be read, if the app says so; it is journaled, counted and logged."""
@@ -163,6 +185,10 @@ class BlockReader(Operator):
         context = self._context or self._alone()
         context.counters[SKIPPED] += 1
         context.counters[SKIPPED_BYTES] += block.size_bytes
+        context.counters[LEFT_OUT_BYTES] += block.size_bytes
+        if block.start or not block.is_last:
+            # Records of the blocks around it may begin or end in it.
+            context.ledger[_key_of(block)] = UNTOLD
         context.skipped.append(Skipped(redacted(block.url), block.start, block.end, _reason(error)))
         logger.warning("block left out url=%s start=%d: %s", redacted(block.url), block.start, error)
 
@@ -250,6 +276,10 @@ class BlockReader(Operator):
         """Take the states back after a restart."""
         self._surveys.state = state
 
+    def supervise(self, totals: Mapping[str, int]) -> None:
+        """End a run in which too much was refused."""
+        self._limit.check(totals.get(REJECTED, 0), totals.get("messages", 0))
+
     def process_stats(self, stats: BacklogStats) -> StatsResponse:
         """Ask for a repartition when the backlog calls for another number of readers."""
         if not self.collect_stats:
@@ -275,6 +305,14 @@ class BlockReader(Operator):
 def _stat_of(block: BlockMetadata) -> FileStat:
     version = block.version
     return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, fingerprint=block.fingerprint)
+
+
+def _key_of(block: BlockMetadata) -> str:
+    """What a file version is called in the ledger."""
+    # Not by its path: a tree may be moved before the rest of the file is read. Two files that share a name, and all
+    # else, share a sum, which must come to zero too.
+    version = block.version
+    return f"{name_of(block.url)} of {version.size_bytes} bytes, {version.mtime_ns} {version.etag}".rstrip()
 
 
 def _reason(error: DagflowError) -> str:

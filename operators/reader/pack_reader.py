@@ -95,6 +95,11 @@ class PackReader:
         is_plain = not _is_in_progress(row) and not self._is_compressed(row)
         batch = self._joint.records(row) if self._joint is not None and is_plain else None
         if batch is not None:
+            account = self._account_of(row.pack.block(int(row.indices[0])))
+            account.due = int(row.sizes.sum())
+            account.take(batch)
+            # Newlines that were put behind files are not of them.
+            account.delimit(account.due - int(row.borders[-1]))
             yield batch
             return
         for position, index in enumerate(row.indices.tolist()):

@@ -64,19 +64,24 @@ class BlockAccount:
         self.covered += length
         self.counters[DELIMITER_BYTES] += length
 
+    def take(self, batch: RecordBatch) -> None:
+        """Count a batch that a format has read."""
+        records, delimiters = batch.content_bytes()
+        self.covered += records + delimiters
+        self.counters[RECORD_BYTES] += records
+        self.counters[DELIMITER_BYTES] += delimiters
+
     def parse(self, format: ReaderContext, batch: RecordBatch) -> Parsed:
         """Count a batch that a format has read, and let the format parse it.
 
         Raises:
             RecordError: A record is not what the format says, and nobody listens to rejects.
         """
-        records, delimiters = batch.content_bytes()
-        covered, aside = self.covered + records + delimiters, self._aside
-        self.covered = covered
+        self.take(batch)
+        covered, aside = self.covered, self._aside
         parsed = format.parse(batch, self)
         # What parsing puts aside was a record before, so that its bytes are counted already.
-        refused, self.covered = self.covered - covered, covered
-        self.counters[RECORD_BYTES] += records - refused
-        self.counters[DELIMITER_BYTES] += delimiters
+        self.counters[RECORD_BYTES] -= self.covered - covered
+        self.covered = covered
         self.lost += len(batch) - len(parsed.raw) - (self._aside - aside)
         return parsed

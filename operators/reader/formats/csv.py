@@ -140,9 +140,6 @@ class Csv(Delimited):
             raise RecordError(problem, url=url, offset=offset, length=length)
         self._names = tuple(self.columns) if isinstance(self.columns, list) else tuple(names)
 
-    def _skip_rest(self, source: ByteSource, start: int, end: int, floor: int, account: Account) -> None:
-        """Nothing: to know where the row begins takes a scan of the file."""
-
     def settled_end(self, source: ByteSource) -> int:
         """The end of the last certain row, looked for from the beginning: only there is it known what is quoted."""
         return self._last_stop(source, min(self.begin(source), source.size_bytes))

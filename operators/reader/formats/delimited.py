@@ -105,7 +105,7 @@ class Delimited(ReaderContext):
         if block.start < floor:
             account.skip(block.start, min(floor, limit) - block.start, "header")
         position = self.next_start(source, block.start, limit, floor)
-        if self.on_long != "fail" and block.start > floor and position > block.start:
+        if self.on_long != "fail" and self.adds_up and floor < block.start < position:
             self._skip_rest(source, block.start, position, floor, account)
         window = Window(source)
         # When so much holds no terminator, the record that it begins with is too long, or as good as that.

@@ -83,11 +83,12 @@ class Xml(ReaderContext):
                 yield RecordBatch(arrow, delimiters=LINE_FEED, origin=origin)
             position += following
             if window.is_at_end:
+                if is_torn:
+                    _skip(max(covered, block.start), position, account)
+                    covered = source.size_bytes
                 if is_torn and block.start <= position < limit:
                     length = source.size_bytes - position
                     raw = data[following : following + SHOWN_BYTES]
-                    _skip(max(covered, block.start), position, account)
-                    covered = source.size_bytes
                     account.reject(position, length, f"the element {self.tag} is never closed", raw)
                 break
             if is_torn and len(data) - following > self.max_record:

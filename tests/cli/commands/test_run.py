@@ -113,8 +113,9 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
     assert (account["records"]["reader.messages"], account["records"]["keep.output"]) == (40, 40)
     assert set(account) == {
         *("app", "state", "windows", "files", "blocks", "bytes"),
-        *("records", "rejected", "seconds", "partitions"),
+        *("records", "rejected", "account", "seconds", "partitions"),
     }
+    assert account["account"].pop("bytes") == account["bytes"] == sum(account["account"].values())
     assert re.search(r"^sample: completed in .*\n    published \d+ windows?: 1 file, 5 blocks", first.stderr, re.M)
     assert published(folder) == LINES
 

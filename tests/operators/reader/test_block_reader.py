@@ -29,6 +29,9 @@ def blocks_of(path: Path, block_size: int) -> list[BlockMetadata]:
     ]
 
 
+SUMS = {"content_bytes": 9, "record_bytes": 6, "delimiter_bytes": 3}
+
+
 def test_records_come_in_batches_that_know_block_and_offset(tmp_path: Path) -> None:
     """Every block's records leave with their origin, and the block itself when it is read."""
     path = tmp_path / "a.txt"
@@ -40,7 +43,7 @@ def test_records_come_in_batches_that_know_block_and_offset(tmp_path: Path) -> N
     assert [batch.offsets().tolist() for batch in harness.batches["messages"]] == [[0, 3], [6], []]
     assert [batch.blocks for batch in harness.batches["messages"]] == [(block,) for block in blocks]
     assert harness.emitted["blocks_metadata_output"] == blocks
-    assert harness.counters == {"blocks": 3, "bytes": 9, "files": 1}
+    assert harness.counters == {"blocks": 3, "bytes": 9, "files": 1, **SUMS}
 
 
 def test_rejects_leave_the_errors_port_as_json_lines(tmp_path: Path) -> None:
@@ -96,7 +99,7 @@ def test_a_change_while_a_block_is_read_is_noticed_at_its_end(tmp_path: Path) ->
     reader.messages.connect(lambda batch: os.utime(path, ns=(1, 1)))
     reader.blocks_metadata_output.connect(done.append)
     with pytest.raises(SourceChangedError, match="was modified at"):
-        reader.read(block)
+        list(reader.read(block))
     assert done == []
 
 
@@ -108,7 +111,7 @@ def test_consecutive_blocks_of_a_file_use_one_stream(tmp_path: Path) -> None:
     reader = BlockReader()
     opened: list[object] = []
     for block in [*blocks_of(first, 3), *blocks_of(second, 3)]:
-        reader.read(block)
+        list(reader.read(block))
         opened.append(reader._file)
     assert opened[0] is opened[1]
     assert opened[1] is not opened[2]

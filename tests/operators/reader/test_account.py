@@ -1,0 +1,217 @@
+"""The account of a run: what became of every byte, what was refused, and when that is too much."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagflow.api.records import RecordBatch
+from dagflow.engine.result import RunSummary
+from dagflow.engine.run import run
+from dagflow.errors import AppError, DagflowError
+from dagflow.plan.logical import load_app
+from dagflow.runtime.inline import InlineRuntime
+from operators.metadata import BlockMetadata
+from operators.reader.formats.base import Account, ByteSource, Parsed
+from operators.reader.formats.framing import frame_one
+from operators.reader.formats.lines import Lines
+from operators.reader.reject_limit import RejectLimit
+
+APP = """
+name: account
+attributes: {{checkpoint: {work}/journal}}
+operators:
+  splitter:
+    class: FileSplitterInput
+    properties: {{files: {work}/in, block_size: {block_size}, blocks_threshold: {threshold}, pack_bytes: {pack_bytes}}}
+  reader: {{class: BlockReader, properties: {{{reader}}}}}
+  writer: {{class: RecordWriter, properties: {{path: {work}/out}}, partition: parallel}}
+  rejects: {{class: RecordWriter, properties: {{path: {work}/rejects}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+  refused: {{from: reader.errors, to: rejects.input}}
+"""
+
+
+def run_app(
+    work: Path,
+    reader: str,
+    files: dict[str, bytes] | None = None,
+    *,
+    block_size: int = 7,
+    threshold: int = 1000,
+    pack_bytes: int = 0,
+) -> RunSummary:
+    """Read files with a BlockReader of the given properties, in this process."""
+    (work / "in").mkdir(exist_ok=True)
+    for name, content in (files or {}).items():
+        (work / "in" / name).write_bytes(content)
+    app = work / "app.yaml"
+    app.write_text(
+        APP.format(work=work, reader=reader, block_size=block_size, threshold=threshold, pack_bytes=pack_bytes)
+    )
+    return run(load_app(str(app)), runtime=InlineRuntime)
+
+
+def published(folder: Path) -> bytes:
+    """What was published, in order of names."""
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir())) if folder.is_dir() else b""
+
+
+class LosesTails(Lines):
+    """Lines, but a last one without newline is forgotten."""
+
+    name: ClassVar[str] = "loses_tails"
+
+    def _last(self, *arguments: object) -> Iterator[RecordBatch]:
+        return iter(())
+
+
+class Doubles(Lines):
+    """Lines, but every block also has the first byte of the next."""
+
+    name: ClassVar[str] = "doubles"
+
+    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        """One batch too many for blocks that do not end the file."""
+        yield from super().read(source, block, account)
+        if not block.is_last:
+            yield frame_one(b"x", b"", block, block.end)
+
+
+class Forgets(Lines):
+    """Lines, but records that begin with an x are dropped without a word."""
+
+    name: ClassVar[str] = "forgets"
+
+    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+        """Drop them."""
+        import pyarrow.compute as pc
+
+        return Parsed(batch.filter(pc.invert(pc.starts_with(batch.record, b"x"))))
+
+
+def test_rejects_reach_a_writer_as_json_lines_with_all_facts(tmp_path: Path) -> None:
+    """Each line has the file, offset, length, reason and bytes of one refused record; the others are published."""
+    content = b'{"a": 1}\nnot json\n{"a": 2}\n\xff\xfe\n'
+    summary = run_app(tmp_path, "format: json_lines", {"x.jsonl": content})
+    assert published(tmp_path / "out") == b'{"a": 1}\n{"a": 2}\n'
+    facts = [json.loads(line) for line in published(tmp_path / "rejects").splitlines()]
+    for each in facts:
+        raw = base64.b64decode(each["raw"])
+        assert content[each["offset"] : each["offset"] + each["length"]] == raw
+        assert each["url"] == str(tmp_path / "in" / "x.jsonl")
+    assert [(each["offset"], each["reason"][:9]) for each in facts] == [(9, "not JSON:"), (27, "not valid")]
+    assert summary.rejected == 2
+
+
+@pytest.mark.parametrize("most", ["3", "'30%'"])
+def test_a_run_within_its_limit_of_rejects_completes(tmp_path: Path, most: str) -> None:
+    """The limit itself is allowed, as a count and as a share of all records."""
+    content = b"{}\n" * 7 + b"no\n" * 3
+    summary = run_app(tmp_path, f"format: json_lines, max_rejects: {most}", {"x": content})
+    assert (summary.state, summary.rejected) == ("completed", 3)
+
+
+@pytest.mark.parametrize("most", ["2", "0", "'29%'", "'0.5%'"])
+def test_a_run_beyond_its_limit_of_rejects_fails(tmp_path: Path, most: str) -> None:
+    """Nothing of the window is published that goes beyond it."""
+    content = b"{}\n" * 7 + b"no\n" * 3
+    shown = most.strip("'")
+    with pytest.raises(DagflowError, match=f"3 of 10 records were refused, and max_rejects is {shown}\n.*errors"):
+        run_app(tmp_path, f"format: json_lines, max_rejects: {most}", {"x": content})
+    assert published(tmp_path / "out") == published(tmp_path / "rejects") == b""
+
+
+def test_a_limit_counts_what_earlier_windows_and_runs_have_refused(tmp_path: Path) -> None:
+    """What goes wrong little by little is stopped too; started again with a higher limit, the run completes."""
+    content = b"{}\nno\n" * 20
+    with pytest.raises(DagflowError, match=r"of .* records were refused, and max_rejects is 10"):
+        run_app(tmp_path, "format: json_lines, max_rejects: 10", {"x": content}, block_size=6, threshold=4)
+    before = published(tmp_path / "rejects").count(b"\n")
+    assert 0 < before <= 10
+    with pytest.raises(DagflowError, match=r"of .* records were refused, and max_rejects is 12"):
+        run_app(tmp_path, "format: json_lines, max_rejects: 12", block_size=6, threshold=4)
+    run_app(tmp_path, "format: json_lines, max_rejects: '50%'", block_size=6, threshold=4)
+    assert published(tmp_path / "rejects").count(b"\n") == 20
+    assert published(tmp_path / "out") == b"{}\n" * 20
+
+
+@pytest.mark.parametrize("most", ["1 %", "%", "-1%", "many", "true"])
+def test_a_limit_that_is_none_is_refused(tmp_path: Path, most: str) -> None:
+    """The app is wrong; nothing runs."""
+    with pytest.raises(AppError, match="max_rejects"):
+        run_app(tmp_path, f"max_rejects: '{most}'")
+
+
+def test_no_records_at_all_are_within_any_share() -> None:
+    """An empty run does not divide by anything."""
+    RejectLimit("0%").check(0, 0)
+    RejectLimit(None).check(10, 0)
+
+
+@pytest.mark.parametrize("wrong", [LosesTails, Doubles, Forgets])
+def test_a_format_that_loses_or_makes_up_bytes_fails_the_run(tmp_path: Path, wrong: type) -> None:
+    """The account of the file does not add up, and the run does not call itself complete."""
+    with pytest.raises(DagflowError, match=r"the account does not add up: .*x.txt of 19 bytes.* off by -?\d"):
+        run_app(tmp_path, f"format: {wrong.__module__}.{wrong.__name__}", {"x.txt": b"aaa\nxbb\n\ncccc\nddddd"})
+
+
+@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
+def test_a_file_that_is_left_out_does_not_upset_the_account(tmp_path: Path, pack_bytes: int) -> None:
+    """The records of the others count, and what was left out is on record elsewhere."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "gone.txt").symlink_to(tmp_path / "nowhere")
+    reader = "format: lines, on_error: skip"
+    summary = run_app(tmp_path, reader, {"a.txt": b"aaa\nb", "b.txt": b"\nccc\n"}, pack_bytes=pack_bytes)
+    assert (summary.state, published(tmp_path / "out").count(b"\n")) == ("completed", 4)
+
+
+PIECES = [b"\n", b"\r", b"a", b"bbbb", b'"', b"<t>", b"</t>", b"{}", b"\\", b"\n\n"]
+FORMATS = [
+    "lines",
+    "{type: lines, delimiter: '||'}",
+    "{type: lines, max_record: 3, on_long: skip}",
+    "{type: lines, skip_header: 2, max_record: 2, on_long: cut}",
+    "{type: escaped_lines, unescape: true}",
+    "{type: csv, header: false, columns: [x]}",
+    "json_lines",
+    "{type: regex, pattern: a}",
+    "paragraphs",
+    "{type: fixed, length: 3}",
+    "{type: length_prefixed, prefix: 1}",
+    "{type: xml, tag: t}",
+    "whole_file",
+]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_byte_of_a_run_is_accounted_for_whatever_the_blocks(
+    format: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Bytes are records, delimiters, rejects and skips; the sums of a run say so, in files and in packs."""
+
+    @settings(deadline=None, max_examples=8)
+    @given(
+        st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), min_size=1, max_size=3),
+        st.integers(1, 9),
+        st.sampled_from([0, 1 << 20]),
+    )
+    def check(contents: list[bytes], block_size: int, pack_bytes: int) -> None:
+        work = tmp_path_factory.mktemp("run")
+        files = {f"{number}.txt": content for number, content in enumerate(contents)}
+        summary = run_app(work, f"format: {format}", files, block_size=block_size, pack_bytes=pack_bytes)
+        assert summary.state == "completed"
+        account = summary.account()
+        assert account["bytes"] == summary.bytes == sum(map(len, contents))
+        assert account.pop("bytes") == sum(account.values())
+
+    check()
