@@ -16,12 +16,13 @@ from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.errors import StorageError
 from dagflow.storage.location import absolute, join
 from operators.writer.directory import take_directory
+from operators.writer.json_rows import json_lines
 
 _NAMES = {"block": re.compile(r"[0-9a-f]{16}"), "part": re.compile(r"part-\d{8}-\d{5}-\d{4}")}
 
 
 class RecordWriter(Operator):
-    """Writes raw records into files, each with the delimiter that it was read with.
+    """Writes records into files: raw ones each with the delimiter that it was read with, columns as lines of JSON.
 
     Guarantee: a file appears whole, under its final name, when its window is committed; a window that
     is run again writes the same names. Files that others put into the directory are never touched.
@@ -32,6 +33,13 @@ class RecordWriter(Operator):
         Literal["part", "block"],
         Field(description="block: one file per block, named by the block's id in hex; part: one or more per window"),
     ] = "part"
+    format: Annotated[
+        Literal["auto", "raw", "json_lines"],
+        Field(
+            description="raw: the bytes of raw records, and an error for columns; json_lines: an object per record; "
+            "auto: raw records as they are, and columns as json_lines"
+        ),
+    ] = "auto"
     max_bytes: Annotated[Size, Field(ge=1, description="a part file that has reached this size is ended")] = 1 << 30
 
     input = InputPort()
@@ -89,20 +97,23 @@ class RecordWriter(Operator):
             self._parts += 1
             self._file = self._files.open(join(self._root, name))
             self._records = self._bytes = 0
-        if not batch.is_raw:
-            raise ValueError(
-                f"only raw records can be written, not columns ({', '.join(batch.to_arrow().schema.names)})"
-            )
-        framed = batch.framed()
-        if len(framed):
-            offsets = np.frombuffer(framed.buffers()[1], np.int32)[framed.offset :][: len(framed) + 1]
-            start, end = int(offsets[0]), int(offsets[-1])
-            if end > start:
-                self._file.write(memoryview(framed.buffers()[2])[start:end])
-            self._records += len(framed)
-            self._bytes += end - start
+        if len(batch):
+            data = self._bytes_of(batch)
+            self._file.write(data)
+            self._records += len(batch)
+            self._bytes += len(data)
         if key is None and self._bytes >= self.max_bytes:
             self._end_file()
+
+    def _bytes_of(self, batch: RecordBatch) -> memoryview | bytes:
+        if self.format == "json_lines" or (self.format == "auto" and not batch.is_raw):
+            return json_lines(batch.to_arrow())
+        if not batch.is_raw:
+            names = ", ".join(batch.to_arrow().schema.names)
+            raise ValueError(f"format: raw writes raw records, not columns ({names}); say format: json_lines")
+        framed = batch.framed()
+        offsets = np.frombuffer(framed.buffers()[1], np.int32)[framed.offset :][: len(framed) + 1]
+        return memoryview(framed.buffers()[2] or b"").cast("B")[int(offsets[0]) : int(offsets[-1])]
 
     def _end_file(self) -> None:
         if self._file is not None:

@@ -102,3 +102,21 @@ def test_a_name_that_somebody_else_has_taken_stops_the_run_before_it_starts(tmp_
 def test_a_directory_that_is_not_there_yet_is_fine() -> None:
     """The first run creates it."""
     RecordWriter(path="/nonexistent/out").prepare(Preparation())
+
+
+def test_columns_are_written_as_lines_of_json(tmp_path: Path) -> None:
+    """By themselves, without being asked; raw records only when they are."""
+    rows = RecordBatch.from_records([{"a": 1, "b": "x"}, {"a": 2, "b": None}])
+    harness = OperatorHarness(RecordWriter(path=str(tmp_path)))
+    harness.window({"input": rows})
+    assert written(harness) == {"part-00000001-00000-0000": b'{"a":1,"b":"x"}\n{"a":2,"b":null}\n'}
+    harness = OperatorHarness(RecordWriter(path=str(tmp_path), format="json_lines"))
+    harness.window({"input": batch(b"a", b"b", blocks=(block(1),))})
+    assert written(harness) == {"part-00000001-00000-0000": b'{"record":"a"}\n{"record":"b"}\n'}
+
+
+def test_columns_are_refused_where_raw_records_are_asked_for(tmp_path: Path) -> None:
+    """The message names the columns, and the option that takes them."""
+    harness = OperatorHarness(RecordWriter(path=str(tmp_path), format="raw"))
+    with pytest.raises(OperatorError, match=r"not columns \(a\); say format: json_lines"):
+        harness.window({"input": RecordBatch.from_records([{"a": 1}])})

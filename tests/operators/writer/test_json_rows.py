@@ -1,0 +1,80 @@
+"""Columns as lines of JSON: what each type becomes."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.writer.json_rows import json_lines
+
+LONG = "12345678901234567890.123456789"
+DAY = datetime.date(2024, 2, 29)
+MOMENT = datetime.datetime(2024, 2, 29, 23, 59, 59, 123456)
+
+CASES: list[tuple[pa.DataType, Any, Any]] = [
+    (pa.int64(), -(1 << 63), -(1 << 63)),
+    (pa.uint64(), (1 << 64) - 1, (1 << 64) - 1),
+    (pa.float64(), 0.1, 0.1),
+    (pa.float64(), float("nan"), None),
+    (pa.float64(), float("-inf"), None),
+    (pa.bool_(), False, False),
+    (pa.string(), 'line\nbreak, "quotes", ü\x00', 'line\nbreak, "quotes", ü\x00'),
+    (pa.binary(), b"text", "text"),
+    (pa.binary(), b"\xff\x00", {"base64": base64.b64encode(b"\xff\x00").decode()}),
+    (pa.decimal128(38, 9), Decimal(LONG), LONG),
+    (pa.date32(), DAY, "2024-02-29"),
+    (pa.time64("us"), MOMENT.time(), "23:59:59.123456"),
+    (pa.timestamp("us"), MOMENT, "2024-02-29T23:59:59.123456"),
+    (pa.timestamp("us", "UTC"), MOMENT.replace(tzinfo=datetime.UTC), "2024-02-29T23:59:59.123456Z"),
+    (pa.timestamp("ns"), 1_234_567_891, "1970-01-01T00:00:01.234567891"),
+    (pa.timestamp("ns", "UTC"), 1_234_567_891, "1970-01-01T00:00:01.234567891Z"),
+    (pa.list_(pa.date32()), [DAY, None], ["2024-02-29", None]),
+    (
+        pa.struct([("at", pa.date32()), ("raw", pa.binary())]),
+        {"at": DAY, "raw": b"x"},
+        {"at": "2024-02-29", "raw": "x"},
+    ),
+    (pa.map_(pa.binary(), pa.list_(pa.int8())), [(b"k", [1]), (b"k", None)], [["k", [1]], ["k", None]]),
+    (pa.dictionary(pa.int8(), pa.string()), "a", "a"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), CASES, ids=lambda each: str(each)[:30])
+def test_each_type_becomes_what_it_should(kind: pa.DataType, value: Any, expected: Any) -> None:
+    """A value and a missing one: numbers as numbers, decimals with all digits, dates in ISO 8601."""
+    rows = pa.RecordBatch.from_arrays([pa.array([value, None], kind)], ["x"])
+    assert [json.loads(line) for line in json_lines(rows).splitlines()] == [{"x": expected}, {"x": None}]
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({"a": st.none() | st.text(), "b": st.none() | st.integers(-(1 << 63), (1 << 63) - 1)})
+    )
+)
+def test_any_rows_come_back_from_their_lines(rows: list[dict[str, object]]) -> None:
+    """One line a row, whatever the text holds, in order of rows and columns."""
+    batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema([("a", pa.string()), ("b", pa.int64())]))
+    made = json_lines(batch)
+    assert made.count(b"\n") == len(rows)
+    assert [json.loads(line) for line in made.split(b"\n")[:-1]] == rows
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    """JSON would keep one of them."""
+    column = pa.array([1])
+    with pytest.raises(ValueError, match="two columns have one name, which JSON does not allow: a, a"):
+        json_lines(pa.RecordBatch.from_arrays([column, column], ["a", "a"]))
+
+
+def test_rows_without_columns_are_empty_objects() -> None:
+    """They are still rows."""
+    rows = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
+    assert json_lines(rows) == b"{}\n{}\n"
