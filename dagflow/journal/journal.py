@@ -9,11 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from dagflow.errors import DagflowError, JournalError
+from dagflow.journal.folding import fold_archives
 from dagflow.journal.log import Log, Replay, SlotTakenError, fold, load
 from dagflow.journal.records import Event, WindowIntent, WindowPlan
 from dagflow.journal.retention import (
     Retention,
     archive,
+    archive_directory,
     find_window,
     keep_replayed,
     published_urls,
@@ -236,6 +238,7 @@ class Journal:
                 take_snapshot(self._store, self.state, self._seq)
                 self._snapshot_seq = self._seq
                 trim(self._store, self._log)
+                fold_archives(self._store, self._log, archive_directory(self.state))
             except DagflowError as error:
                 self._closed_by = error.message
                 raise

@@ -20,6 +20,8 @@ LOG, EPOCHS, SNAPSHOTS = "log/", "epoch/", "snap/"
 
 _LOADS = 5
 
+EPOCHS_KEPT = 16
+
 
 def slot_name(directory: str, number: int) -> str:
     """The name of a numbered object; names sort as their numbers."""
@@ -241,10 +243,21 @@ class Log:
         else:
             raise self.fenced()
 
+    def forget_epochs(self) -> None:
+        """Remove the oldest epochs; a driver that comes back after so many finds its own gone, and stops.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        self._store.delete(sorted(self._store.list(EPOCHS))[:-EPOCHS_KEPT])
+
     def _require_own_epoch(self) -> None:
         try:
             self._store.read(slot_name(EPOCHS, self.epoch))
         except MissingError as error:
+            if any(True for _ in self._store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch))):
+                # So many drivers have come since that this epoch, and the one after it, were forgotten.
+                raise self.fenced() from error
             raise JournalError(
                 f"the journal has vanished: epoch {self.epoch}, which this process opened, is gone",
                 url=redacted(self._store.url),

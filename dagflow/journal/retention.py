@@ -15,6 +15,7 @@ from dagflow.storage.location import redacted
 from dagflow.storage.store import Store
 
 _SNAPSHOTS_KEPT = 2
+_LISTINGS = 5
 
 Window = tuple[WindowPlan, WindowIntent]
 
@@ -88,6 +89,12 @@ def trim(store: Store, log: Log) -> None:
     log.check_epoch()
     store.delete(records)
     store.delete(snapshots[:-_SNAPSHOTS_KEPT])
+    log.forget_epochs()
+
+
+def archive_directory(state: JournalState) -> str:
+    """Where the archives of a journal's generation are."""
+    return _directory(state)
 
 
 def archived_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterator[Window]:
@@ -98,13 +105,20 @@ def archived_windows(store: Store, state: JournalState, window_id: int = 0) -> I
         StorageError: The store failed.
     """
     seen = window_id - 1
-    for name in store.list(_directory(state)):
-        if int(name.rpartition("-")[2]) <= seen:
+    for _ in range(_LISTINGS):
+        try:
+            for name in store.list(_directory(state)):
+                if int(name.rpartition("-")[2]) <= seen:
+                    continue
+                for window in _windows(store, name):
+                    if window[0].window_id > seen:
+                        seen = window[0].window_id
+                        yield window
+            return
+        except MissingError:
+            # A driver that is at work has folded it into another one, which the next listing shows.
             continue
-        for window in _windows(store, name):
-            if window[0].window_id > seen:
-                seen = window[0].window_id
-                yield window
+    raise MissingError("archives vanish while they are read", url=redacted(f"{store.url}/{_directory(state)}"))
 
 
 def _windows(store: Store, name: str) -> Iterator[Window]:

@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.errors import MissingError
+from dagflow.errors import FencedError, MissingError
 from dagflow.journal import Journal, Retention, WindowIntent, WindowPlan, committed_windows, history, read_state
+from dagflow.journal.folding import FOLDED_ARCHIVES
+from dagflow.journal.log import EPOCHS_KEPT
 from dagflow.storage.store import Store, open_store
 
 
@@ -33,7 +35,7 @@ def test_starts_that_find_nothing_to_do_do_not_pile_up(quick_path: Path) -> None
     for _ in range(40):
         Journal.open(store, app="toy", retention=Retention(records=5)).close()
     assert len(list(store.list("log/"))) <= 10
-    assert len(list(store.list("epoch/"))) == 40
+    assert len(list(store.list("epoch/"))) <= EPOCHS_KEPT + 5
 
 
 def test_idle_windows_and_a_second_flush_write_nothing(quick_path: Path) -> None:
@@ -114,3 +116,43 @@ def test_a_reader_is_not_misled_by_a_driver_that_trims(quick_path: Path) -> None
     store = Trimmed()
     assert read_state(store).windows == 30  # type: ignore[arg-type]  # list is typed loosely
     assert not store.is_new
+
+
+def test_a_driver_whose_epoch_was_forgotten_is_stopped(quick_path: Path) -> None:
+    """It slept while so many others came that neither its own epoch nor the next one is there; it says who came."""
+    store = open_store(str(quick_path))
+    sleeper = Journal.open(store, app="toy")
+    for _ in range(2 * EPOCHS_KEPT):
+        Journal.open(store, app="toy", retention=Retention(records=1)).close()
+    assert f"epoch/{sleeper.epoch + 1:012d}" not in set(store.list("epoch/"))
+    with pytest.raises(FencedError, match="another driver has taken over"):
+        sleeper.check_epoch()
+    with pytest.raises(FencedError, match="another driver has taken over"):
+        sleeper.append_plan(WindowPlan(1))
+
+
+def test_small_archives_are_folded_into_large_ones(quick_path: Path) -> None:
+    """Their number grows a thousand times slower than that of windows, and every window is still found."""
+    store = open_store(str(quick_path))
+    run_windows(store, 1, 300, Retention(finished_windows=2))
+    names = list(store.list("archive/000000/"))
+    assert len(names) <= 150 / FOLDED_ARCHIVES + FOLDED_ARCHIVES
+    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 301))
+    assert history(store, 77)[0].tuples == [77]
+
+
+def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> None:
+    """Parts that lie beside the whole are not read twice, and go with the next maintenance."""
+    store = open_store(str(quick_path))
+    run_windows(store, 1, 8, Retention(finished_windows=2)).close()
+    parts = list(store.list("archive/000000/"))
+    assert len(parts) == 4
+    store.create(f"archive/000000/{1:012d}-{6:012d}", b"".join(store.read(name) for name in parts[:3]))
+    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 9))
+    run_windows(store, 9, 10, Retention(finished_windows=2))
+    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 11))
+    assert [name.rpartition("/")[2].lstrip("0").partition("-")[0] for name in store.list("archive/000000/")] == [
+        "1",
+        "7",
+        "9",
+    ]

@@ -1,0 +1,100 @@
+"""Folds small archives into large ones, so that their number grows a thousand times slower than that of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dagflow.errors import AlreadyExistsError, MissingError
+from dagflow.journal.log import Log
+from dagflow.storage.store import Store
+
+FOLDED_ARCHIVES = 32
+"""So many archives become one."""
+
+_LARGE_WINDOWS = 512
+# What is held in memory while archives are folded, and what one request to an object store writes.
+_LARGE_BYTES = 16 << 20
+
+
+def fold_archives(store: Store, log: Log, directory: str) -> None:
+    """Put the newest small archives into one, if there are enough of them.
+
+    A death in between leaves ranges that overlap; readers pass over windows that they have seen, and the next fold
+    removes what is covered.
+
+    Args:
+        store: The checkpoint.
+        log: This driver's right to act.
+        directory: Where the archives of this generation are.
+
+    Raises:
+        FencedError: Another driver has taken over; nothing was removed.
+        StorageError: The store failed.
+    """
+    names = list(store.list(directory))
+    if covered := _covered(names):
+        log.check_epoch()
+        store.delete(covered)
+    small = [name for name in names if name not in set(covered) and _windows_in(name) < _LARGE_WINDOWS]
+    if len(small) < FOLDED_ARCHIVES:
+        return
+    parts = _adjacent(small[-FOLDED_ARCHIVES:])
+    content = _content(store, parts)
+    if len(parts) < 2 or content is None:
+        return
+    name = f"{directory}{_range_of(parts[0])[0]:012d}-{_range_of(parts[-1])[1]:012d}"
+    try:
+        store.create(name, content)
+    except AlreadyExistsError:
+        return  # finished windows are the same facts, whoever wrote them
+    log.check_epoch()
+    store.delete(parts)
+
+
+def _content(store: Store, names: Sequence[str]) -> bytes | None:
+    """The bytes of all, as they stand one behind the other; None where they are too many, or one is gone."""
+    parts, size_bytes = [], 0
+    for name in names:
+        try:
+            parts.append(store.read(name))
+        except MissingError:
+            return None
+        size_bytes += len(parts[-1])
+        if size_bytes > _LARGE_BYTES:
+            return None
+    return b"".join(parts)
+
+
+def _range_of(name: str) -> tuple[int, int]:
+    first, _, last = name.rpartition("/")[2].partition("-")
+    return int(first), int(last)
+
+
+def _windows_in(name: str) -> int:
+    first, last = _range_of(name)
+    return last - first + 1
+
+
+def _covered(names: Sequence[str]) -> list[str]:
+    """The archives whose windows are all in another one."""
+    ranges = {name: _range_of(name) for name in names}
+    covered: list[str] = []
+    # By first window, the longest first: what is covered comes behind what covers it.
+    reach, last_name = 0, ""
+    for name, (first, last) in sorted(ranges.items(), key=lambda item: (item[1][0], -item[1][1])):
+        if last_name and last <= reach and first >= ranges[last_name][0]:
+            covered.append(name)
+            continue
+        if last > reach:
+            reach, last_name = last, name
+    return covered
+
+
+def _adjacent(names: Sequence[str]) -> list[str]:
+    """The last of the names that follow on each other without a gap or an overlap."""
+    chain: list[str] = []
+    for name in reversed(names):
+        if chain and _range_of(name)[1] + 1 != _range_of(chain[-1])[0]:
+            break
+        chain.append(name)
+    return chain[::-1]
