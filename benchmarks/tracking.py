@@ -3,6 +3,7 @@
     python benchmarks/tracking.py                          1 and 10 million files, in and out of order of path
     python benchmarks/tracking.py --entries 1000000
     python benchmarks/tracking.py --tree 1000000           also scans a real tree of that many files
+    python benchmarks/tracking.py --entries --tree 100000 --spark   Spark's file source over the same tree
 
 Files are taken in windows of 10 000, with a snapshot after each. Then a new process goes back to the last
 snapshot, and compares a listing of all files with the index, in which one of a hundred is new and one is
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,11 @@ def size_of(number: int) -> int:
     return scrambled(number) % 1_000_000
 
 
+def fingerprint_of(number: int) -> int:
+    """Any 64 bits, with a sign."""
+    return scrambled(~number) - (1 << 63)
+
+
 def mtime_ns_of(number: int) -> int:
     """Within the second in which a file of its number is written, at a hundred files a second."""
     return 1_700_000_000_000_000_000 + number * 10_000_000 + scrambled(number) % 10_000_000
@@ -78,7 +84,10 @@ def track(directory: Path, entries: int, order: str) -> dict[str, Any]:
     for start in range(0, entries, WINDOW_FILES):
         numbers = range(start, min(start + WINDOW_FILES, entries))
         taken = [number if order == "sorted" else number * SCATTER % entries for number in numbers]
-        entered = [(path_of(n), Seen(size_of(n), mtime_ns_of(n), 9_000_000 + n, 1_700_000_000_000)) for n in taken]
+        entered = [
+            (path_of(n), Seen(size_of(n), mtime_ns_of(n), 9_000_000 + n, 1_700_000_000_000, fingerprint_of(n)))
+            for n in taken
+        ]
         begin = time.perf_counter()
         for path, seen in entered:
             index.record(path, seen)
@@ -135,6 +144,9 @@ def scan(directory: Path, entries: int) -> dict[str, Any]:
         ordinal = 0
         state_url = str(directory / "index")
 
+        def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+            return [function(item) for item in items]
+
         def __init__(self) -> None:
             from dagflow.api.context import WindowBudget
 
@@ -163,6 +175,40 @@ def scan(directory: Path, entries: int) -> dict[str, Any]:
     return {"first_us_per_file": first_us, "again_us_per_file": again_us, "peak_mib": peak_mib()}
 
 
+def spark(directory: Path, entries: int) -> dict[str, Any]:
+    """Let Spark's file source go through the tree, in batches as large as our windows, and then once more."""
+    from pyspark.sql import SparkSession
+
+    from dagflow.runtime.spark import start_context
+
+    conf = {"spark.sql.streaming.numRecentProgressUpdates": "100000", "spark.ui.enabled": "false"}
+    session = SparkSession(start_context("tracking", "local[2]", conf, directory / "spark.log"))
+    source = session.readStream.format("text").option("maxFilesPerTrigger", WINDOW_FILES)
+
+    def life() -> tuple[float, list[dict[str, int]]]:
+        begin = time.perf_counter()
+        writer = source.load(f"{directory}/tree/*").writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+        query.awaitTermination()
+        return time.perf_counter() - begin, [progress["durationMs"] for progress in query.recentProgress]
+
+    first_s, batches = life()
+    # What a batch costs before and after its job: finding out what is new, and writing down what was taken.
+    planning_ms = [batch.get("triggerExecution", 0) - batch.get("addBatch", 0) for batch in batches]
+    again_s, _ = life()
+    processes = subprocess.run(["ps", "-C", "java", "-o", "rss="], check=True, stdout=subprocess.PIPE).stdout.split()
+    session.stop()
+    return {
+        "first_us_per_file": first_s / entries * 1e6,
+        "again_us_per_file": again_s / entries * 1e6,
+        "planning_p50_ms": statistics.median(planning_ms),
+        "planning_max_ms": max(planning_ms),
+        "batches": len(batches),
+        "log_mib": directory_mib(directory / "checkpoint"),
+        "java_rss_mib": max(int(rss) for rss in processes) / 1024,
+    }
+
+
 def grow(directory: Path, entries: int) -> None:
     """Make a real tree of empty files."""
     for number in range(entries):
@@ -180,7 +226,7 @@ def measured(step: str, directory: Path, entries: int, order: str) -> dict[str, 
     return figures
 
 
-def rows(entries: list[int], tree: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def rows(entries: list[int], tree: int, *, with_spark: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every measurement, as it is made."""
     for count in entries:
         for order in ("sorted", "scattered"):
@@ -191,6 +237,8 @@ def rows(entries: list[int], tree: int) -> Iterator[tuple[str, dict[str, Any]]]:
         with tempfile.TemporaryDirectory() as directory:
             grow(Path(directory), tree)
             yield f"scan a tree of {tree:,}", measured("scan", Path(directory), tree, "sorted")
+            if with_spark:
+                yield f"Spark's file source, {tree:,}", measured("spark", Path(directory), tree, "sorted")
 
 
 def main() -> None:
@@ -198,18 +246,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entries", type=int, nargs="*", default=[1_000_000, 10_000_000])
     parser.add_argument("--tree", type=int, default=0, help="number of real files")
-    parser.add_argument("--step", choices=["track", "check", "scan"], help=argparse.SUPPRESS)
+    parser.add_argument("--spark", action="store_true", help="also let Spark's file source go through the tree")
+    parser.add_argument("--step", choices=["track", "check", "scan", "spark"], help=argparse.SUPPRESS)
     parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--order", default="sorted", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step is None:
-        for name, figures in rows(given.entries, given.tree):
+        for name, figures in rows(given.entries, given.tree, with_spark=given.spark):
             print(f"{name:32}" + "  ".join(f"{key} {value:,.1f}" for key, value in figures.items()), flush=True)
         return
     if given.step == "track":
         figures = track(given.directory, given.entries[0], given.order)
     else:
-        figures = (check if given.step == "check" else scan)(given.directory, given.entries[0])
+        figures = {"check": check, "scan": scan, "spark": spark}[given.step](given.directory, given.entries[0])
     print(json.dumps(figures))
 
 

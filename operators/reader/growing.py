@@ -31,7 +31,7 @@ def read_growing(
     entered = resumed(format, source, block)
     if entered.start < block.start:
         account.counters[RESUMED_BYTES] += block.start - entered.start
-    end = format.settled_end(source) if block.is_open else None
+    end = _settled_end(format, source, block) if block.is_open else None
     if end is not None and end < source.size_bytes:
         if block.is_last:
             account.counters[WAITING_BYTES] += source.size_bytes - end
@@ -39,6 +39,18 @@ def read_growing(
         source = Prefix(source, end)
     account.due += entered.size_bytes
     yield from format.read(source, entered, account)
+
+
+def _settled_end(format: ReaderContext, source: ByteSource, block: BlockMetadata) -> int | None:
+    """What the format says of a file version; asked once for the blocks of a file that follow on each other."""
+    key = block.url, block.version
+    end: int | None
+    known, end = vars(format).get("_settled", (None, None))
+    if known != key:
+        end = format.settled_end(source)
+        # Some formats must read the file from its beginning for this.
+        vars(format)["_settled"] = key, end
+    return end
 
 
 def resumed(format: ReaderContext, source: ByteSource, block: BlockMetadata) -> BlockMetadata:

@@ -56,6 +56,8 @@ def test_spark_settings_are_text_as_java_reads_it(tmp_path: Path) -> None:
         ("name: sample", "name: s\nattributes: {window_millis: 1.5}", "got the number 1.5"),
         ("name: sample", "name: s\nattributes: {window_millis: true}", "got true"),
         ("name: sample", "name: s\nattributes: {durability: powr}", "got 'powr'; did you mean 'power'?"),
+        ("name: sample", "name: s\nattributes: {roots: {Data: /x}}", "root 'Data': expected small letters, digits and"),
+        ("name: sample", "name: s\nattributes: {roots: {data: [/x]}}", "root 'data': expected a path or URL"),
         (
             "name: sample",
             "name: s\nattributes: {checkpoint: [a]}",

@@ -22,6 +22,7 @@ from dagflow.storage.pending import (
     pending_tag,
     publish,
     remove,
+    replace,
     sweep,
 )
 from dagflow.storage.remote import filesystem_of, s3_location
@@ -159,6 +160,30 @@ def test_a_checksum_notices_other_bytes_of_the_same_size(tmp_path: Path) -> None
     (tmp_path / "f").write_bytes(b"xyz")
     with pytest.raises(StorageError, match="taken by another file"):
         publish(pending)
+
+
+@pytest.mark.parametrize("size", [0, 5000])
+def test_a_file_can_be_put_in_the_place_of_a_published_one(root: str, size: int) -> None:
+    """On every store; doing it again changes nothing, and nothing else is left."""
+    publish(write(f"{root}/out/f", b"before"))
+    data = os.urandom(size)
+    pending = write(f"{root}/out/f", data)
+    assert content(f"{root}/out/f") == b"before"
+    for _ in range(2):
+        replace(pending)
+        assert content(f"{root}/out/f") == data
+    assert everything(root) == {"out/f"}
+    assert unfinished_uploads(root) == []
+
+
+def test_a_replacement_that_is_gone_is_an_error(root: str) -> None:
+    """The file that was there stays."""
+    publish(write(f"{root}/out/f", b"before"))
+    pending = write(f"{root}/out/f", b"something longer")
+    discard(pending)
+    with pytest.raises(StorageError, match="out/f"):
+        replace(pending)
+    assert content(f"{root}/out/f") == b"before"
 
 
 def test_the_hidden_directory_goes_with_its_last_file(tmp_path: Path) -> None:
