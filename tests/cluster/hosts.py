@@ -30,6 +30,9 @@ ADDRESSES = {"master": "10.77.0.1", "driver": "10.77.0.2", "one": "10.77.0.11", 
 WORKERS = ("one", "two")
 # Workers tell that they live, and are given up, within seconds instead of minutes.
 DAEMON_JAVA = "-XX:TieredStopAtLevel=1 -Dspark.worker.timeout=6 -Dspark.master.rest.enabled=false"
+SLICE_S = 0.05
+"""How long a slowed host runs at a time."""
+
 PACKAGES = (
     *("pyarrow", "numpy", "numpy.libs", "fsspec", "pydantic", "pydantic_core", "annotated_types"),
     *("typing_extensions.py", "typing_inspection"),
@@ -176,12 +179,17 @@ class Host:
         over = threading.Event()
 
         def hold() -> None:
+            members: list[int] = []
             while not over.is_set():
-                members = list(self.members())
                 self.signal(members, signal.SIGSTOP)
-                over.wait(0.02 * (times - 1))
+                stopped = time.monotonic()
+                # Looking for processes takes time, in which none of those that are known may run.
+                found = list(self.members())
+                over.wait(SLICE_S * (times - 1) - (time.monotonic() - stopped))
                 self.signal(members, signal.SIGCONT)
-                over.wait(0.02)
+                members = found
+                over.wait(SLICE_S)
+            self.signal(members, signal.SIGCONT)
 
         thread = threading.Thread(target=hold)
         thread.start()
