@@ -8,7 +8,7 @@ import lzma
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from dagflow.errors import DagflowError
 
@@ -141,6 +141,12 @@ BZIP2_END = bytes.fromhex("177245385090")
 HEAD_BYTES = 10
 """So many bytes from the beginning of a file tell its compression."""
 
+UnitSuffix = Literal[".bgz", ".bz2", ".gz", ".tgz", ".zst", ".zstd"]
+"""How names of files end that may consist of units which can be decompressed apart from each other."""
+
+CUT_SUFFIXES: tuple[UnitSuffix, ...] = (".bgz", ".bz2", ".zst", ".zstd")
+"""Those that are worth a try: most .gz files are one unit."""
+
 CODEC_BY_NAME = {codec.name: codec for codec in CODECS}
 
 
@@ -158,3 +164,8 @@ def codec_of_name(url: str) -> Codec | None:
     """The compression that a file's name promises."""
     lower = url.lower()
     return next((codec for codec in CODECS if lower.endswith(codec.suffixes)), None)
+
+
+def stays_whole(url: str, cut_suffixes: tuple[str, ...]) -> bool:
+    """Whether a file is compressed, by its name, and must not be cut."""
+    return codec_of_name(url) is not None and not url.lower().endswith(cut_suffixes)

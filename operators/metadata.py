@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from operators.pack import BlockPack
@@ -61,6 +61,28 @@ class FileMetadata:
     is_directory: bool = False
 
 
+class Unpacked(NamedTuple):
+    """What a survey found of a block of a compressed file that is cut.
+
+    Places are those of the compression: bits for bzip2, bytes for others. Offsets count what is compressed.
+
+    Attributes:
+        start: Offset of the first byte of what is compressed in the units that begin in the block.
+        end: One past the last.
+        entry: Place of the first such unit, or of the next one.
+        exit: Place behind the last.
+        near_place: Place of a unit somewhat before, for formats that look back.
+        near_start: Offset of its first byte.
+    """
+
+    start: int
+    end: int
+    entry: int
+    exit: int
+    near_place: int
+    near_start: int
+
+
 @dataclass(frozen=True, slots=True)
 class BlockMetadata:
     """A half-open byte range of one version of one file.
@@ -79,6 +101,7 @@ class BlockMetadata:
         resumes: Whether the block begins where an earlier version of the file ended, so that it also has the
             record that was in progress there.
         fingerprint: Of the version's ends, where its bytes count although the file has grown since; else 0.
+        unpacked: What part of a compressed file it is; None where the file is not cut.
     """
 
     block_id: int
@@ -92,6 +115,7 @@ class BlockMetadata:
     is_open: bool = False
     resumes: bool = False
     fingerprint: int = 0
+    unpacked: Unpacked | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -121,6 +145,7 @@ class BlockMetadata:
                         *(block.url, version.size_bytes, version.mtime_ns, version.etag, block.block_id),
                         *(block.start, block.size_bytes, 1, block.end, block.is_last, block.previous_block_id),
                         *(block.entry_state, block.is_open, block.resumes, block.fingerprint),
+                        *([] if block.unpacked is None else [list(block.unpacked)]),
                     ]
                 )
             last = block
@@ -154,6 +179,7 @@ def _unfolded(
     is_open: bool = False,
     resumes: bool = False,
     fingerprint: int = 0,
+    unpacked: list[int] | None = None,
 ) -> Iterator[BlockMetadata]:
     version = FileVersion(size_bytes, mtime_ns, etag)
     for index in range(count):
@@ -170,6 +196,7 @@ def _unfolded(
             is_open=is_open,
             resumes=resumes and not index,
             fingerprint=fingerprint,
+            unpacked=None if unpacked is None else Unpacked(*unpacked),
         )
 
 
@@ -185,4 +212,5 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and not last.is_last
         and block.entry_state == last.entry_state
         and (block.is_open, block.fingerprint) == (last.is_open, last.fingerprint)
+        and (block.unpacked, last.unpacked) == (None, None)
     )

@@ -25,7 +25,7 @@ from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
 from operators.reader.compression.opening import Compression, decompressed
 from operators.reader.formats import FormatSpec
-from operators.reader.growing import read_growing, resumed
+from operators.reader.growing import read_growing
 from operators.reader.pace import Pace, PacedFile
 from operators.reader.pack_reader import PackReader, no_records
 from operators.reader.reject_limit import RejectLimit, Share
@@ -86,7 +86,7 @@ class BlockReader(Operator):
         """Refuse a range of readers that is empty."""
         if self.min_readers > self.max_readers:
             raise ValueError(f"min_readers, {self.min_readers}, is above max_readers, {self.max_readers}")
-        self._surveys = Surveys(self.format)
+        self._surveys = Surveys(self.format, self.compression)
         self._limit = RejectLimit(self.max_rejects)
 
     def __init__(self, **properties: Any) -> None:
@@ -261,8 +261,7 @@ class BlockReader(Operator):
 
     def survey(self, item: Any) -> Any:
         """Look at a block, in a task."""
-        file = self._open(item)
-        return self.format.survey(file, resumed(self.format, file, item))
+        return self._surveys.examine(self._open(item), item)
 
     def resolve(self, items: Sequence[Any], findings: Sequence[Any]) -> list[Any]:
         """Tell each block the state that it is entered in, from what was found of the blocks before it."""

@@ -10,6 +10,7 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from dagflow.storage.location import redacted
 from operators.metadata import BlockMetadata
+from operators.reader.compression.stream import UNKNOWN_SIZE
 from operators.reader.formats.base import ByteSource, Prefix, ReaderContext
 from operators.reader.rejects import BlockAccount
 
@@ -39,6 +40,9 @@ def read_growing(
         source = Prefix(source, end)
     account.due += entered.size_bytes
     yield from format.read(source, entered, account)
+    if entered.end >= UNKNOWN_SIZE:
+        # A compressed file's end, known only now.
+        account.due += source.size_bytes - entered.end
 
 
 def _settled_end(format: ReaderContext, source: ByteSource, block: BlockMetadata) -> int | None:

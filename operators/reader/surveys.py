@@ -1,4 +1,7 @@
-"""First passes over files whose blocks cannot be read apart from each other: what each block is entered in."""
+"""First passes over files whose blocks cannot be read apart from each other: what each block is entered in.
+
+Of blocks of a compressed file it is which part of what is compressed in the file they have.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from typing import Any
 
 from dagflow.storage.roots import expanded, shortened
 from operators.metadata import BlockMetadata, FileVersion
-from operators.reader.formats.base import ReaderContext
+from operators.reader.compression.opening import Compression, cutting_codec, promised_codec
+from operators.reader.compression.splitting import Progress, chains_of, unpack_block
+from operators.reader.formats.base import ByteSource, ReaderContext
+from operators.reader.growing import resumed
 
 
 class Surveys:
@@ -16,15 +22,35 @@ class Surveys:
 
     Args:
         format: The format.
+        compression: What the app says of compression.
     """
 
-    def __init__(self, format: ReaderContext) -> None:
+    def __init__(self, format: ReaderContext, compression: Compression = "auto") -> None:
         self._format = format
-        self._exit_states: dict[tuple[str, FileVersion], int] = {}
+        self._compression = compression
+        self._exit_states: dict[tuple[str, FileVersion], int | Progress] = {}
 
     def is_needed(self, item: Any) -> bool:
         """Whether the format must look at a tuple before its file can be read; a pack holds whole files."""
-        return isinstance(item, BlockMetadata) and self._format.needs_survey(item)
+        if not isinstance(item, BlockMetadata):
+            return False
+        if not promised_codec(item, self._compression):
+            return self._format.needs_survey(item)
+        if cutting_codec(item, self._compression, self._format) is None:
+            return False
+        progress = self._exit_states.get((item.url, item.version))
+        return not (isinstance(progress, Progress) and progress.is_over)
+
+    def examine(self, source: ByteSource, block: BlockMetadata) -> Any:
+        """Look at a block, in a task.
+
+        Raises:
+            DagflowError: It cannot be read.
+        """
+        codec = cutting_codec(block, self._compression, self._format)
+        if codec is not None:
+            return chains_of(source, block, codec)
+        return self._format.survey(source, resumed(self._format, source, block))
 
     def resolve(self, items: Sequence[Any], findings: Sequence[Any]) -> list[Any]:
         """The tuples with their entry states.
@@ -40,6 +66,14 @@ class Surveys:
             return item
         file = (item.url, item.version)
         state = self._exit_states.pop(file, 0) if item.start else 0
+        codec = cutting_codec(item, self._compression, self._format)
+        if codec is not None:
+            progress = state if isinstance(state, Progress) else Progress()
+            unpacked, progress = unpack_block(item, finding, progress, codec)
+            if not item.is_last:
+                self._exit_states[file] = progress
+            return unpacked
+        state = 0 if isinstance(state, Progress) else state
         if finding is not None:
             self._exit_states[file] = self._format.exit_state(state, finding)
         return replace(item, entry_state=state) if state != item.entry_state else item

@@ -13,7 +13,7 @@ from dagflow.api.ports import Emitter
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import expanded, shortened
-from operators.codecs import codec_of_name
+from operators.codecs import CUT_SUFFIXES, stays_whole
 from operators.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter.clock import Clock
 from operators.splitter.packing import Packer
@@ -68,8 +68,14 @@ def count_blocks(start: int, end: int, block_size: int) -> int:
     return -(-end // block_size) - start // block_size if end > start else 0
 
 
-def estimated(found: Iterable[Found], block_size: int, clock: Clock, within_s: float) -> Estimate:
-    """Count files, blocks and bytes of a scan for so many seconds at most."""
+def estimated(
+    found: Iterable[Found],
+    block_size: int,
+    clock: Clock,
+    within_s: float,
+    cut_suffixes: tuple[str, ...] = CUT_SUFFIXES,
+) -> Estimate:
+    """Count files, blocks and bytes of a scan for so many seconds at most; see BlockCutter for cut_suffixes."""
     deadline_s = clock.elapsed_s() + within_s
     files = blocks = size_bytes = uncut = 0
     for entry in found:
@@ -77,7 +83,7 @@ def estimated(found: Iterable[Found], block_size: int, clock: Clock, within_s: f
             return Estimate(files, blocks, size_bytes, uncut, is_partial=True)
         if not entry.is_directory:
             files += 1
-            is_uncut = entry.stat.size_bytes > block_size and codec_of_name(entry.url) is not None
+            is_uncut = entry.stat.size_bytes > block_size and stays_whole(entry.url, cut_suffixes)
             uncut += is_uncut
             blocks += 1 if is_uncut else count_blocks(0, entry.stat.size_bytes, block_size)
             size_bytes += entry.stat.size_bytes
@@ -172,9 +178,18 @@ class BlockCutter:
         blocks: Where BlockMetadata and packs go.
         context: Where files, blocks and bytes are counted, and who listens.
         packer: Gathers small files.
+        cut_suffixes: How names of compressed files end that are cut; others are one block.
     """
 
-    def __init__(self, files: Emitter[Any], blocks: Emitter[Any], context: OperatorContext, packer: Packer) -> None:
+    def __init__(
+        self,
+        files: Emitter[Any],
+        blocks: Emitter[Any],
+        context: OperatorContext,
+        packer: Packer,
+        cut_suffixes: tuple[str, ...] = CUT_SUFFIXES,
+    ) -> None:
+        self._cut_suffixes = cut_suffixes
         self._files = files
         self._blocks = blocks
         self._counters = context.counters
@@ -222,7 +237,7 @@ class BlockCutter:
         if not self.allowance.takes_file():
             return False
         self.flush()
-        if version.size_bytes > block_size and codec_of_name(url) is not None:
+        if version.size_bytes > block_size and stays_whole(url, self._cut_suffixes):
             logger.warning("compressed file is one block url=%s bytes=%d", redacted(url), version.size_bytes)
             block_size = version.size_bytes
         count = count_blocks(start, version.size_bytes, block_size)

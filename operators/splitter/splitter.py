@@ -18,6 +18,7 @@ from dagflow.api.properties import Count, Millis, Paths, Size
 from dagflow.errors import MissingError
 from dagflow.storage.fingerprint import UNKNOWN, fingerprint
 from dagflow.storage.roots import expanded, root_of, shortened
+from operators.codecs import CUT_SUFFIXES, UnitSuffix
 from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.splitter.changes import OnChange
 from operators.splitter.clock import Clock, SystemClock
@@ -40,6 +41,10 @@ from operators.splitter.scanner import Found, Scanner, Selection
 from operators.splitter.sharding import ShardedLister
 
 BlockSize = Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")]
+CutCompressed = Annotated[
+    tuple[UnitSuffix, ...],
+    Field(description="how names of compressed files end that are cut where they consist of several units"),
+]
 Threshold = Annotated[Count | None, Field(ge=1, description="blocks per window at most; null: the engine's choice")]
 
 
@@ -55,6 +60,7 @@ class FileSplitterBase(ControlOperator):
     pack_bytes: PackBytes = DEFAULT_PACK_BYTES
     pack_files: PackFiles = DEFAULT_PACK_FILES
     packs: Packs = "divided"
+    cut_compressed: CutCompressed = CUT_SUFFIXES
 
     input = InputPort(FileInfo)
     files_metadata_output = OutputPort(FileMetadata)
@@ -68,7 +74,8 @@ class FileSplitterBase(ControlOperator):
         """Called once before the first window."""
         self._context = context
         packer = Packer(PackRules(self.pack_bytes, self.pack_files, 0, self.packs == "whole"), SystemClock())
-        self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context, packer)
+        outputs = self.files_metadata_output, self.blocks_metadata_output
+        self._cutter = BlockCutter(*outputs, context, packer, self.cut_compressed)
         self._waiting = deque()
 
     def begin_window(self, window_id: int) -> None:
@@ -152,6 +159,7 @@ class FileSplitterInput(InputOperator):
     pack_bytes: PackBytes = DEFAULT_PACK_BYTES
     pack_files: PackFiles = DEFAULT_PACK_FILES
     packs: Packs = "divided"
+    cut_compressed: CutCompressed = CUT_SUFFIXES
     pack_millis: PackMillis = 0
     follow: Annotated[bool, Field(description="whether to go on watching for new files")] = False
     existing: Annotated[
@@ -219,7 +227,8 @@ class FileSplitterInput(InputOperator):
         self._is_following = self.follow or (control is not None and control.follow)
         full = PackRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
         packer = Packer(full, self._clock, waits=self._waits)
-        self._cutter = BlockCutter(self.files_metadata_output, self.blocks_metadata_output, context, packer)
+        outputs = self.files_metadata_output, self.blocks_metadata_output
+        self._cutter = BlockCutter(*outputs, context, packer, self.cut_compressed)
         self._is_noted = self._has_news = False
         self._root = ""
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
@@ -245,7 +254,7 @@ class FileSplitterInput(InputOperator):
             StorageError: Something cannot be listed or examined; MissingError where a location does not exist.
         """
         found = Scanner(self.files, self._selection(), tolerates_missing=self.follow).scan()
-        return estimated(found, self.block_size, self._clock, within_s)
+        return estimated(found, self.block_size, self._clock, within_s, self.cut_compressed)
 
     @property
     def _waits(self) -> bool:

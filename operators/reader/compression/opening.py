@@ -22,6 +22,7 @@ from operators.codecs import (
     codec_of_name,
 )
 from operators.metadata import BlockMetadata
+from operators.reader.compression.splitting import UNITS_BY_CODEC, CutFile
 from operators.reader.compression.stream import OUTPUT_BYTES, CorruptArchiveError, DecompressedFile
 from operators.reader.formats.base import ByteSource, ReaderContext
 
@@ -36,7 +37,8 @@ def decompressed(
 ) -> tuple[ByteSource, BlockMetadata]:
     """What a block of a file that may be compressed is to be read from.
 
-    All records of a compressed file belong to its first block; offsets are those in what is compressed.
+    A block of a compressed file that a survey cut has what the survey found; otherwise all records of the file
+    belong to its first block. Offsets are those in what is compressed.
 
     Args:
         source: The file.
@@ -60,6 +62,10 @@ def decompressed(
             url=redacted(block.url),
             hint="say what to do with such files, for example on_change: {appended: reread}",
         )
+    if block.unpacked is not None:
+        start, end = block.unpacked.start, block.unpacked.end
+        part = CutFile(source, block.url, codec, block.unpacked)
+        return part, replace(block, start=start, end=end, is_open=False)
     if block.start:
         return source, replace(block, start=0, end=0)
     content: ByteSource = DecompressedFile(source, block.url, codec)
@@ -68,13 +74,31 @@ def decompressed(
     return content, replace(block, end=content.size_bytes, is_open=False, is_last=True)
 
 
+def promised_codec(block: BlockMetadata, compression: Compression) -> Codec | None:
+    """The compression that a file's name, or the app, says it has."""
+    if compression == "none":
+        return None
+    return codec_of_name(block.url) if compression == "auto" else CODEC_BY_NAME[compression]
+
+
+def cutting_codec(block: BlockMetadata, compression: Compression, format: ReaderContext) -> Codec | None:
+    """The compression of a block's file, if the file is cut and read in parallel.
+
+    A file is not where it is one block, nor where the format must see all of it, or all that lies before a block.
+    """
+    codec = promised_codec(block, compression)
+    is_whole = (not block.start and block.is_last) or block.resumes
+    is_serial = format.needs_size or type(format).survey is not ReaderContext.survey
+    return None if codec is None or codec.name not in UNITS_BY_CODEC or is_whole or is_serial else codec
+
+
 def _codec_of(source: ByteSource, block: BlockMetadata, compression: Compression) -> Codec | None:
     if compression == "none" or not source.size_bytes:
         return None
     head = bytearray(min(HEAD_BYTES, source.size_bytes))
     head = head[: source.read_into(0, memoryview(head))]
     held = codec_of_content(bytes(head))
-    promised = codec_of_name(block.url) if compression == "auto" else CODEC_BY_NAME[compression]
+    promised = promised_codec(block, compression)
     if promised is None or held is promised:
         return held
     said = f"its name ends in {promised.suffixes[0]}" if compression == "auto" else f"the app says {compression}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dagflow.errors import DagflowError, RecordError
 from dagflow.storage.location import redacted
 from operators.codecs import Codec, Decompressor
@@ -33,22 +35,36 @@ class DecompressedFile:
         source: The compressed file.
         url: Its name, for errors.
         codec: Its compression.
+        place: Where in the compressed file a stream begins from which on it is read.
+        start: Where the content of that stream begins in that of the whole file; nothing before it can be read.
+        borders: Ends of streams, and for each where the content must end there: what a survey found. The headers
+            that it goes by may be wrong.
     """
 
-    def __init__(self, source: ByteSource, url: str, codec: Codec) -> None:
+    def __init__(
+        self,
+        source: ByteSource,
+        url: str,
+        codec: Codec,
+        place: int = 0,
+        start: int = 0,
+        borders: Sequence[tuple[int, int]] = (),
+    ) -> None:
         self._source = source
         self._url = url
         self._codec = codec
         self._size = UNKNOWN_SIZE
+        self._first_place, self._start = place, start
+        self._borders = borders
         self._rewind()
 
     def _rewind(self) -> None:
-        self._position = 0  # in the compressed file, of what is read next
-        self._stream_start = 0
+        self._position = self._first_place  # in the compressed file, of what is read next
+        self._stream_start = self._first_place
         self._input = b""
         self._decompressor: Decompressor | None = None
         self._kept: list[bytes] = []
-        self._kept_start = self._kept_end = 0
+        self._kept_start = self._kept_end = self._start
 
     @property
     def size_bytes(self) -> int:
@@ -116,7 +132,16 @@ class DecompressedFile:
         if decompressor.eof:
             self._input = decompressor.unused_data or b""  # lz4 says None for nothing
             self._decompressor = None
+        if self._borders:
+            self._check_borders(self._kept_end + len(piece), decompressor.eof)
         return piece
+
+    def _check_borders(self, end: int, is_stream_end: bool) -> None:
+        """Make sure that as much was decompressed as a survey found."""
+        place = self._position - len(self._input) if is_stream_end else self._stream_start + 1
+        for border, offset in self._borders:
+            if (end > offset and place <= border) or (is_stream_end and end < offset and place >= border):
+                raise self._corrupt("a header in it tells a wrong length", self._stream_start)
 
     def _require_stream(self) -> None:
         """Make sure that another stream begins here, or nothing more comes."""
