@@ -13,7 +13,14 @@ from dagflow.errors import DagflowError
 from dagflow.storage.location import is_local, redacted
 from dagflow.storage.pending import PendingFile, discard
 
-NEEDED = {"fsspec": "2024.6", "numpy": "1.26", "pyarrow": "17", "pydantic": "2.7", "typing_extensions": "4.12"}
+NEEDED = {
+    "fsspec": "2024.6",
+    "msgspec": "0.18",
+    "numpy": "1.26",
+    "pyarrow": "17",
+    "pydantic": "2.7",
+    "typing_extensions": "4.12",
+}
 """The oldest versions of the packages that tasks import; dagflow, the operators and the app's modules are shipped."""
 
 HOLD_S = 0.2

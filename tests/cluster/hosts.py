@@ -24,6 +24,8 @@ from pathlib import Path
 
 import pyspark
 
+from dagflow.runtime.probe import NEEDED
+
 SPARK_HOME = Path(pyspark.__file__).parent
 START_S = 90.0
 ADDRESSES = {"master": "10.77.0.1", "driver": "10.77.0.2", "one": "10.77.0.11", "two": "10.77.0.12"}
@@ -33,11 +35,8 @@ DAEMON_JAVA = "-XX:TieredStopAtLevel=1 -Dspark.worker.timeout=6 -Dspark.master.r
 SLICE_S = 0.05
 """How long a slowed host runs at a time."""
 
-PACKAGES = (
-    *("pyarrow", "numpy", "numpy.libs", "fsspec", "pydantic", "pydantic_core", "annotated_types"),
-    *("typing_extensions.py", "typing_inspection"),
-)
-"""What the tasks of dagflow import that Python does not bring."""
+PACKAGES = (*NEEDED, "typing_extensions.py", "numpy.libs", "pydantic_core", "annotated_types", "typing_inspection")
+"""What dagflow says that its tasks need, and what that needs in turn."""
 
 
 def wait_until(is_so: Callable[[], bool], what: str, most_s: float = START_S) -> None:
