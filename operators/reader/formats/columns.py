@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -15,16 +16,24 @@ from operators.reader.formats.base import Account, Parsed
 _ALIASES = {"int": "int64", "integer": "int64", "float": "double", "str": "string", "text": "string", "boolean": "bool"}
 
 
+_DECIMAL = re.compile(r"decimal(?:128)?\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+
 def arrow_type(name: str) -> pa.DataType:
-    """The Arrow type of a name, as int64, double, string, bool, timestamp[us] or date32.
+    """The Arrow type of a name, as int64, double, string, bool, timestamp[us], date32 or decimal(9, 2).
 
     Raises:
         ValueError: There is no such type.
     """
+    decimal = _DECIMAL.fullmatch(name)
     try:
+        if decimal is not None:
+            return pa.decimal128(int(decimal[1]), int(decimal[2] or 0))
         return pa.type_for_alias(_ALIASES.get(name, name))
     except ValueError:
-        raise ValueError(f"there is no type {name!r}; try string, int64, double, bool, date32, timestamp[us]") from None
+        raise ValueError(
+            f"there is no type {name!r}; try string, int64, double, bool, date32, timestamp[us], decimal(9, 2)"
+        ) from None
 
 
 def _known(columns: dict[str, str]) -> dict[str, str]:

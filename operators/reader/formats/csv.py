@@ -296,5 +296,6 @@ class Csv(Delimited):
                 newlines_in_values=True,
                 invalid_row_handler=take_note,
             ),
-            convert_options=arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+            # That rows are UTF-8 was checked before, and quotes, escapes and delimiters are single ASCII characters.
+            convert_options=arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False, check_utf8=False),
         )

@@ -164,3 +164,16 @@ class TestEscapes(CsvContract):
     formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a"], "escape": "\\"}]
     pieces: ClassVar = [b'"', b"\\", b"\n"]
     longest = 4
+
+
+def test_decimals_keep_their_digits_and_rows_with_too_many_are_refused() -> None:
+    """A column of decimals has so many digits, and so many of them behind the point."""
+    made = make_format({"type": "csv", "header": False, "columns": {"price": "decimal(9, 2)"}})
+    content = b"1234567.89\n0.1\n1.234\n"
+    told: list[bytes] = []
+    account = BlockAccount(URL, Counter(), told.append)
+    rows: list[Any] = []
+    for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), account):
+        rows += account.parse(made, batch).batch.to_arrow().column("price").to_pylist()
+    assert [str(price) for price in rows] == ["1234567.89", "0.10"]
+    assert len(told) == 1
