@@ -1,5 +1,6 @@
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError
-from dagflow.journal import set_aside
+from dagflow.journal import Retention, committed_windows, folding, set_aside
 from dagflow.storage.pending import remove
 from dagflow.storage.store import open_store
 from dagflow.testing.faults import Faults, InjectedCrash, Moment, crashing_disk
@@ -53,6 +54,34 @@ def test_every_number_is_published_once_whichever_change_of_the_disk_is_the_last
         require_complete(store, out, 6)
         if not faults.has_struck:
             assert at > 50
+            return
+    pytest.fail("the run never came through")
+
+
+@pytest.fixture
+def two_are_enough() -> Iterator[None]:
+    """Every second archive is folded into the one before."""
+    before, folding.FOLDED_ARCHIVES = folding.FOLDED_ARCHIVES, 2
+    yield
+    folding.FOLDED_ARCHIVES = before
+
+
+@pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])
+def test_every_window_is_in_the_archive_once_whichever_durable_call_is_the_last(
+    quick_path: Path, moment: Moment, two_are_enough: None
+) -> None:
+    """Also while archives are folded: what is there twice is read once, and nothing goes before it is there again."""
+    retention = Retention(finished_windows=1, records=8)
+    for at in range(1, MOST_CALLS):
+        store, out = open_store(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
+        faults = Faults(at, moment)
+        with contextlib.suppress(InjectedCrash, DagflowError):
+            Toy(store, out, NUMBERS, faults=faults, retention=retention).run()
+        Toy(store, out, NUMBERS, retention=retention).run()
+        assert [plan.window_id for plan, _ in committed_windows(store)] == [1, 2, 3, 4]
+        require_complete(store, out, NUMBERS)
+        if not faults.has_struck:
+            assert len(list(store.list("archive/000000/"))) < 4
             return
     pytest.fail("the run never came through")
 
