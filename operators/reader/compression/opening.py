@@ -24,6 +24,7 @@ from operators.codecs import (
 from operators.metadata import BlockMetadata
 from operators.reader.compression.splitting import UNITS_BY_CODEC, CutFile
 from operators.reader.compression.stream import OUTPUT_BYTES, CorruptArchiveError, DecompressedFile
+from operators.reader.compression.units import is_skippable
 from operators.reader.formats.base import ByteSource, ReaderContext
 
 Compression = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
@@ -99,6 +100,9 @@ def _codec_of(source: ByteSource, block: BlockMetadata, compression: Compression
     head = head[: source.read_into(0, memoryview(head))]
     held = codec_of_content(bytes(head))
     promised = promised_codec(block, compression)
+    if promised is not None and promised.name in ("zstd", "lz4") and is_skippable(bytes(head)):
+        # Which of the two it is, the frames behind tell; pzstd begins its files so.
+        return promised
     if promised is None or held is promised:
         return held
     said = f"its name ends in {promised.suffixes[0]}" if compression == "auto" else f"the app says {compression}"

@@ -18,6 +18,11 @@ SKIPPABLE_TAIL = b"\x2a\x4d\x18"
 """What follows the first byte, 0x50 to 0x5f, of a zstd frame that holds no data."""
 
 
+def is_skippable(head: bytes) -> bool:
+    """Whether a frame of zstd or lz4 that holds no data begins so."""
+    return head[1:4] == SKIPPABLE_TAIL and head[0] & 0xF0 == 0x50
+
+
 class NoUnitError(ValueError):
     """No whole unit is at a place, or it is longer than it may be."""
 
@@ -161,7 +166,7 @@ class ZstdUnits:
     def measure(self, held: Held, place: int, limit: int) -> Unit:
         """See Units."""
         head = held.at(place, 18)
-        if head[1:4] == SKIPPABLE_TAIL and head[0] & 0xF0 == 0x50:
+        if is_skippable(head):
             return _within(held, Unit(place + 8 + int.from_bytes(head[4:8], "little"), 0), limit)
         if not head.startswith(CODEC_BY_NAME["zstd"].magic) or len(head) < 6:
             raise NoUnitError("no zstd frame")

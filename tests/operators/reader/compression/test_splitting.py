@@ -1,0 +1,255 @@
+"""Compressed files that are cut give what the plain ones give, whatever the cuts, and whatever looks like a unit."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backports import zstd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagflow.engine.run import run
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.spec.model import Attributes
+from operators.codecs import CODEC_BY_NAME, CODECS
+from operators.metadata import BlockMetadata, FileVersion
+from operators.reader.block_reader import BlockReader
+from operators.reader.compression.opening import decompressed
+from operators.reader.compression.splitting import Progress, chains_of, unpack_block
+from operators.reader.compression.stream import CorruptArchiveError
+from operators.reader.formats import make_format
+from operators.reader.growing import read_growing
+from operators.reader.rejects import BlockAccount
+from operators.splitter.splitter import FileSplitterInput
+from operators.testing import MemorySource
+from operators.writer.record_writer import RecordWriter
+from tests.engine.sample_app import edge
+
+Records = list[tuple[int, bytes]]
+
+
+def bgzf(data: bytes) -> bytes:
+    """One member whose header tells its length, as bgzip writes it."""
+    packer = zlib.compressobj(wbits=-15)
+    body = packer.compress(data) + packer.flush()
+    extra = b"\6\0BC\2\0" + (18 + len(body) + 8 - 1).to_bytes(2, "little")
+    trailer = zlib.crc32(data).to_bytes(4, "little") + len(data).to_bytes(4, "little")
+    return b"\x1f\x8b\x08\4\0\0\0\0\0\xff" + extra + body + trailer
+
+
+def stored(data: bytes) -> bytes:
+    """A gzip member in which the data lie as they are."""
+    return gzip.compress(data, 0)
+
+
+def skippable(data: bytes) -> bytes:
+    """A frame that holds nothing for the reader."""
+    return b"\x53\x2a\x4d\x18" + len(data).to_bytes(4, "little") + data
+
+
+def streamed(data: bytes) -> bytes:
+    """A zstd frame whose header does not say how much it holds."""
+    packer = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
+    return bytes(packer.compress(data) + packer.flush())
+
+
+COMPRESS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "members": ("gzip", gzip.compress),
+    "stored members": ("gzip", stored),
+    "BGZF": ("gzip", bgzf),
+    "bzip2": ("bzip2", bz2.compress),
+    "frames": ("zstd", zstd.compress),
+    "frames of unknown size": ("zstd", streamed),
+    "frames with others between": ("zstd", lambda data: skippable(b"note") + zstd.compress(data)),
+}
+FORMATS: list[Any] = [
+    "lines",
+    {"type": "lines", "delimiter": "||"},
+    {"type": "escaped_lines", "escape": "\\"},
+    {"type": "regex", "pattern": "^a"},
+    {"type": "lines", "skip_header": 1},
+    "paragraphs",
+]
+URL = {codec.name: f"x{codec.suffixes[0]}" for codec in CODECS}
+
+
+def read_cut(codec_name: str, packed: bytes, block_size: int, format: Any, look_back_bytes: int = 1) -> Records:
+    """Offset and bytes of every record of a file that is cut at multiples of block_size."""
+    codec, made, source, url = CODEC_BY_NAME[codec_name], make_format(format), MemorySource(packed), URL[codec_name]
+    records: Records = []
+    progress, due = Progress(), 0
+    for start in range(0, len(packed), block_size):
+        end = min(start + block_size, len(packed))
+        block = BlockMetadata(1, url, FileVersion(len(packed)), start, end, end == len(packed))
+        chains = None if progress.is_over else chains_of(source, block, codec, look_back_bytes)
+        block, progress = unpack_block(block, chains, progress, codec, look_back_bytes)
+        account = BlockAccount(url, Counter(), None)
+        content, seen = decompressed(source, block, "auto", made)
+        for batch in read_growing(made, content, seen, account):
+            account.take(batch)
+            records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
+        due += account.due - account.covered
+    assert due == 0, "bytes that are in no account"
+    return records
+
+
+def read_plain(content: bytes, format: Any) -> Records:
+    """Offset and bytes of every record of a file that is not compressed."""
+    made = make_format(format)
+    records: Records = []
+    block = BlockMetadata(1, "x", FileVersion(len(content)), 0, len(content), True)
+    for batch in made.read(MemorySource(content), block, BlockAccount("x", Counter(), None)):
+        records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
+    return records
+
+
+def shares(codec_name: str, packed: bytes, block_size: int) -> list[int]:
+    """How many bytes each block that has any has; -1 for all that are left."""
+    codec, source, progress, found = CODEC_BY_NAME[codec_name], MemorySource(packed), Progress(), []
+    for start in range(0, len(packed), block_size):
+        end = min(start + block_size, len(packed))
+        block = BlockMetadata(1, URL[codec_name], FileVersion(len(packed)), start, end, end == len(packed))
+        block, progress = unpack_block(block, chains_of(source, block, codec), progress, codec)
+        assert block.unpacked is not None
+        if block.unpacked.exit < 0 <= block.unpacked.entry:
+            found.append(-1)
+        elif block.unpacked.end > block.unpacked.start:
+            found.append(block.unpacked.end - block.unpacked.start)
+    return found
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+@settings(deadline=None, max_examples=40)
+@given(
+    pieces=st.lists(st.text("a,\n\\|\rb ", max_size=12).map(str.encode), max_size=5),
+    format=st.sampled_from(FORMATS),
+    data=st.data(),
+)
+def test_whatever_the_cuts_the_records_are_those_of_the_plain_file(
+    kind: str, pieces: list[bytes], format: Any, data: st.DataObject
+) -> None:
+    """Also where units hold nothing, and records and delimiters begin in one unit and end in another."""
+    codec, compress = COMPRESS[kind]
+    packed = b"".join(map(compress, pieces))
+    block_size = data.draw(st.integers(1, len(packed) + 1))
+    look_back = data.draw(st.sampled_from([1, 5, 1000]))
+    assert read_cut(codec, packed, block_size, format, look_back) == read_plain(b"".join(pieces), format)
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_every_block_size_gives_the_same_records_and_each_unit_is_read_apart(kind: str) -> None:
+    """A unit belongs to the block in which it begins; where each has its own, none is left to another."""
+    codec, compress = COMPRESS[kind]
+    pieces = [b"one\ntw", b"o\nthr", b"ee\n", b"four\nfi", b"ve"]
+    packed = b"".join(map(compress, pieces))
+    expected = read_plain(b"".join(pieces), "lines")
+    for block_size in range(1, len(packed) + 1):
+        assert read_cut(codec, packed, block_size, "lines") == expected, block_size
+    assert shares(codec, packed, 1) == [len(piece) for piece in pieces]
+
+
+def test_blocks_of_bzip2_are_found_at_any_bit() -> None:
+    """The blocks of one stream do not begin at bytes."""
+    content = b"".join(b"%d %d\n" % (number, number * number % 7919) for number in range(60_000))
+    packed = bz2.compress(content, 1)
+    assert len(shares("bzip2", packed, 10_000)) > 5
+    for block_size in (10_000, 33_333):
+        assert read_cut("bzip2", packed, block_size, "lines", 1000) == read_plain(content, "lines")
+
+
+def test_data_that_look_like_units_are_no_cut() -> None:
+    """Archives that lie in archives as they are, and magic numbers, are data."""
+    inner = b"".join(gzip.compress(b"inner %d\n" % number) for number in range(4))
+    frames = b"".join(zstd.compress(b"inner %d\n" % number) for number in range(4))
+    magics = b"\x28\xb5\x2f\xfd\n\x1f\x8b\x08\0\n" + b"\x50\x2a\x4d\x18\1\0\0\0a"
+    for codec, compress in (("gzip", stored), ("gzip", gzip.compress), ("zstd", zstd.compress)):
+        contents = [b"first\n" + inner + b"\n", magics + frames, inner + frames, b"last\n"]
+        packed = b"".join(map(compress, contents))
+        expected = read_plain(b"".join(contents), "lines")
+        for block_size in range(1, len(packed), 3):
+            assert read_cut(codec, packed, block_size, "lines") == expected, (codec, block_size)
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_damage_in_the_middle_is_an_error_with_its_place(kind: str) -> None:
+    """All that is left belongs to the block in which it lies, and reading that says where."""
+    codec, compress = COMPRESS[kind]
+    units = [compress(b"line %d\n" % number * 9) for number in range(6)]
+    before, packed = sum(map(len, units[:3])), b"".join(units)
+    # The checksum of what is compressed, or the content where the format leaves a checksum to choice.
+    for place in {"zstd": (0, 1), "gzip": (0, len(units[3]) - 6), "bzip2": (0, 12)}[codec]:
+        if kind == "frames with others between" and place == 1:
+            continue
+        at = before + place
+        damaged = packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1 :]
+        for block_size in (1, 20, len(units[0]), len(packed) // 2):
+            with pytest.raises(CorruptArchiveError, match=f"cannot be read as {codec}") as caught:
+                read_cut(codec, damaged, block_size, "lines")
+            assert before <= caught.value.offset <= len(packed)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in COMPRESS if kind != "stored members"])
+def test_a_file_that_was_cut_short_is_an_error_at_every_length(kind: str) -> None:
+    """But where it is cut between two units: that is a shorter file."""
+    codec, compress = COMPRESS[kind]
+    units = [compress(b"one\n"), compress(b"two\n")]
+    packed = b"".join(units)
+    for length in range(len(units[0]) + 1, len(packed)):
+        if kind == "frames with others between" and length == len(units[0]) + 12:
+            continue  # behind the frame that holds nothing
+        with pytest.raises(CorruptArchiveError, match=f"cannot be read as {codec}"):
+            read_cut(codec, packed[:length], 7, "lines")
+
+
+def test_a_header_that_tells_a_wrong_length_is_an_error() -> None:
+    """A survey goes by the headers of BGZF, and reading makes sure of them."""
+    member = bgzf(b"one\ntwo\n")
+    lying = member[:-4] + (3).to_bytes(4, "little")
+    with pytest.raises(CorruptArchiveError, match="cannot be read as gzip"):
+        read_cut("gzip", lying + member, len(member), "lines")
+
+
+@pytest.mark.parametrize(("codec", "compress"), [("gzip", gzip.compress), ("bzip2", bz2.compress)])
+def test_zeros_behind_the_last_unit_are_padding(codec: str, compress: Callable[[bytes], bytes]) -> None:
+    """Wherever a cut lies in them."""
+    packed = compress(b"a\n") + compress(b"b\n") + b"\0" * 50
+    for block_size in range(1, len(packed) + 1):
+        assert read_cut(codec, packed, block_size, "lines") == [(0, b"a"), (2, b"b")], block_size
+
+
+@pytest.mark.parametrize("most_bytes", [None, 300])
+@pytest.mark.parametrize(("name", "kind"), [("x.gz", "members"), ("x.bz2", "bzip2"), ("x.zst", "frames")])
+def test_a_run_reads_a_cut_file_as_what_is_compressed_in_it(
+    tmp_path: Path, name: str, kind: str, most_bytes: int | None
+) -> None:
+    """In one window and in many; nothing is missing from the account."""
+    lines = [b"line %d of a file" % number for number in range(500)]
+    content = b"\n".join(lines) + b"\n"
+    pieces = [content[start : start + 700] for start in range(0, len(content), 700)]
+    (tmp_path / name).write_bytes(b"".join(map(COMPRESS[kind][1], pieces)))
+    splitter = FileSplitterInput(
+        files=str(tmp_path / name), block_size=200, pack_bytes=0, cut_compressed=[".gz", ".bz2", ".zst"],
+        max_bytes_per_window=most_bytes,
+    )  # fmt: skip
+    nodes = [
+        OperatorNode("splitter", splitter),
+        OperatorNode("reader", BlockReader(), 2),
+        OperatorNode("writer", RecordWriter(path=str(tmp_path / "out"), file_name="block"), "parallel"),
+    ]
+    edges = (
+        edge("splitter.blocks_metadata_output", "reader.blocks_metadata_input"),
+        edge("reader.messages", "writer.input"),
+    )
+    plan = LogicalPlan("app", Attributes(checkpoint=str(tmp_path / "j")), {node.name: node for node in nodes}, edges)
+    run(plan, runtime=InlineRuntime)
+    files = [path for path in sorted((tmp_path / "out").rglob("*")) if path.is_file() and path.stat().st_size]
+    assert b"".join(path.read_bytes() for path in files) == content
+    assert len(files) > 5
