@@ -1,0 +1,372 @@
+"""How fast one core reads the formats, from a warm cache, beside others where they read the same.
+
+    python benchmarks/formats.py
+    python benchmarks/formats.py --size 200MB --rounds 5 --only csv
+
+Each file is read whole, in blocks of 64 MiB, by the reader as a task uses it, all of its account included; records
+are counted, and counted again behind a filter. The table shows megabytes of input per second of CPU time, medians
+over rounds: CPU time, so that what else the machine does counts as little as it can. Spark's is that of its JVM.
+Needs the extra `benchmark`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+# Before polars is imported: it makes its threads once.
+os.environ["POLARS_MAX_THREADS"] = "1"
+
+from dagflow.api.properties import parse_size
+
+if TYPE_CHECKING:
+    from dagflow.api.records import RecordBatch
+
+BLOCK_BYTES = 64 << 20
+POOL = 50_000
+"""Different records in a file; they are repeated in another order until it is large enough."""
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789/=& "
+CSV_NAMES = ["id", "name", "ratio", "day", "note"]
+JSON_TYPES = {"id": "int64", "level": "string", "text": "string"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file in a format.
+
+    Attributes:
+        name: Row of the table.
+        format: As dagflow takes it.
+        least: Megabytes per second that dagflow promises; None where it promises nothing.
+        record: Makes one record, with what ends it.
+        head: What the file begins with.
+        column: Where there are columns, the one that the filter looks at, for the text b; otherwise records that
+            begin with a dot are dropped.
+        peers: Others that read the same, by name; each is given the file and whether to filter.
+    """
+
+    name: str
+    format: Any
+    least: int | None
+    record: Callable[[random.Random], bytes]
+    head: bytes = b""
+    column: str = ""
+    peers: dict[str, Callable[[str, bool], int]] = field(default_factory=dict)
+
+
+def text(dice: random.Random, end: bytes) -> bytes:
+    """About a hundred bytes; one record in ten begins with a dot."""
+    dot = "." if dice.random() < 0.1 else ""
+    return (dot + "".join(dice.choices(LETTERS, k=dice.randint(40, 160)))).encode() + end
+
+
+def escaped(dice: random.Random) -> bytes:
+    """A line; one in five has an escaped newline in it, one in ten escaped escapes."""
+    line = text(dice, b"")
+    if dice.random() < 0.2:
+        line += b"\\\n" + text(dice, b"")
+    if dice.random() < 0.1:
+        line += b"\\\\"
+    return line + b"\n"
+
+
+def row(dice: random.Random) -> bytes:
+    """A CSV row; one in ten has newlines, delimiters and quotes inside of quotes."""
+    note = text(dice, b"").decode()
+    if dice.random() < 0.1:
+        note = f'"{note},\n""so"" {note}"'
+    number, name = dice.randint(0, 10**9), dice.choice("abcd")
+    return f"{number},{name},{dice.random():.6f},2026-03-{dice.randint(1, 28):02d},{note}\n".encode()
+
+
+def json_line(dice: random.Random) -> bytes:
+    """A JSON object."""
+    value = {"id": dice.randint(0, 10**9), "level": dice.choice("abcd"), "text": text(dice, b"").decode(), "n": [1, 2]}
+    return json.dumps(value).encode() + b"\n"
+
+
+def log_entry(dice: random.Random) -> bytes:
+    """A log entry; one in ten has a stack trace."""
+    trace = b"\tat some.place.Class.method(Class.java:17)\n" * 8 if dice.random() < 0.1 else b""
+    return b"2026-03-04 10:11:12 " + text(dice, b"\n") + trace
+
+
+def paragraph(dice: random.Random) -> bytes:
+    """A few lines."""
+    return b"".join(b"Field: " + text(dice, b"\n") for _ in range(5)) + b"\n"
+
+
+def element(dice: random.Random) -> bytes:
+    """An XML element."""
+    return b"<row id='7'><a>" + text(dice, b"").replace(b"&", b" ") + b"</a><b/></row>\n"
+
+
+def prefixed(dice: random.Random) -> bytes:
+    """A record with its length before it."""
+    content = text(dice, b"")
+    return struct.pack("<I", len(content)) + content
+
+
+def cases(peers: Peers) -> list[Case]:
+    """The rows of the table."""
+    fixed = {"type": "fixed", "length": 100}
+    return [
+        Case("lines, LF", "lines", 1000, lambda dice: text(dice, b"\n"), peers=peers.of("lines")),
+        Case("lines, CR LF", "lines", None, lambda dice: text(dice, b"\r\n")),
+        Case("lines, one byte", {"type": "lines", "delimiter": "\x1e"}, 500, lambda dice: text(dice, b"\x1e")),
+        Case("lines, two bytes", {"type": "lines", "delimiter": "~|"}, 500, lambda dice: text(dice, b"~|")),
+        Case("lines, overlapping", {"type": "lines", "delimiter": "||"}, 500, lambda dice: text(dice, b"||")),
+        Case("escaped_lines", "escaped_lines", 400, escaped),
+        Case("fixed", fixed, 2000, lambda dice: text(dice, b"").ljust(100, b"_")[:100]),
+        Case(
+            *("csv, both passes", "csv", 250, row),
+            head=",".join(CSV_NAMES).encode() + b"\n",
+            column="name",
+            peers=peers.of("csv"),
+        ),
+        Case("json_lines, checked", "json_lines", None, json_line),
+        Case(
+            *("json_lines, parsed", {"type": "json_lines", "columns": JSON_TYPES}, 150, json_line),
+            column="level",
+            peers=peers.of("json"),
+        ),
+        Case("regex", {"type": "regex", "pattern": r"\d{4}-", "max_record": "64KiB"}, None, log_entry),
+        Case("paragraphs", "paragraphs", None, paragraph),
+        Case("length_prefixed", "length_prefixed", None, prefixed),
+        Case("xml", {"type": "xml", "tag": "row"}, None, element),
+    ]
+
+
+class Peers:
+    """Others on one thread each.
+
+    Args:
+        work: Where Spark logs.
+    """
+
+    def __init__(self, work: Path) -> None:
+        import duckdb
+        import polars
+        from pyspark.sql import SparkSession
+
+        from dagflow.runtime.spark import start_context
+
+        self.polars = polars
+        self.duckdb = duckdb.connect(config={"threads": 1})
+        self.spark = SparkSession(start_context("formats", "local[1]", {}, work / "spark.log"))
+
+    def of(self, kind: str) -> dict[str, Callable[[str, bool], int]]:
+        """Those that read a kind of file, by their names."""
+        return {name: getattr(self, f"{name.lower()}_{kind}") for name in ("polars", "DuckDB", "Spark")}
+
+    def polars_lines(self, path: str, is_filtered: bool) -> int:
+        """Lines."""
+        frame = self.polars.scan_lines(path)
+        return self._polars_count(frame, ~self.polars.col("line").str.starts_with(".") if is_filtered else None)
+
+    def polars_csv(self, path: str, is_filtered: bool) -> int:
+        """All columns as text."""
+        frame = self.polars.scan_csv(path, infer_schema=False)
+        return self._polars_count(frame, self.polars.col("name") == "b" if is_filtered else None)
+
+    def polars_json(self, path: str, is_filtered: bool) -> int:
+        """Three columns with their types."""
+        kinds = {"id": self.polars.Int64, "level": self.polars.String, "text": self.polars.String}
+        frame = self.polars.scan_ndjson(path, schema=kinds)
+        return self._polars_count(frame, self.polars.col("level") == "b" if is_filtered else None)
+
+    def _polars_count(self, frame: Any, condition: Any) -> int:
+        # All columns are made, as dagflow makes them, and not only as many as the count needs.
+        kept = frame if condition is None else frame.filter(condition)
+        return int(kept.collect(engine="streaming").height)
+
+    def duckdb_lines(self, path: str, is_filtered: bool) -> int:
+        """Lines, by a CSV reader that is told that there are neither columns nor quotes."""
+        source = (
+            f"read_csv('{path}', columns={{'line': 'VARCHAR'}}, delim=E'\\x01', quote='', escape='', header=false, "
+            "auto_detect=false)"
+        )
+        return self._duckdb_count(source, "count(line)", "NOT starts_with(line, '.')" if is_filtered else "true")
+
+    def duckdb_csv(self, path: str, is_filtered: bool) -> int:
+        """All columns as text."""
+        columns = ", ".join(f"'{name}': 'VARCHAR'" for name in CSV_NAMES)
+        source = f"read_csv('{path}', columns={{{columns}}}, header=true, quote='\"', escape='\"', auto_detect=false)"
+        every = ", ".join(f"max(length({name}))" for name in CSV_NAMES)
+        return self._duckdb_count(source, f"count(*), {every}", "name = 'b'" if is_filtered else "true")
+
+    def duckdb_json(self, path: str, is_filtered: bool) -> int:
+        """Three columns with their types."""
+        source = (
+            f"read_json('{path}', columns={{id: 'BIGINT', level: 'VARCHAR', text: 'VARCHAR'}}, "
+            "format='newline_delimited')"
+        )
+        every = "count(*), max(id), max(length(level)), max(length(text))"
+        return self._duckdb_count(source, every, "level = 'b'" if is_filtered else "true")
+
+    def _duckdb_count(self, source: str, result: str, condition: str) -> int:
+        row = self.duckdb.execute(f"SELECT {result} FROM {source} WHERE {condition}").fetchone()
+        return int(row[0]) if row else 0
+
+    def spark_lines(self, path: str, is_filtered: bool) -> int:
+        """Lines."""
+        frame = self.spark.read.text(path)
+        return self._spark_count(frame, ~frame["value"].startswith(".") if is_filtered else None)
+
+    def spark_csv(self, path: str, is_filtered: bool) -> int:
+        """All columns as text, with newlines inside of quotes."""
+        reader = self.spark.read.option("multiLine", True).option("escape", '"').option("header", True)
+        frame = reader.schema(", ".join(f"{name} string" for name in CSV_NAMES)).csv(path)
+        return self._spark_count(frame, frame["name"] == "b" if is_filtered else None)
+
+    def spark_json(self, path: str, is_filtered: bool) -> int:
+        """Three columns with their types."""
+        frame = self.spark.read.schema("id long, level string, text string").json(path)
+        return self._spark_count(frame, frame["level"] == "b" if is_filtered else None)
+
+    def _spark_count(self, frame: Any, condition: Any) -> int:
+        kept = frame if condition is None else frame.filter(condition)
+        # A count by itself would leave columns unparsed.
+        observed = kept.selectExpr("count(1)", *(f"max(length({name}))" for name in kept.columns))
+        return int(observed.collect()[0][0])
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of those that it started and that live."""
+    ticks = 0
+    children = _children(os.getpid())
+    while children:
+        process = children.pop()
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+            children += _children(process)
+        except FileNotFoundError:
+            continue
+    # Of this process the time is known more exactly than to a tick.
+    return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
+
+
+def _children(process: int) -> list[int]:
+    threads = Path(f"/proc/{process}/task").iterdir()
+    return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+
+
+def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:
+    """All blocks of a file, one after the other, as one task reads them."""
+    import pyarrow.compute as pc
+
+    from operators.metadata import BlockMetadata, FileVersion
+    from operators.reader.block_reader import BlockReader
+    from operators.transform.record_filter import RecordFilter
+
+    found = os.stat(path)
+    version, size = FileVersion(found.st_size, found.st_mtime_ns), found.st_size
+    blocks = [
+        BlockMetadata(index, path, version, start, min(start + BLOCK_BYTES, size), start + BLOCK_BYTES >= size)
+        for index, start in enumerate(range(0, size, BLOCK_BYTES))
+    ]
+    reader, dropping = BlockReader(format=case.format), RecordFilter(drop={"prefix": "."})
+    counted: list[int] = []
+
+    def count(batch: RecordBatch) -> None:
+        counted.append(len(batch))
+
+    def select(batch: RecordBatch) -> None:
+        count(batch.filter(pc.equal(batch.to_arrow().column(case.column), "b")) if len(batch) else batch)
+
+    dropping.output.connect(count)
+    chosen = select if case.column else getattr(dropping, dropping.handlers["input"][1])
+    reader.messages.connect(chosen if is_filtered else count)
+    findings = [reader.survey(block) if reader.needs_survey(block) else None for block in blocks]
+    for block in reader.resolve(blocks, findings):
+        for _ in reader.read(block):
+            pass
+    reader.end_window()
+    return sum(counted)
+
+
+def make_file(case: Case, path: Path, size_bytes: int) -> None:
+    """Write a file of about a size."""
+    dice = random.Random(1)
+    pool = [case.record(dice) for _ in range(POOL)]
+    with path.open("wb") as file:
+        file.write(case.head)
+        while file.tell() < size_bytes:
+            dice.shuffle(pool)
+            file.write(b"".join(pool))
+
+
+def speed_of(read: Callable[[], int], size_bytes: int, rounds: int) -> tuple[float, int]:
+    """Megabytes per second of CPU time, as a median, and what was counted; the first round warms up."""
+    spent = []
+    for _ in range(rounds + 1):
+        before = cpu_seconds()
+        counted = read()
+        spent.append(cpu_seconds() - before)
+    return size_bytes / 1e6 / statistics.median(spent[1:]), counted
+
+
+def measure(case: Case, work: Path, size_bytes: int, rounds: int) -> tuple[str, bool]:
+    """A row of the table, and whether dagflow keeps its promise."""
+    path = work / "input"
+    make_file(case, path, size_bytes)
+    size = path.stat().st_size
+    readers: dict[str, Callable[[str, bool], int]] = {
+        "dagflow": lambda url, is_filtered: read_by_dagflow(case, url, is_filtered),
+        **case.peers,
+    }
+    cells = {}
+    speeds: dict[str, tuple[float, ...]] = {}
+    counts: dict[str, tuple[int, ...]] = {}
+    for name, read in readers.items():
+        runs = [
+            speed_of(lambda read=read, chosen=chosen: read(str(path), chosen), size, rounds)  # type: ignore[misc]  # lambda
+            for chosen in (False, True)
+        ]
+        speeds[name], counts[name] = tuple(run[0] for run in runs), tuple(run[1] for run in runs)
+        cells[name] = " / ".join(f"{run[0]:,.0f}" for run in runs)
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"{case.name}: the contenders disagree: {counts}")
+    is_kept = case.least is None or min(speeds["dagflow"]) >= case.least
+    promise = "" if case.least is None else f"≥ {case.least:,}" + ("" if is_kept else " **missed**")
+    shown = [cells.get(name, "-") for name in ("dagflow", "polars", "DuckDB", "Spark")]
+    path.unlink()
+    return f"| {case.name} | {promise} | {' | '.join(shown)} |", is_kept
+
+
+def main() -> None:
+    """Print the table; exit with 1 if a promise is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=parse_size, default="100MB")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="the rows whose names begin so")
+    arguments = parser.parse_args()
+    size_bytes = parse_size(arguments.size)
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        print("MB per second of CPU time: counted / filtered and counted\n")
+        print("| format | promised | dagflow | polars | DuckDB | Spark |\n|---|---|---|---|---|---|", flush=True)
+        kept = True
+        for case in cases(Peers(work)):
+            if case.name.startswith(arguments.only):
+                line, is_kept = measure(case, work, size_bytes, arguments.rounds)
+                kept = kept and is_kept
+                print(line, flush=True)
+    sys.exit(0 if kept else 1)
+
+
+if __name__ == "__main__":
+    main()
