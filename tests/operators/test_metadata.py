@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.metadata import BlockMetadata, FileVersion
+from operators.metadata import BlockMetadata, FileVersion, Unpacked
 
 BLOCKS = st.builds(
     BlockMetadata,
@@ -19,6 +19,7 @@ BLOCKS = st.builds(
     is_last=st.booleans(),
     previous_block_id=st.integers(-1, 3),
     entry_state=st.integers(0, 1),
+    unpacked=st.none() | st.tuples(*6 * [st.integers(0, 2)]).map(lambda numbers: Unpacked(*numbers)),
 )
 
 
