@@ -310,7 +310,8 @@ def main() -> None:
                 cell(family, folder, by_dask if is_plain else None),
                 cell(family, folder, beam.read if beam and family.delimiter else None),
             ]
-            print(f"| `{family.title}` | {' | '.join(cells)} |", flush=True)
+            title = family.title.replace("|", r"\|")
+            print(f"| `{title}` | {' | '.join(cells)} |", flush=True)
     print("\n" + "; ".join(versions(beam)))
 
 

@@ -3,7 +3,7 @@
     python benchmarks/formats.py
     python benchmarks/formats.py --size 200MB --rounds 5 --only csv
 
-Each file is read whole, in blocks of 64 MiB, by the reader as a task uses it, all of its account included; records
+Each file is read whole, in blocks of 32 MiB, by the reader as a task uses it, all of its account included; records
 are counted, and counted again behind a filter. The table shows megabytes of input per second of CPU time, medians
 over rounds: CPU time, so that what else the machine does counts as little as it can. Spark's is that of its JVM.
 Needs the extra `benchmark`.
@@ -33,7 +33,7 @@ from dagflow.api.properties import parse_size
 if TYPE_CHECKING:
     from dagflow.api.records import RecordBatch
 
-BLOCK_BYTES = 64 << 20
+BLOCK_BYTES = 32 << 20
 POOL = 50_000
 """Different records in a file; they are repeated in another order until it is large enough."""
 
