@@ -26,7 +26,8 @@ def json_lines(rows: pa.RecordBatch) -> bytes:
         raise ValueError(f"two columns have one name, which JSON does not allow: {', '.join(names)}")
     columns = [_values(column) for column in rows.columns]
     if not columns:
-        return b"{}\n" * rows.num_rows
+        empty: bytes = b"{}\n" * int(rows.num_rows)
+        return empty
     encode = msgspec.json.Encoder().encode_lines
     made: bytes = encode([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
     return made
