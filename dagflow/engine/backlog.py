@@ -10,7 +10,7 @@ WINDOW_TARGET_S = 1.0
 """A window should keep all readers busy for about this long: short enough to lose little in a crash, long enough
 to hide what a window costs."""
 
-FIRST_WINDOW_BYTES = 96 << 20
+FIRST_WINDOW_BYTES = 256 << 20
 FIRST_WINDOW_TUPLES = 1024
 """Per task that runs at the same time, before anything was measured."""
 

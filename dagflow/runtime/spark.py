@@ -26,7 +26,7 @@ from dagflow.runtime.inline import level_zero, slot_of
 from dagflow.runtime.java import use_java
 from dagflow.runtime.probe import Places, examiner, misfit, require_fit
 from dagflow.runtime.shipping import package_zip
-from dagflow.worker.process import settle
+from dagflow.worker.process import settled
 from dagflow.worker.results import Program, StageResult, WindowTask
 from dagflow.worker.stage import run_level, run_survey
 
@@ -264,8 +264,8 @@ class SparkRuntime:
         broadcast = self._broadcast
 
         def examine(arrived: Iterable[Any]) -> Iterator[Any]:
-            settle()
-            return run_survey(broadcast.value, operator, arrived)
+            with settled():
+                yield from run_survey(broadcast.value, operator, arrived)
 
         tasks = min(len(items), self.parallelism * SURVEY_TASKS_PER_CORE)
         with _translating(f"survey by operator '{operator}'"):
@@ -276,8 +276,8 @@ class SparkRuntime:
         """Apply a function to items in one Spark job, several of them to a task."""
 
         def apply(arrived: Iterable[Any]) -> Iterator[Any]:
-            settle()
-            return map(function, arrived)
+            with settled():
+                yield from map(function, arrived)
 
         tasks = min(len(items), self.parallelism * SURVEY_TASKS_PER_CORE)
         with _translating(f"{getattr(function, '__name__', 'a function')} in tasks"):
@@ -308,11 +308,10 @@ def _task(
     """The function that Spark runs for each slot of a level; next_slots is 0 at the last level."""
 
     def run(slot: int, arrived: Iterable[Any]) -> Iterator[Any]:
-        program = broadcast.value
-        settle()
         items = itertools.chain.from_iterable(arrived) if level == 0 else (item for _, item in arrived)
-        for item in run_level(program, window, level, slot, items):
-            yield (slot_of(item, level + 1, next_slots), item) if next_slots else item
+        with settled():
+            for item in run_level(broadcast.value, window, level, slot, items):
+                yield (slot_of(item, level + 1, next_slots), item) if next_slots else item
 
     return run
 

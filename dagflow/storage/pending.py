@@ -95,7 +95,7 @@ def open_pending(
         directory_tag: What pending_tag() gave the driver.
         durability: "process" survives the death of every process; "power" also a power loss, at the price of
             waiting for the disk. Object stores always do the latter.
-        checksum: Whether to compute crc32, which costs a local writer about 0.15 s per GB, a fifth of its speed.
+        checksum: Whether to compute crc32, which is cheap where isal is installed (checksums.py).
 
     Raises:
         StorageError: The store refused.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import zlib
 from collections.abc import Collection
 from typing import Any
 
 from typing_extensions import Buffer
 
+from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.location import join, name_of, parent
 from dagflow.storage.pending import PENDING_DIRECTORY, PendingFile, conflict, lost_output
 from dagflow.storage.remote import filesystem_of, translated_remote
@@ -41,7 +41,7 @@ class HiddenWriter:
             self._file.write(view)
         self._size_bytes += len(view)
         if self._crc32 is not None:
-            self._crc32 = zlib.crc32(view, self._crc32)
+            self._crc32 = updated_crc32(view, self._crc32)
 
     def close(self, *, records: int) -> PendingFile:
         """See PendingWriter."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import zlib
 from collections.abc import Collection, Iterator
 
 from typing_extensions import Buffer
 
 from dagflow.errors import StorageError
+from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.local_disk import make_directories, move_exclusive, sync_directory, translated, write_all
 from dagflow.storage.pending import PENDING_DIRECTORY, Durability, PendingFile, conflict, lost_output
 
@@ -59,7 +59,7 @@ class LocalPendingWriter:
             write_all(self._descriptor, view)
         self._size_bytes += len(view)
         if self._crc32 is not None:
-            self._crc32 = zlib.crc32(view, self._crc32)
+            self._crc32 = updated_crc32(view, self._crc32)
 
     def close(self, *, records: int) -> PendingFile:
         """See PendingWriter."""
@@ -237,5 +237,5 @@ def _crc32_of(path: str) -> int:
     crc32 = 0
     with open(path, "rb") as file:
         while chunk := file.read(_COMPARE_BYTES):
-            crc32 = zlib.crc32(chunk, crc32)
+            crc32 = updated_crc32(chunk, crc32)
     return crc32

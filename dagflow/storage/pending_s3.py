@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import time
-import zlib
 from collections.abc import Collection
 from concurrent.futures import Future, wait
 from typing import Any
@@ -15,6 +14,7 @@ from urllib.parse import quote
 from typing_extensions import Buffer
 
 from dagflow.errors import MissingError, StorageError
+from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.location import join, name_of, parent
 from dagflow.storage.pending import PENDING_DIRECTORY, PendingFile, conflict, lost_output
 from dagflow.storage.remote import S3Location, request_threads
@@ -51,7 +51,7 @@ class S3PendingWriter:
         """See PendingWriter."""
         view = memoryview(data).cast("B")
         if self._crc32 is not None:
-            self._crc32 = zlib.crc32(view, self._crc32)
+            self._crc32 = updated_crc32(view, self._crc32)
         self._size_bytes += len(view)
         while view:
             room = _PART_BYTES * (1 + len(self._parts) // _PARTS_PER_STEP) - len(self._buffer)

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import gc
 import sys
+from collections.abc import Iterator
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt."""
@@ -14,18 +15,22 @@ KEPT_BYTES = 64 << 20
 """Freed memory up to so much stays with the process."""
 
 
-def settle() -> None:
-    """Make the process cheap to run tasks in; does so once, however often it is called."""
+@contextlib.contextmanager
+def settled() -> Iterator[None]:
+    """Surround the work of a task; the first one in a process makes all later ones cheap."""
     if hasattr(sys, "_dagflow_settled"):
+        yield
         return
     sys._dagflow_settled = True  # type: ignore[attr-defined]  # the one object that outlives all tasks of a worker
-    _keep_freed_memory()
-    # The worker's daemon collects garbage after every task; what is frozen here is not looked at again.
+    keep_freed_memory()
+    yield
+    # The worker's daemon collects garbage after every task, which takes 20 ms for the modules of an app.
+    # What is frozen is not looked at again; only after the first task is everything imported.
     gc.collect()
     gc.freeze()
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Have the allocator reuse large temporaries instead of giving each back to the kernel.
 
     A mask of a 1 MiB chunk is above glibc's threshold for memory of its own, whose pages the kernel clears
