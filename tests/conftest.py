@@ -1,4 +1,4 @@
-"""What tests share: one Spark context per session, because starting one takes seconds."""
+"""What tests share: one Spark context and one S3 server per session; clients are cached, and know one server only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from tests.s3_server import s3_root, s3_server
+
+__all__ = ["s3_root", "s3_server", "spark_context"]
 
 
 @pytest.fixture(scope="session")

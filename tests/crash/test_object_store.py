@@ -21,9 +21,6 @@ from operators.reader.block_reader import BlockReader
 from operators.splitter.splitter import FileSplitterInput
 from operators.transform.record_filter import RecordFilter
 from operators.writer.record_writer import RecordWriter
-from tests.s3_server import s3_root, s3_server
-
-__all__ = ["s3_root", "s3_server"]
 
 pytestmark = pytest.mark.crash
 

@@ -17,9 +17,8 @@ import pytest
 from dagflow.storage.remote import filesystem_of
 from tests.cli.processes import ENTRY, dagflow_command, environment
 from tests.hdfs_cluster import hdfs, hdfs_root
-from tests.s3_server import s3_root, s3_server
 
-__all__ = ["hdfs", "hdfs_root", "s3_root", "s3_server"]
+__all__ = ["hdfs", "hdfs_root"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 

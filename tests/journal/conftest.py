@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.quick_path import quick_path
-from tests.s3_server import s3_root, s3_server
 
-__all__ = ["quick_path", "s3_root", "s3_server"]
+__all__ = ["quick_path"]
 
 
 @pytest.fixture(params=["local", "memory", "s3"])

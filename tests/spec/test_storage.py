@@ -26,7 +26,9 @@ def loaded(folder: Path, storage: str) -> AppSpec:
 
 def test_options_are_read_by_protocol(tmp_path: Path) -> None:
     """Numbers stay numbers, but a credential of digits is a text."""
-    spec = loaded(tmp_path, "{s3: {key: '${KEY}', secret: ${DIGITS}, max_concurrency: 4, client_kwargs: {verify: false}}}")
+    spec = loaded(
+        tmp_path, "{s3: {key: '${KEY}', secret: ${DIGITS}, max_concurrency: 4, client_kwargs: {verify: false}}}"
+    )
     assert spec.attributes.storage == {
         "s3": {"key": "AKIAQ7ZJ", "secret": "12345678", "max_concurrency": 4, "client_kwargs": {"verify": False}}
     }

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.hdfs_cluster import JARS, hdfs, hdfs_root
-from tests.s3_server import s3_root, s3_server
 
-__all__ = ["hdfs", "hdfs_root", "s3_root", "s3_server"]
+__all__ = ["hdfs", "hdfs_root"]
 
 
 STORES = ["local", "memory", "s3"]

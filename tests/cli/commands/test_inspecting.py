@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.plan.explain import FORMATS
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
-from tests.cli.processes import dagflow_command, modules_loaded_by
+from tests.cli.processes import modules_loaded_by
 
 APP = """\
 name: sample
@@ -74,16 +73,6 @@ def test_looking_needs_no_spark(journal: Path, args: list[str]) -> None:
     loaded = modules_loaded_by(args, cwd=journal.parent)
     assert "dagflow" in loaded
     assert not loaded & {"pyspark", "py4j"}
-
-
-def test_validate_answers_within_a_second(folder: Path) -> None:
-    """In a process of its own, as an editor would call it; the best of three, because machines are shared."""
-    took = []
-    for _ in range(3):
-        started = time.perf_counter()
-        assert dagflow_command(["validate", "app.yaml"], cwd=folder).returncode == 0
-        took.append(time.perf_counter() - started)
-    assert min(took) < 1.0
 
 
 def test_a_valid_app_is_called_valid_on_stderr(folder: Path) -> None:
@@ -201,7 +190,7 @@ def test_the_status_of_a_checkpoint_is_what_its_journal_says(journal: Path) -> N
 
     code, out, err = invoke("status", "journal")
     assert (code, err) == (0, "")
-    rows = dict(line.split(None, 1) for line in out.splitlines())
+    rows = dict(line.split(None, 1) for line in out.splitlines() if not line.startswith(" "))
     assert (rows["app"], rows["state"], rows["files"], rows["blocks"]) == ("sample", "completed", "1", "3")
     assert rows["windows"] == "1 (last planned 1, committed 1)"
 

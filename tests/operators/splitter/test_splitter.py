@@ -418,7 +418,8 @@ def test_max_bytes_per_window_bounds_the_bytes_of_a_window(tmp_path: Path) -> No
     """Blocks go into a window as long as they fit, and at least one does; also where blocks are limited as well."""
     for name in "abcd":
         (tmp_path / name).write_bytes(b"x" * 10)
-    for other in ({}, {"blocks_threshold": 100}):
+    others: list[dict[str, Any]] = [{}, {"blocks_threshold": 100}]
+    for other in others:
         windows = split(tmp_path, block_size=4, max_bytes_per_window=9, **other).windows()
         sizes = [sum(block.size_bytes for block in window.blocks) for window in windows]
         assert sum(sizes) == 40

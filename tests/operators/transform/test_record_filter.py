@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from dagflow.testing.operators import run_operator
 from operators.transform.record_filter import RecordFilter
 
 TEXTS = st.lists(st.text("ab.\né", max_size=5).map(str.encode), max_size=12)
-PREDICATES = {
+PREDICATES: dict[str, Callable[[bytes, bytes], bool]] = {
     "prefix": bytes.startswith,
     "suffix": bytes.endswith,
     "contains": bytes.__contains__,

@@ -26,6 +26,10 @@ class Preparation:
         """Remember."""
         self.claims.append(url)
 
+    def reads(self, url: str) -> None:
+        """A writer reads nothing."""
+        raise AssertionError(url)
+
 
 def block(block_id: int) -> BlockMetadata:
     """A block of ten bytes."""

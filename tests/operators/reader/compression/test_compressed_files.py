@@ -21,7 +21,7 @@ from dagflow.errors import DagflowError
 from dagflow.storage.files import open_file
 from operators.codecs import CODEC_BY_NAME, CODECS, codec_of_content
 from operators.metadata import BlockMetadata, FileVersion
-from operators.reader.compression.opening import decompressed
+from operators.reader.compression.opening import Compression, decompressed
 from operators.reader.compression.stream import KEPT_BYTES, CorruptArchiveError, DecompressedFile
 from operators.reader.formats import make_format
 from operators.reader.rejects import BlockAccount
@@ -65,7 +65,7 @@ FORMATS: list[Any] = [
 ]
 
 
-def outcome(path: Path, format: Any, compression: str = "auto") -> tuple[list[tuple[int, bytes]], list[str]]:
+def outcome(path: Path, format: Any, compression: Compression = "auto") -> tuple[list[tuple[int, bytes]], list[str]]:
     """Offset and bytes of every record of a file that is one block, and the reasons of rejects."""
     chosen = make_format(format)
     rejects: list[bytes] = []
