@@ -101,8 +101,16 @@ class ClusterRun:
         Raises:
             AssertionError: The run ended before.
         """
-        wait_until(lambda: self.is_over or is_so(), f"{what}; the run says: {self.log[-1500:]}", most_s)
-        assert is_so(), f"the run was over before: {what}\n{self.log[-3000:]}"
+        seen = False
+
+        def has_happened() -> bool:
+            # Remembered, because what was so for a moment, such as an executor, may be gone when asked again.
+            nonlocal seen
+            seen = seen or is_so()
+            return seen or self.is_over
+
+        wait_until(has_happened, f"{what}; the run says: {self.log[-1500:]}", most_s)
+        assert seen, f"the run was over before: {what}\n{self.log[-3000:]}"
 
     def wait_for_more(self, files: int) -> None:
         """Wait until so many more files are published."""
