@@ -1,7 +1,7 @@
 """How fast compressed lines are read, by one process and by two, and beside the decompressing library alone.
 
-    python benchmarks/compression.py                  200 MB of lines, about two minutes
-    python benchmarks/compression.py --size 50MB
+    python benchmarks/archives.py                  200 MB of lines, about two minutes
+    python benchmarks/archives.py --size 50MB
 
 Makes lines of logs, compresses them in several ways, and reads each file as it is read in a run, without Spark: a
 survey where the file is cut, then the blocks. Rates are of what is compressed, by the CPU seconds of the process that
