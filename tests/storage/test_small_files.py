@@ -37,11 +37,11 @@ def test_each_file_is_read_whole_and_ended(contents: list[bytes], endings: bytes
     """Contents stay apart; behind one that ends with none of the endings stands the first of them."""
     store = fsspec.filesystem("memory")
     for number, content in enumerate(contents):
-        store.pipe_file(f"/small/{number:03}", content)
+        store.pipe_file(f"/whole-and-ended/{number:03}", content)
     try:
-        found, answer = loaded(planned("memory://small"), endings)
+        found, answer = loaded(planned("memory://whole-and-ended"), endings)
     finally:
-        store.rm("/small", recursive=True)
+        store.rm("/whole-and-ended", recursive=True)
     ended = [c + endings[:1] if endings and c and c[-1:] not in map(bytes, zip(endings)) else c for c in contents]
     assert (found, answer.failures) == (ended, {})
 
