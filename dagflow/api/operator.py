@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.ports import Handles, InputPort, Mode, OutputPort
-from dagflow.api.properties import property_model
+from dagflow.api.properties import set_properties
 
 
 class Operator:
@@ -50,9 +50,7 @@ class Operator:
             pydantic.ValidationError: A property is unknown, missing or of the wrong type.
             ValueError: check_properties refused the values.
         """
-        checked = property_model(type(self)).model_validate(properties)
-        for name in type(checked).model_fields:
-            setattr(self, name, getattr(checked, name))
+        set_properties(self, properties)
         for name, port in self.output_ports.items():
             # In the instance's own dictionary, so that emit is reached without a descriptor call.
             self.__dict__[name] = port.__get__(self, type(self))

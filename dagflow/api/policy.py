@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from dagflow.api.partitioner import BacklogStats, StatsResponse
-from dagflow.api.properties import property_model
+from dagflow.api.properties import set_properties
 
 
 class PartitionPolicy(ABC):
@@ -26,9 +26,7 @@ class PartitionPolicy(ABC):
             pydantic.ValidationError: A property is unknown, missing or of the wrong type.
             ValueError: check_properties refused the values.
         """
-        checked = property_model(type(self)).model_validate(properties)
-        for name in type(checked).model_fields:
-            setattr(self, name, getattr(checked, name))
+        set_properties(self, properties)
         self.check_properties()
 
     def check_properties(self) -> None:  # noqa: B027  # there may be nothing to check

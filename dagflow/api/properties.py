@@ -73,6 +73,17 @@ Paths = Annotated[list[str], BeforeValidator(_one_or_many), Field(min_length=1)]
 """One location or a list of them."""
 
 
+def set_properties(instance: object, values: dict[str, Any]) -> None:
+    """Check values as YAML would give them, and set them, with the defaults of those not given, on an instance.
+
+    Raises:
+        pydantic.ValidationError: A property is unknown, missing or of the wrong type.
+    """
+    checked = property_model(type(instance)).model_validate(values)
+    for name in type(checked).model_fields:
+        setattr(instance, name, getattr(checked, name))
+
+
 def property_model(owner: type) -> type[BaseModel]:
     """The pydantic model of a class's properties.
 

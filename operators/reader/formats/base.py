@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic import ValidationError
 
-from dagflow.api.properties import property_model
+from dagflow.api.properties import set_properties
 from dagflow.api.records import RecordBatch
 from operators.metadata import BlockMetadata
 
@@ -130,9 +130,7 @@ class ReaderContext:
             pydantic.ValidationError: An option is unknown, missing or of the wrong type.
             ValueError: check_options refused the values.
         """
-        checked = property_model(type(self)).model_validate(options)
-        for option in type(checked).model_fields:
-            setattr(self, option, getattr(checked, option))
+        set_properties(self, options)
         self.check_options()
 
     def check_options(self) -> None:
