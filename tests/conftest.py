@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.s3_server import s3_root, s3_server
 
 __all__ = ["s3_root", "s3_server", "spark_context"]
+
+# How long an example takes says more about what else the machine does than about dagflow.
+settings.register_profile("dagflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("dagflow")
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,7 @@ def run_through(root: Path, operator: Callable[[], Operator], counts: list[int])
 COUNTS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(COUNTS)
 def test_no_key_passes_twice_whatever_the_number_of_partitions(counts: list[int]) -> None:
     """What was seen is remembered where the key's records arrive next."""
@@ -86,7 +86,7 @@ def test_no_key_passes_twice_whatever_the_number_of_partitions(counts: list[int]
         assert published(Path(folder)) == sorted(set(WORDS))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(COUNTS)
 def test_counts_go_on_whatever_the_number_of_partitions(counts: list[int]) -> None:
     """Each count of each key is told at most once, the last of them is right, and none is told that never was."""

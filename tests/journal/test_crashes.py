@@ -89,7 +89,7 @@ def test_every_window_is_in_the_archive_once_whichever_durable_call_is_the_last(
 DEATHS = st.lists(st.tuples(st.integers(1, 40), st.sampled_from(["before", "after", "lost_reply"])), max_size=8)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deaths=DEATHS)
 def test_recovery_may_die_too(quick_path: Path, deaths: list[tuple[int, Moment]]) -> None:
     """Any sequence of deaths, each in the recovery from the one before, ends with every number once."""

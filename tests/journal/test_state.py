@@ -55,7 +55,7 @@ def require_legal(state: JournalState) -> None:
     assert state.state == (b"s%d" % state.last_committed if state.last_committed else b"")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=STEPS, retention=KEEP)
 def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retention: Retention) -> None:
     """Whatever was cut off at the end, what is left is a state that a driver was in."""
@@ -75,7 +75,7 @@ def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retentio
         last = now
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=STEPS, retention=KEEP)
 def test_retention_changes_nothing_that_is_asked_for(steps: list[str], retention: Retention) -> None:
     """A journal that is made smaller all the time says the same as one that keeps every record."""

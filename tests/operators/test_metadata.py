@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.metadata import BlockMetadata, FileVersion, Unpacked
@@ -23,7 +23,6 @@ BLOCKS = st.builds(
 )
 
 
-@settings(deadline=None)  # the first call imports
 @given(st.lists(BLOCKS, max_size=8))
 def test_unpacking_gives_back_the_blocks_that_were_packed(blocks: list[BlockMetadata]) -> None:
     """Whatever blocks follow each other, also such as no splitter would make."""

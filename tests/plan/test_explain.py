@@ -44,7 +44,7 @@ def test_every_format_shows_a_fixed_and_an_open_number_of_partitions(format: For
     assert "shuffle, round robin" in text and "assigned by the driver" in text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logical_plans(), st.sampled_from(FORMATS[1:]))
 def test_every_drawing_shows_every_operator_and_every_stream(logical: LogicalPlan, format: Format) -> None:
     """Nothing is left out, whatever the DAG."""
@@ -76,7 +76,7 @@ def _within(inner: Box, outer: Box) -> bool:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(logical_plans())
 def test_no_box_and_no_frame_lies_on_another(logical: LogicalPlan) -> None:
     """Boxes are apart and inside of their frames, frames are apart, and arrows run from left to right."""

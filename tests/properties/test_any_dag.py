@@ -30,7 +30,7 @@ def lines_of(files: dict[str, bytes]) -> list[bytes]:
     return sorted(line for content in files.values() for line in content.splitlines())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(running_dags())
 def test_every_writer_publishes_what_the_account_says(dag: RandomDag) -> None:
     """Records are neither lost nor doubled, whatever joins, parts, and shares them out; keys have one home each."""
@@ -47,7 +47,7 @@ def test_every_writer_publishes_what_the_account_says(dag: RandomDag) -> None:
         assert all(len(partitions) == 1 for partitions in homes.values())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(running_dags(), st.integers(1, 4))
 def test_a_run_that_died_publishes_the_very_same_files(dag: RandomDag, window: int) -> None:
     """Names and bytes do not tell in which window the driver died, or whether it did."""
@@ -62,7 +62,7 @@ def test_a_run_that_died_publishes_the_very_same_files(dag: RandomDag, window: i
 
 
 @pytest.mark.spark
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(running_dags())
 def test_spark_publishes_the_very_same_files(spark_context: Any, dag: RandomDag) -> None:
     """Names and bytes do not tell whether a window ran in one process or on Spark."""

@@ -38,7 +38,7 @@ def append(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     appends=st.lists(
         st.tuples(st.sampled_from("ab"), st.text("x\n\r", max_size=6).map(str.encode), st.booleans()), max_size=12

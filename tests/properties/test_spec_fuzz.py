@@ -129,7 +129,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz") / "app.yaml"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(app=st.sampled_from(APPS), seed=st.integers(0, 2**32), count=st.integers(1, 4))
 def test_a_mutated_app_is_valid_or_explained(file: Path, app: str, seed: int, count: int) -> None:
     """Keys dropped, renamed and retyped, streams rewired, huge scalars."""
@@ -141,7 +141,7 @@ def test_a_mutated_app_is_valid_or_explained(file: Path, app: str, seed: int, co
     outcome(file)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     app=st.sampled_from(APPS),
     where=st.floats(0, 1),
@@ -158,7 +158,7 @@ def test_bytes_thrown_into_an_app_are_explained(file: Path, app: str, where: flo
     outcome(file)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_are_explained(file: Path, data: bytes) -> None:
     """A file of nothing but garbage is no app."""
@@ -166,7 +166,7 @@ def test_any_bytes_are_explained(file: Path, data: bytes) -> None:
     assert outcome(file)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     override=st.one_of(
         st.text(max_size=30),

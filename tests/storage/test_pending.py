@@ -247,7 +247,7 @@ def test_a_sweep_ends_only_old_uploads_that_nobody_wants(s3_root: str) -> None:
 CHUNKS = st.lists(st.one_of(st.binary(max_size=50), st.sampled_from([b"a" * 300_000, b"b" * (1 << 20)])), max_size=8)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(chunks=CHUNKS)
 def test_small_and_large_buffers_keep_their_order(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes]

@@ -76,7 +76,7 @@ def bytes_from(file: Any, start: int, end: int) -> bytes:
     return bytes(buffer[: file.read_into(start, memoryview(buffer))])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(sizes=st.lists(SIZES, min_size=1, max_size=4), data=st.data())
 def test_any_range_is_that_of_the_file(sizes: list[int], data: st.DataObject) -> None:
     """Announced or not, in order or not, before, across and beyond what was fetched."""

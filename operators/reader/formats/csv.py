@@ -19,6 +19,7 @@ from operators.reader.formats.columns import ColumnTypes, arrow_type, parse_colu
 from operators.reader.formats.delimited import Delimited, Terminators
 from operators.reader.formats.framing import borders_of, joined
 from operators.reader.formats.lines import find_newlines
+from operators.reader.formats.positions import positions_of
 from operators.reader.formats.quoting import (
     CR,
     INSIDE,
@@ -87,12 +88,12 @@ class Csv(Delimited):
         if not (len(quoting.runs) or len(quoting.escaped) or state):
             return find_newlines(data, is_at_end)
         if not (data == CR).any():
-            feeds = np.flatnonzero(data == LF)
+            feeds = positions_of(data == LF)
             feeds = feeds[quoting.state_before(feeds, state) == OUTSIDE]
             if len(quoting.escaped):
                 feeds = feeds[~np.isin(feeds, quoting.escaped, assume_unique=True)]
             return Terminators(feeds, feeds + 1)
-        newlines = np.flatnonzero((data == LF) | (data == CR))
+        newlines = positions_of((data == LF) | (data == CR))
         inside = newlines[quoting.state_before(newlines, state) == INSIDE]
         return find_newlines(data, is_at_end, escaped=np.append(quoting.escaped, inside))
 

@@ -15,7 +15,8 @@ from dagflow.api.records import NO_DELIMITER, Delimiters, RecordBatch
 from dagflow.errors import RecordError
 from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
-from operators.reader.formats.framing import Positions, frame_adjacent, one_unended
+from operators.reader.formats.framing import frame_adjacent, one_unended
+from operators.reader.formats.positions import Positions
 from operators.reader.formats.window import Bytes, Growing, Window, read_exactly
 
 PROBE_BYTES = 4 << 10

@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from operators.metadata import BlockMetadata
-
-Positions = npt.NDArray[np.int64]
+from operators.reader.formats.positions import Positions
 
 
 def frame_adjacent(

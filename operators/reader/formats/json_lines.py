@@ -18,6 +18,7 @@ from operators.reader.formats.base import Account, ByteSource, Parsed
 from operators.reader.formats.columns import ColumnTypes, arrow_type, parse_columns, reject, valid_text
 from operators.reader.formats.delimited import Delimited, Terminators
 from operators.reader.formats.framing import borders_of, joined
+from operators.reader.formats.positions import positions_of
 from operators.reader.formats.window import Bytes
 
 LF, CR = b"\n\r"
@@ -54,7 +55,7 @@ class JsonLines(Delimited):
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """Every LF, with the CR before it."""
-        feeds = np.flatnonzero(data == LF)
+        feeds = positions_of(data == LF)
         follows_return = (data[feeds - 1] == CR) & (feeds > 0)
         if not follows_return.any():
             return Terminators(feeds, feeds + 1)

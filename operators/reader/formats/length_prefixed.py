@@ -14,7 +14,8 @@ from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
-from operators.reader.formats.framing import Positions, frame_apart
+from operators.reader.formats.framing import frame_apart
+from operators.reader.formats.positions import Positions
 from operators.reader.formats.window import Window, read_exactly
 
 SHOWN_BYTES = 4 << 10

@@ -15,7 +15,7 @@ from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, Parsed
 from operators.reader.formats.charset import BadBytes, Charset, Decoder
 from operators.reader.formats.delimited import Delimited, Terminators
-from operators.reader.formats.framing import Positions
+from operators.reader.formats.positions import Positions, positions_of
 from operators.reader.formats.search import BYTE, Look, Unit, Units, occurrences, overlaps_itself, without_overlaps
 from operators.reader.formats.window import Bytes, read_exactly
 
@@ -165,7 +165,7 @@ def find_newlines(
     """
     is_return = units == carriage_return
     if escaped is None and not is_return.any():
-        starts = np.flatnonzero(units == line_feed)
+        starts = positions_of(units == line_feed)
         return Terminators(starts, starts + 1)
     is_feed = units == line_feed
     if escaped is not None:
@@ -176,6 +176,6 @@ def find_newlines(
     ends_line[:-1] ^= is_return[:-1] & is_feed[1:]
     if len(units) and not is_at_end and is_return[-1]:
         ends_line[-1] = False
-    last = np.flatnonzero(ends_line)
+    last = positions_of(ends_line)
     codes = np.where(is_return[last], 2, is_return[last - 1] & (last > 0)).astype(np.uint8)
     return Terminators(last - (codes == 1), last + 1, codes)

@@ -12,7 +12,8 @@ from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
 from operators.metadata import BlockMetadata
 from operators.reader.formats.base import ByteSource
 from operators.reader.formats.delimited import Delimited, Terminators
-from operators.reader.formats.framing import Positions, frame_apart, pieces_of
+from operators.reader.formats.framing import frame_apart, pieces_of
+from operators.reader.formats.positions import Positions, positions_of
 from operators.reader.formats.window import Bytes, Window, read_exactly
 
 LF, CR, SPACE = b"\n\r "
@@ -46,7 +47,7 @@ class Paragraphs(Delimited):
         while position < source.size_bytes:
             data = read_exactly(source, position, position + self.chunk_bytes)
             ink = np.flatnonzero(data > SPACE)
-            feeds = np.flatnonzero(data[: ink[0]] == LF) if len(ink) else np.flatnonzero(data == LF)
+            feeds = positions_of(data[: ink[0]] == LF) if len(ink) else positions_of(data == LF)
             if len(feeds):
                 line = position + int(feeds[-1]) + 1
             if len(ink):
@@ -56,7 +57,7 @@ class Paragraphs(Delimited):
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The ends of paragraphs: from the newline of the last line to the next line that is not blank."""
-        feeds = np.flatnonzero(data == LF)
+        feeds = positions_of(data == LF)
         lines = np.append(0, feeds + 1)
         has_ink = _has_ink(data, lines)
         if lines[-1] == len(data) or not (has_ink[-1] or is_at_end):
@@ -82,7 +83,7 @@ class Paragraphs(Delimited):
         while place > floor:
             low = max(floor, place - step)
             data = read_exactly(source, low, place)
-            found = np.flatnonzero((data > SPACE) | (data == LF))
+            found = positions_of((data > SPACE) | (data == LF))
             if len(found):
                 last = int(found[-1])
                 return low + last + int(data[last] == LF)
@@ -91,7 +92,7 @@ class Paragraphs(Delimited):
 
     def settled(self, data: Bytes) -> int:
         """Up to the last line if there is no ink in it as far as it is known."""
-        feeds = np.flatnonzero(data == LF)
+        feeds = positions_of(data == LF)
         last = int(feeds[-1]) + 1 if len(feeds) else 0
         return len(data) if (data[last:] > SPACE).any() else last
 

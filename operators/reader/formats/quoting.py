@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.reader.formats.framing import Positions
+from operators.reader.formats.positions import Positions, positions_of
 from operators.reader.formats.search import NONE, escaped_places
 from operators.reader.formats.window import Bytes
 
@@ -108,7 +108,7 @@ def quoting_of(data: Bytes, dialect: Dialect, may_begin: bool) -> Quoting:
         may_begin: Whether a field may begin at its first byte.
     """
     escaped = escaped_places(data, dialect.escape) if dialect.escape >= 0 else NONE
-    quotes = np.flatnonzero(data == dialect.quote)
+    quotes = positions_of(data == dialect.quote)
     if len(escaped) and len(quotes):
         quotes = quotes[~np.isin(quotes, escaped, assume_unique=True)]
     if not len(quotes):

@@ -12,6 +12,7 @@ from pydantic import Field
 from operators.reader.formats.base import ByteSource
 from operators.reader.formats.delimited import Delimited, Terminators
 from operators.reader.formats.framing import pieces_of
+from operators.reader.formats.positions import positions_of
 from operators.reader.formats.window import Bytes
 
 LF, CR = b"\n\r"
@@ -51,7 +52,7 @@ class Regex(Delimited):
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The newlines before lines that match, and the one that ends the file."""
-        feeds = np.flatnonzero(data == LF)
+        feeds = positions_of(data == LF)
         lines = feeds + 1
         ends = np.append(feeds[1:], len(data))[: len(feeds)]
         if len(lines) and (lines[-1] == len(data) or not (is_at_end or len(data) - lines[-1] >= self.max_record)):
@@ -71,7 +72,7 @@ class Regex(Delimited):
 
     def settled(self, data: Bytes) -> int:
         """Up to the last line if more of it has to be known."""
-        feeds = np.flatnonzero(data == LF)
+        feeds = positions_of(data == LF)
         if len(feeds) and len(data) - int(feeds[-1]) - 1 < self.max_record:
             return int(feeds[-1]) + 1
         return len(data)

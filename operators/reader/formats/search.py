@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.reader.formats.base import CHUNK_BYTES, ByteSource
-from operators.reader.formats.framing import Positions
+from operators.reader.formats.positions import Positions, positions_of
 from operators.reader.formats.window import Bytes, read_exactly
 
 Units = npt.NDArray[Any]
@@ -55,7 +55,7 @@ def occurrences(units: Units, pattern: Units) -> Positions:
     # Two comparisons of the whole stretch leave so few places that looking these up costs next to nothing.
     if len(pattern) > 1:
         hits &= units[len(pattern) - 1 :] == pattern[-1]
-    found: Positions = np.flatnonzero(hits)
+    found = positions_of(hits)
     for index in range(1, len(pattern) - 1):
         found = found[units[found + index] == pattern[index]]
     return found
@@ -89,7 +89,7 @@ def without_overlaps(found: Positions, length: int) -> Positions:
 
 def escaped_places(units: Units, escape: int) -> Positions:
     """The places right behind a run of an odd number of escapes; the run's start must be in units."""
-    found = np.flatnonzero(units == escape)
+    found = positions_of(units == escape)
     if not len(found):
         return NONE
     is_last = np.append(np.diff(found) > 1, True)
@@ -101,7 +101,7 @@ def escaped_places(units: Units, escape: int) -> Positions:
 
 def active_escapes(units: Units, escape: int) -> Positions:
     """Where the escapes are that make the next code unit literal: every other one in a run."""
-    found: Positions = np.flatnonzero(units == escape)
+    found = positions_of(units == escape)
     if not len(found):
         return found
     is_first = np.append(True, np.diff(found) > 1)

@@ -15,7 +15,8 @@ from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
-from operators.reader.formats.framing import Positions, pieces_of
+from operators.reader.formats.framing import pieces_of
+from operators.reader.formats.positions import Positions
 from operators.reader.formats.window import Window, read_exactly
 
 SHOWN_BYTES = 4 << 10

@@ -199,7 +199,7 @@ def test_every_byte_of_a_run_is_accounted_for_whatever_the_blocks(
 ) -> None:
     """Bytes are records, delimiters, rejects and skips; the sums of a run say so, in files and in packs."""
 
-    @settings(deadline=None, max_examples=8)
+    @settings(max_examples=8)
     @given(
         st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), min_size=1, max_size=3),
         st.integers(1, 9),

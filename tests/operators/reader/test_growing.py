@@ -60,7 +60,7 @@ def read_version(made: ReaderContext, content: bytes, start: int, block_size: in
     return records
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
     """Whenever it is looked at, however it is cut: the records of the last version, of which the last may wait.
@@ -87,7 +87,6 @@ def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
     assert waiting == len(content) - (make_format(options).settled_end(MemorySource(content)) or 0)
 
 
-@settings(deadline=None)
 @example(b"one\ntwo\nthr", b"ee\n")
 @given(st.binary(max_size=20), st.binary(max_size=20))
 def test_what_was_kept_is_read_again_with_its_end(before: bytes, added: bytes) -> None:

@@ -69,7 +69,7 @@ def read(reader: BlockReader, items: Sequence[BlockMetadata | BlockPack]) -> lis
 def test_a_pack_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Records, offsets, blocks and delimiters are those of the files read one by one: no border is lost or made."""
 
-    @settings(deadline=None, max_examples=60)  # files are written, on a disk that others use
+    @settings(max_examples=60)  # files are written, on a disk that others use
     @given(CONTENTS, st.integers(1, 20))
     def check(contents: list[bytes], row_bytes: int) -> None:
         pack = pack_of(written(tmp_path_factory.mktemp("pack"), contents))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, RecordError
@@ -13,7 +13,6 @@ from operators import read_block
 from tests.reference.lines import newline_records
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([b"\r", b"\n", b"a", b"\xff"]), max_size=30).map(b"".join), st.integers(1, 12))
 def test_the_blocks_of_a_real_file_give_its_lines(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, block_size: int

@@ -127,7 +127,7 @@ def small_limits() -> Iterator[None]:
 def test_the_index_equals_a_dict_through_any_history(tmp_path: Path) -> None:
     """Taking, flushing, merging, scanning and crashing in any order never loses or invents an entry."""
     IndexHistory.directory = tmp_path
-    run_state_machine_as_test(IndexHistory, settings=settings(max_examples=30, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(IndexHistory, settings=settings(max_examples=30, stateful_step_count=30))
 
 
 def fill(index: FileIndex, start: int, end: int) -> None:

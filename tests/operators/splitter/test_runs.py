@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Store:
     return open_store(str(tmp_path))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(values=entries)
 def test_a_run_holds_what_was_written(tmp_path_factory: pytest.TempPathFactory, values: dict[bytes, int]) -> None:
     """For any paths: the entries, cut into files whose bounds are in the run."""
@@ -59,7 +59,7 @@ def test_a_run_holds_what_was_written(tmp_path_factory: pytest.TempPathFactory, 
     assert [name for name in store.list("") if name not in {f.name for f in run.files}] == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(values=entries, bounds=st.lists(paths, min_size=1, max_size=6, unique=True))
 def test_a_cursor_answers_range_after_range(
     tmp_path_factory: pytest.TempPathFactory, values: dict[bytes, int], bounds: list[bytes]
@@ -77,7 +77,7 @@ def test_a_cursor_answers_range_after_range(
         assert {path: value for path, value in found.items() if path >= first} == wanted
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(histories=st.lists(entries, min_size=1, max_size=5))
 def test_a_merge_keeps_the_newest_of_each_path(
     tmp_path_factory: pytest.TempPathFactory, histories: list[dict[bytes, int]]

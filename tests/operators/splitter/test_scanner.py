@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, StorageError
@@ -44,7 +44,6 @@ def grow(root: Path, paths: list[tuple[str, ...]]) -> None:
             continue
 
 
-@settings(deadline=None)
 @given(paths=trees)
 def test_a_scan_finds_what_a_walk_of_the_file_system_finds(
     tmp_path_factory: pytest.TempPathFactory, paths: list[tuple[str, ...]]
@@ -57,7 +56,6 @@ def test_a_scan_finds_what_a_walk_of_the_file_system_finds(
     assert scan(root) == sorted(visible, key=os.fsencode)
 
 
-@settings(deadline=None)
 @given(
     paths=trees, pattern=st.sampled_from(["a*", "*/a*", "**/a", "**", "a/**/b", "[ab]/*", "*-*", "?", "**/*/?", "[[]*"])
 )

@@ -57,7 +57,7 @@ NAMES = st.binary(min_size=1, max_size=3).filter(lambda name: not {0, 47} & set(
 TREES = st.dictionaries(st.lists(NAMES, min_size=1, max_size=3).map(tuple), st.integers(0, 3), max_size=25)
 
 
-@settings(deadline=None, max_examples=60)  # a tree is written for each, on a disk that others use
+@settings(max_examples=60)  # a tree is written for each, on a disk that others use
 @given(TREES, st.integers(1, 5), st.integers(1, 40))
 def test_tasks_list_what_the_driver_lists(
     tmp_path_factory: pytest.TempPathFactory, paths: dict[tuple[bytes, ...], int], large: int, held: int

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -400,7 +400,6 @@ def test_a_named_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         Driver(FileSplitterBase()).window(FileInfo(str(tmp_path / "*")))
 
 
-@settings(deadline=None)
 @given(size=st.integers(0, 200), block_size=st.integers(1, 70), threshold=st.integers(1, 5))
 def test_blocks_cover_a_file_exactly(
     tmp_path_factory: pytest.TempPathFactory, size: int, block_size: int, threshold: int

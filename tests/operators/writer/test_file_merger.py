@@ -99,7 +99,7 @@ def test_parquet_has_a_row_for_each_file(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 30), max_size=25), st.integers(1, 40))
-@settings(deadline=None, max_examples=60)  # files are written, on a disk that others use
+@settings(max_examples=60)  # files are written, on a disk that others use
 def test_no_merged_file_exceeds_its_size_and_no_original_is_cut(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], max_bytes: int
 ) -> None:

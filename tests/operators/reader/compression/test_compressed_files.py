@@ -85,7 +85,7 @@ def write(path: Path, data: bytes) -> Path:
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=str)
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.text('a,\n\\|\r"<>/ b\x01\x00', max_size=40).map(str.encode), codec=st.sampled_from(sorted(COMPRESS)))
 def test_a_compressed_file_gives_what_the_plain_one_gives(
     tmp_path: Path, format: Any, content: bytes, codec: str

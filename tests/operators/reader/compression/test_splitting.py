@@ -127,7 +127,7 @@ def shares(codec_name: str, packed: bytes, block_size: int) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", COMPRESS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     pieces=st.lists(st.text("a,\n\\|\rb ", max_size=12).map(str.encode), max_size=5),
     format=st.sampled_from(FORMATS),

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
@@ -56,7 +56,6 @@ class TestReturnsAndQuotes(CsvContract):
     longest = 4
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.text('",\n\r ab;é'), min_size=2, max_size=2), min_size=1, max_size=12),
     st.integers(1, 30),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
@@ -59,7 +59,6 @@ class TestSingleBytes(EncodedContract):
     longest = 3
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\ufeff")), max_size=8),
     st.sampled_from(["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "utf-8", "gb18030"]),

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
@@ -63,7 +63,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(VALUES, max_size=10), st.booleans(), st.integers(1, 40))
 def test_whatever_is_json_is_a_record(values: list[Any], ensure_ascii: bool, block_size: int) -> None:
     """What another writer wrote comes out, line by line, at every block size."""

@@ -1,0 +1,56 @@
+"""Where a comparison of many bytes came out true."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Positions = npt.NDArray[np.int64]
+
+_GROUP = 16
+"""Places that positions_of looks at together; its table has an entry for each combination of them."""
+
+_LOWEST = np.zeros(1 << _GROUP, np.uint8)
+for _bit in range(_GROUP):
+    _LOWEST[1 << _bit :: 2 << _bit] = _bit
+_BITS = np.unpackbits(np.arange(1 << _GROUP, dtype="<u2").view(np.uint8).reshape(-1, 2), axis=1).sum(1, np.uint8)
+
+
+def positions_of(hits: npt.NDArray[np.bool_]) -> Positions:
+    """Where hits is true, ascending: what numpy's flatnonzero tells, in a third of the time where few are.
+
+    Between one and nine hits in a hundred, flatnonzero mispredicts a branch at each. Groups of sixteen are so few,
+    and hit so often, that it finds those without branches; a table then tells the place within the group.
+    """
+    whole = len(hits) // _GROUP * _GROUP
+    groups = np.packbits(hits[:whole], bitorder="little").view("<u2")
+    places = np.flatnonzero(groups != 0)
+    groups = groups[places]
+    places *= _GROUP
+    rest = groups & (groups - 1)
+    crowded = np.flatnonzero(rest != 0)
+    if len(crowded) * 4 > len(places):
+        return np.flatnonzero(hits)
+    found: Positions = places + _LOWEST[groups]
+    if len(crowded):
+        found = _with_rest(found, places, rest, crowded)
+    if whole < len(hits):
+        found = np.concatenate((found, whole + np.flatnonzero(hits[whole:])))
+    return found
+
+
+def _with_rest(first: Positions, places: Positions, rest: npt.NDArray[np.uint16], crowded: Positions) -> Positions:
+    """Put the other hits of the groups that have several behind the first one of each."""
+    counts = np.ones(len(first), np.intp)
+    counts[crowded] += _BITS[rest[crowded]]
+    slots = np.cumsum(counts) - counts
+    found = np.empty(int(counts.sum()), np.intp)
+    found[slots] = first
+    slots, places, rest = slots[crowded], places[crowded], rest[crowded]
+    while len(rest):
+        slots += 1
+        found[slots] = places + _LOWEST[rest]
+        rest = rest & (rest - 1)
+        left = rest != 0
+        slots, places, rest = slots[left], places[left], rest[left]
+    return found
