@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.engine.run import run
@@ -62,7 +62,7 @@ def test_a_run_that_died_publishes_the_very_same_files(dag: RandomDag, window: i
 
 
 @pytest.mark.spark
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 @given(running_dags())
 def test_spark_publishes_the_very_same_files(spark_context: Any, dag: RandomDag) -> None:
     """Names and bytes do not tell whether a window ran in one process or on Spark."""

@@ -19,7 +19,7 @@ from operators.reader.formats.columns import ColumnTypes, arrow_type, parse_colu
 from operators.reader.formats.delimited import Delimited, Terminators
 from operators.reader.formats.framing import borders_of, joined
 from operators.reader.formats.lines import find_newlines
-from operators.reader.formats.positions import positions_of
+from operators.reader.formats.positions import contains, positions_of
 from operators.reader.formats.quoting import (
     CR,
     INSIDE,
@@ -87,7 +87,7 @@ class Csv(Delimited):
     def _find(self, data: Bytes, is_at_end: bool, quoting: Quoting, state: int) -> Terminators:
         if not (len(quoting.runs) or len(quoting.escaped) or state):
             return find_newlines(data, is_at_end)
-        if not (data == CR).any():
+        if not contains(data, CR):
             feeds = positions_of(data == LF)
             feeds = feeds[quoting.state_before(feeds, state) == OUTSIDE]
             if len(quoting.escaped):

@@ -15,7 +15,7 @@ from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, Parsed
 from operators.reader.formats.charset import BadBytes, Charset, Decoder
 from operators.reader.formats.delimited import Delimited, Terminators
-from operators.reader.formats.positions import Positions, positions_of
+from operators.reader.formats.positions import Positions, contains, positions_of
 from operators.reader.formats.search import BYTE, Look, Unit, Units, occurrences, overlaps_itself, without_overlaps
 from operators.reader.formats.window import Bytes, read_exactly
 
@@ -163,10 +163,10 @@ def find_newlines(
         carriage_return: The code unit of CR.
         escaped: Places at which neither counts.
     """
-    is_return = units == carriage_return
-    if escaped is None and not is_return.any():
+    if escaped is None and not contains(units, carriage_return):
         starts = positions_of(units == line_feed)
         return Terminators(starts, starts + 1)
+    is_return = units == carriage_return
     is_feed = units == line_feed
     if escaped is not None:
         escaped = escaped[escaped < len(units)]

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 Positions = npt.NDArray[np.int64]
+
+try:
+    _memchr = ctypes.CDLL(None).memchr
+    _memchr.restype, _memchr.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
+except (OSError, TypeError, AttributeError):  # a system whose C library is not found like this
+    _memchr = None
+
+
+def contains(units: npt.NDArray[Any], value: int) -> bool:
+    """Whether a code unit occurs.
+
+    For bytes that lie side by side this is C's memchr: a comparison would write a mask as large as they are,
+    and push them out of the cache.
+    """
+    if _memchr is None or units.dtype != np.uint8 or not units.flags.c_contiguous:
+        return bool((units == value).any())
+    return _memchr(units.ctypes.data, value, len(units)) is not None
 
 _GROUP = 16
 """Places that positions_of looks at together; its table has an entry for each combination of them."""

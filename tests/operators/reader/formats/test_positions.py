@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.reader.formats.positions import positions_of
+from operators.reader.formats.positions import contains, positions_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), max_size=20))
@@ -25,3 +25,10 @@ def test_positions_in_long_stretches(density: float, size: int) -> None:
     found = positions_of(hits)
     assert found.dtype == np.int64
     assert np.array_equal(found, np.flatnonzero(hits))
+
+
+@given(st.binary(max_size=50), st.integers(0, 255), st.sampled_from(["u1", "<u2", ">u2"]), st.integers(1, 3))
+def test_contains_is_what_a_comparison_tells(data: bytes, value: int, dtype: str, step: int) -> None:
+    """Bytes and wider units, side by side or not, and none at all."""
+    units = np.frombuffer(data[: len(data) // 2 * 2], dtype)[::step]
+    assert contains(units, value) == (value in units.tolist())
