@@ -92,7 +92,7 @@ class Outlet:
         if not self.consumers:
             self.emitted += len(items)
             return
-        if any(isinstance(item, (RecordBatch, pa.RecordBatch)) for item in items):
+        if any(issubclass(kind, (RecordBatch, pa.RecordBatch)) for kind in set(map(type, items))):
             for item in items:
                 self.emit(item)
             self.flush()
