@@ -18,7 +18,7 @@ INPUT_BYTES = 256 << 10
 OUTPUT_BYTES = 1 << 20
 """How much is decompressed at a time; a small input may hold a thousand times its size."""
 
-KEPT_BYTES = 8 << 20
+KEPT_BYTES = 2 << 20
 """So much that was decompressed is kept for formats that look back; looking back further starts from the beginning."""
 
 
@@ -56,6 +56,7 @@ class DecompressedFile:
         self._size = UNKNOWN_SIZE
         self._first_place, self._start = place, start
         self._borders = borders
+        self._raw = memoryview(bytearray(min(INPUT_BYTES, max(0, source.size_bytes - place))))
         self._rewind()
 
     def _rewind(self) -> None:
@@ -79,32 +80,28 @@ class DecompressedFile:
         """
         if offset < self._kept_start:
             self._rewind()
-        while self._kept_end < offset + len(buffer) and self._advance():
-            pass
         filled, start = 0, self._kept_start
         for piece in self._kept:
-            begin = offset + filled - start
-            if 0 <= begin < len(piece) and filled < len(buffer):
-                part = piece[begin : begin + len(buffer) - filled]
-                buffer[filled : filled + len(part)] = part
-                filled += len(part)
+            filled += _copy(piece, start, offset + filled, buffer[filled:])
             start += len(piece)
+        # Copied piece by piece, and not when all are there: a long read takes more than is kept.
+        while filled < len(buffer) and (following := self._advance()) is not None:
+            filled += _copy(following, self._kept_end - len(following), offset + filled, buffer[filled:])
         return filled
 
-    def _advance(self) -> bool:
-        """Decompress a little more; False at the end."""
+    def _advance(self) -> bytes | None:
+        """Decompress a little more, perhaps nothing; None at the end."""
         if self._size != UNKNOWN_SIZE and self._kept_end >= self._size:
-            return False
+            return None
         piece = self._decompressed()
         if piece is None:
             self._size = self._kept_end
-            return False
-        if piece:
+        elif piece:
             self._kept.append(piece)
             self._kept_end += len(piece)
             while self._kept_end - self._kept_start - len(self._kept[0]) > KEPT_BYTES:
                 self._kept_start += len(self._kept.pop(0))
-        return True
+        return piece
 
     def _decompressed(self) -> bytes | None:
         """The next piece, perhaps empty; None at the end of the file."""
@@ -180,10 +177,10 @@ class DecompressedFile:
     def _fill(self) -> bool:
         """Read more of the compressed file; False where there is no more."""
         length = min(INPUT_BYTES, self._source.size_bytes - self._position)
-        data = bytearray(length)
+        data = self._raw[:length]
         filled = 0
         while filled < length:
-            count = self._source.read_into(self._position + filled, memoryview(data)[filled:])
+            count = self._source.read_into(self._position + filled, data[filled:])
             if count <= 0:
                 raise EOFError(f"the file ends after {self._position + filled} of its {self._source.size_bytes} bytes")
             filled += count
@@ -195,3 +192,12 @@ class DecompressedFile:
         length = self._source.size_bytes - offset
         message = f"cannot be read as {self._codec.name} on from about this place: {reason}"
         return CorruptArchiveError(message, url=redacted(self._url), offset=offset, length=length)
+
+
+def _copy(piece: bytes, start: int, offset: int, buffer: memoryview) -> int:
+    """Fill a buffer with what a piece, which begins at start, has from an offset on; the number of bytes."""
+    if offset < start or not len(buffer):
+        return 0
+    part = memoryview(piece)[offset - start : offset - start + len(buffer)]
+    buffer[: len(part)] = part
+    return len(part)

@@ -242,6 +242,9 @@ class Delimited(ReaderContext):
         account: Account,
         limit: int,
     ) -> Iterator[RecordBatch]:
+        if int(found.stops[count - 1]) <= self.max_record:
+            yield self._framed(window, found.part(0, count), 0, block, account)
+            return
         starts = np.concatenate(([0], found.stops[: count - 1]))
         done = 0
         for index in np.flatnonzero(found.starts[:count] - starts > self.max_record).tolist():

@@ -183,3 +183,12 @@ def test_text_about_a_compression_is_not_taken_for_it(rest: bytes) -> None:
     """Three letters do not make a file bzip2."""
     codec = codec_of_content(b"BZh" + rest)
     assert codec is None or rest[1:7] in (bytes.fromhex("314159265359"), bytes.fromhex("177245385090"))
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zstd", "bzip2"])
+def test_a_record_may_be_longer_than_what_is_kept_of_the_content(tmp_path: Path, kind: str) -> None:
+    """A read of more bytes than are kept for looking back gives all of them."""
+    long = b"0123456789abcdef" * (KEPT_BYTES // 4)
+    path = tmp_path / f"a{SUFFIX[kind]}"
+    path.write_bytes(COMPRESS[kind](b"short\n" + long + b"\nlast\n"))
+    assert outcome(path, "lines") == ([(0, b"short"), (6, long), (7 + len(long), b"last")], [])
