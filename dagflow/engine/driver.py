@@ -28,7 +28,7 @@ from dagflow.engine.scaling import Scaling
 from dagflow.engine.states import Kept, StateBook
 from dagflow.engine.surveying import Surveyors
 from dagflow.engine.tally import Tally
-from dagflow.engine.windows import Load, WindowCodec, load_of, load_of_task
+from dagflow.engine.windows import Load, WindowCodec, load_of, load_of_task, require_names_apart
 from dagflow.errors import DagflowError
 from dagflow.journal import Journal, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
@@ -296,7 +296,7 @@ class Driver:
         window_id = flight.planned.window_id
         report = self._report(flight.planned, results)
         files = [*(file for result in results for file in result.files), *report.files]
-        _require_names_apart(files)
+        require_names_apart(files)
         counters: Counter[str] = Counter(report.counters)
         for result in results:
             counters.update(result.counters)
@@ -402,17 +402,3 @@ def _produced(plan: PhysicalPlan, results: list[StageResult]) -> list[list[Any]]
     """How many of a window's files, in their order, came from which partition of which stage."""
     heads = {stage.index: stage.head for stage in plan.stages}
     return [[heads[result.stage], result.partition, len(result.files)] for result in results if result.files]
-
-
-def _require_names_apart(files: list[PendingFile]) -> None:
-    """Refuse a window in which two tasks wrote what would be published under one name.
-
-    Raises:
-        DagflowError: Nothing of the window may be published.
-    """
-    url, count = next(iter(Counter(file.final_url for file in files).most_common(1)), ("", 0))
-    if count > 1:
-        raise DagflowError(
-            f"{count} tasks wrote a file of the name {url}",
-            hint="a writer with file_name: block needs whole blocks: join it to its reader with partition: parallel",
-        )

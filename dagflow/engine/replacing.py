@@ -1,25 +1,83 @@
-"""Putting what a replay made in the place of what its window had published."""
+"""Putting what a replay made in the place of what its windows had published."""
 
 from __future__ import annotations
 
-import contextlib
+import os
+import socket
+from collections.abc import Collection
 
-from dagflow.errors import MissingError
-from dagflow.journal import Journal, WindowIntent
-from dagflow.storage.pending import Durability, PendingFile, remove, replace
+from dagflow.errors import StorageError
+from dagflow.journal import Journal, Retention, newest_holder, read_state, roots_of
+from dagflow.storage.location import absolute, redacted
+from dagflow.storage.pending import PendingFile
+from dagflow.storage.replacement import lost_of, replace_all
+from dagflow.storage.store import open_store
 
 
-def finish_replays(journal: Journal, durability: Durability) -> None:
+def finish_replays(journal: Journal, again: Collection[int] = ()) -> None:
     """Replace the files of every replay that is decided and not done; a death in between is repaired by doing it again.
+
+    All files are looked for before the first is replaced, so that what cannot be finished is not begun.
+
+    Args:
+        journal: Open, with its epoch claimed.
+        again: Windows that will be replayed now. Where these are all that is decided, lost files are no error:
+            they are made anew.
 
     Raises:
         FencedError: Another driver has taken over.
         StorageError: A file is lost, or the store refused.
     """
-    for text, value in sorted(journal.state.redoing.items()):
-        for file in WindowIntent.from_json(value["intent"]).files:
-            replace(PendingFile.from_json(file), durability=durability)
-        for url in value["removed"]:
-            with contextlib.suppress(MissingError):
-                remove(url)
-        journal.end_replay(int(text))
+    redos = journal.state.redos
+    files = [PendingFile.from_json(file) for redo in redos.values() for file in redo.intent.files]
+    if lost := lost_of(files):
+        if redos.keys() <= set(again):
+            return
+        windows = " ".join(f"--window {window_id}" for window_id in redos)
+        raise StorageError(
+            f"{len(lost)} of the {len(files)} files that a replay has made are neither pending nor in their places",
+            url=redacted(lost[0].final_url),
+            hint=f"somebody removed them; make them again: dagflow replay CHECKPOINT {windows}",
+        )
+    if redos:
+        replace_all(files, {url for redo in redos.values() for url in redo.removed}, journal.check_epoch)
+    for window_id in redos:
+        journal.end_replay(window_id)
+
+
+def finish_replays_of_the_dead(checkpoint: str) -> list[int]:
+    """Finish what a replay has decided whose process died on this machine; any other is left to a run or a replay.
+
+    Taking a journal over is safe at any time; asking first only spares a replay that is at work from being stopped.
+
+    Returns:
+        The windows whose files were decided and are not known to be in their places: none when all is finished.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It cannot be read.
+        StorageError: A file is lost, or a store refused.
+    """
+    store = open_store(absolute(checkpoint))
+    if not read_state(store).redoing:
+        return []
+    holder = newest_holder(store)
+    if holder is None or holder.host != socket.gethostname() or _is_alive(holder.pid):
+        return sorted(read_state(store).redos)
+    with roots_of(store):
+        journal = Journal.take_over(store, None, Retention())
+        try:
+            finish_replays(journal)
+        finally:
+            journal.close()
+    return []
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 
 from dagflow.api.operator import Operator
@@ -11,14 +11,14 @@ from dagflow.engine.control import waits_for_results
 from dagflow.engine.replacing import finish_replays
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.states import is_stateful
-from dagflow.engine.windows import WindowCodec
+from dagflow.engine.windows import WindowCodec, require_names_apart
 from dagflow.errors import DagflowError, JournalError, MissingError, StorageError
-from dagflow.journal import Journal, WindowIntent, WindowPlan
+from dagflow.journal import Journal, WindowIntent, WindowPlan, WindowRedo
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.inline import Runtime
 from dagflow.storage.files import stat
 from dagflow.storage.location import redacted
-from dagflow.storage.pending import Durability, PendingFile, discard, pending_tag
+from dagflow.storage.pending import PendingFile, discard, pending_tag
 from dagflow.worker.results import StageResult
 
 
@@ -56,19 +56,49 @@ class ReplayedWindow:
     changes: tuple[FileChange, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What is known of a window before it is replayed.
+
+    Attributes:
+        planned: Its plan.
+        intent: What its counts are of: of the window as it was last decided.
+        files: What it had published.
+        lost: What a replay was to put there that could not be finished.
+    """
+
+    planned: WindowPlan
+    intent: WindowIntent
+    files: list[PendingFile]
+    lost: list[PendingFile]
+
+    @property
+    def urls(self) -> set[str]:
+        return {file.final_url for file in [*self.files, *self.lost]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Redone:
+    """A window that ran again, and whose files wait."""
+
+    before: _Before
+    intent: WindowIntent
+    files: list[PendingFile]
+
+
 class Replayer:
     """Replays windows of one journal.
 
-    Guarantee: a window's files are replaced after all of its new ones are complete and the journal holds their
-    names, each at once and as a whole; a death in between is finished by the next run or replay. No file of
-    another window is touched.
+    Guarantee: files are replaced after all new ones, of all windows together, are complete and durable and one
+    record of the journal holds their names; before that record nothing is replaced, and from there on everything
+    will be, by the next run, replay or status where this process dies. Each file is replaced at once and as a whole.
+    No file of another window is touched.
 
     Args:
         journal: Open, with its epoch claimed.
         plan: Today's physical plan.
         operators: All operators by name.
         runtime: Gives the place where tasks run; called when the first window runs.
-        durability: What published files survive.
         parallelism: Tasks that run at the same time.
 
     Raises:
@@ -82,46 +112,74 @@ class Replayer:
         operators: dict[str, Operator],
         runtime: Callable[[], Runtime],
         *,
-        durability: Durability,
         parallelism: int,
     ) -> None:
         _require_replayable(plan, operators)
         self._journal = journal
         self._plan = plan
         self._runtime = runtime
-        self._durability = durability
         self._codec = WindowCodec(plan, operators, pending_tag(journal.state.app_uuid, journal.epoch))
         self._counts = Scaling(plan, operators, parallelism).counts
 
-    def replay(self, window_id: int) -> ReplayedWindow:
-        """Run a window again, and replace its files.
+    def replay(self, window_ids: Iterable[int]) -> list[ReplayedWindow]:
+        """Run windows again, then replace the files of all of them.
 
         Raises:
             MissingError: There is no such window.
-            JournalError: The window is not committed, or today's app has no place for its blocks.
-            DagflowError: The window failed; nothing was replaced.
+            JournalError: A window is not committed, or today's app has no place for its blocks.
+            DagflowError: A window failed; nothing was replaced.
         """
-        planned, before = self._journal.window(window_id)
-        if before is None or window_id > self._journal.state.last_done:
+        befores = [self._before(window_id) for window_id in sorted(set(window_ids))]
+        redone: list[_Redone] = []
+        try:
+            for before in befores:
+                redone.append(self._run_again(before))
+            old = {url for before in befores for url in before.urls}
+            new = [file for each in redone for file in each.files]
+            require_names_apart(new)
+            _require_free({file.final_url for file in new} - old)
+        except DagflowError:
+            for file in [file for each in redone for file in each.files]:
+                discard(file)
+            raise
+        kept = {file.final_url for file in new}
+        self._journal.begin_replays(
+            [
+                WindowRedo(each.intent, sorted(each.before.urls - kept), dict(each.before.intent.counters))
+                for each in redone
+            ]
+        )
+        finish_replays(self._journal)
+        return [
+            ReplayedWindow(each.intent.window_id, tuple(_changes(each.before.files, each.files))) for each in redone
+        ]
+
+    def _before(self, window_id: int) -> _Before:
+        planned, intent = self._journal.window(window_id)
+        if intent is None or window_id > self._journal.state.last_done:
             raise JournalError(
                 f"window {window_id} is not published yet", url="journal", hint="finish it first, with dagflow run"
             )
-        results = self._run(planned)
+        # A replay whose files were lost before they were in their places may have replaced some, and removed some.
+        undone = self._journal.state.redos.get(window_id)
+        return _Before(
+            planned, undone.intent if undone else intent, _files_of(intent), _files_of(undone.intent) if undone else []
+        )
+
+    def _run_again(self, before: _Before) -> _Redone:
+        """Run one window; its files wait.
+
+        Raises:
+            DagflowError: The window failed; nothing of it waits.
+        """
+        results = self._run(before.planned)
         files = [file for result in results for file in result.files]
-        try:
-            for result in results:
-                if result.error is not None:
-                    raise result.error
-            old = [PendingFile.from_json(file) for file in before.files]
-            _require_free({file.final_url for file in files} - {file.final_url for file in old})
-        except DagflowError:
-            for file in files:
-                discard(file)
-            raise
-        removed = sorted({file.final_url for file in old} - {file.final_url for file in files})
-        self._journal.begin_replay(_intent_of(window_id, self._plan, results), removed, before.counters)
-        finish_replays(self._journal, self._durability)
-        return ReplayedWindow(window_id, tuple(_changes(old, files)))
+        for result in results:
+            if result.error is not None:
+                for file in files:
+                    discard(file)
+                raise result.error
+        return _Redone(before, _intent_of(before.planned.window_id, self._plan, results), files)
 
     def _run(self, planned: WindowPlan) -> list[StageResult]:
         heads = {stage.head for stage in self._plan.stages}
@@ -189,6 +247,10 @@ def _require_free(urls: set[str]) -> None:
             url=redacted(url),
             hint="publish into another directory, or under other names",
         )
+
+
+def _files_of(intent: WindowIntent) -> list[PendingFile]:
+    return [PendingFile.from_json(file) for file in intent.files]
 
 
 def _changes(old: Sequence[PendingFile], new: Sequence[PendingFile]) -> Iterator[FileChange]:

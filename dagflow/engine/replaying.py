@@ -43,7 +43,7 @@ def replay(
     told: Callable[[ReplayedWindow], None],
     runtime: RuntimeFactory | None = None,
 ) -> None:
-    """Run windows again, one after the other, and replace what they published.
+    """Run windows again, one after the other, and replace what they published, all of it or nothing.
 
     A run that is at work on the checkpoint is stopped, as by any other driver.
 
@@ -51,31 +51,32 @@ def replay(
         app: Today's app, checked.
         options: Checkpoint, master and Spark settings.
         windows: Ids of committed windows.
-        told: Called with each window when its files are in their places.
+        told: Called with each window when the files of all of them are in their places.
         runtime: Makes the place where tasks run; None starts Spark.
 
     Raises:
-        DagflowError: A window could not be replayed; those before it are.
+        DagflowError: A window could not be replayed, and nothing was replaced; or what was decided could not be
+            finished, and the next run or replay does it.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
-    durability = app.attributes.durability
     with options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
         located = {name: absolute(url) for name, url in app.attributes.roots.items()}
         journal = Journal.open(open_store(checkpoint), app=app.name, roots=located)
         try:
-            finish_replays(journal, durability)
+            finish_replays(journal, windows)
             plan = place(app)
             operators = {name: node.operator for name, node in app.operators.items()}
             places = prepare(operators, journal)
-            program = Program.of(app.name, plan, operators, app.attributes.storage, durability)
+            # Whatever the app asks for its own windows: a record says that these files are complete.
+            program = Program.of(app.name, plan, operators, app.attributes.storage, "power")
             start = runtime or (lambda program: spark(app, program, options, places))
             tasks = LazyRuntime(lambda: start(program))
             parallelism = parallelism_of(options.master or app.attributes.master)
-            replayer = Replayer(journal, plan, operators, tasks.get, durability=durability, parallelism=parallelism)
+            replayer = Replayer(journal, plan, operators, tasks.get, parallelism=parallelism)
             with swept(places.outputs, journal):
                 try:
-                    for window_id in windows:
-                        told(replayer.replay(window_id))
+                    for window in replayer.replay(windows):
+                        told(window)
                 finally:
                     tasks.close()
         finally:

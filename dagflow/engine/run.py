@@ -146,7 +146,7 @@ def swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
     """Remove, before and after, what tasks wrote and no window will publish."""
 
     def tidy(before_epoch: int) -> None:
-        keep = {file["pending_url"] for intent in journal.state.intents.values() for file in intent.files}
+        keep = {file["pending_url"] for file in journal.state.awaited_files()}
         for root in roots:
             sweep(root, owner=journal.state.app_uuid, before_epoch=before_epoch, keep=keep)
 
@@ -184,7 +184,7 @@ def run(
         source = absolute(app.spec.file) if app.spec is not None else ""
         journal = _open_journal(app, checkpoint, source, fresh=options.fresh)
         try:
-            finish_replays(journal, app.attributes.durability)
+            finish_replays(journal)
             operators = {name: node.operator for name, node in app.operators.items()}
             places = prepare(operators, journal)
             with swept(places.outputs, journal):

@@ -32,7 +32,7 @@ def status(checkpoint: str) -> RunSummary:
         )
     return summary_of(
         journal.app,
-        "stopped" if journal.planned or journal.intents else "completed",
+        "stopped" if journal.planned or journal.intents or journal.redoing else "completed",
         journal.windows,
         journal.plan_totals,
         journal.totals,

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,9 +19,10 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioner import size_bytes_of
 from dagflow.engine.control import Emission
 from dagflow.engine.scaling import Decision
-from dagflow.errors import JournalError
+from dagflow.errors import DagflowError, JournalError
 from dagflow.journal import WindowPlan
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
+from dagflow.storage.pending import PendingFile
 from dagflow.worker.results import WindowTask
 from dagflow.worker.routing import shares_of
 
@@ -189,4 +191,18 @@ class WindowCodec:
             partitions=dict(planned.partitions),
             assigned=assigned,
             states=states,
+        )
+
+
+def require_names_apart(files: Sequence[PendingFile]) -> None:
+    """Refuse a window in which two tasks wrote what would be published under one name.
+
+    Raises:
+        DagflowError: Nothing of the window may be published.
+    """
+    url, count = next(iter(Counter(file.final_url for file in files).most_common(1)), ("", 0))
+    if count > 1:
+        raise DagflowError(
+            f"{count} tasks wrote a file of the name {url}",
+            hint="a writer with file_name: block needs whole blocks: join it to its reader with partition: parallel",
         )

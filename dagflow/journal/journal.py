@@ -11,7 +11,7 @@ from typing import Any
 from dagflow.errors import DagflowError, JournalError
 from dagflow.journal.folding import fold_archives
 from dagflow.journal.log import Log, Replay, SlotTakenError, fold, load
-from dagflow.journal.records import Event, WindowIntent, WindowPlan
+from dagflow.journal.records import Event, WindowIntent, WindowPlan, WindowRedo
 from dagflow.journal.retention import (
     Retention,
     archive,
@@ -155,21 +155,15 @@ class Journal:
         """
         self.append(Event("INTENT", intent.to_json()))
 
-    def begin_replay(self, intent: WindowIntent, removed: list[str], before: Mapping[str, int]) -> None:
-        """Commit to putting what a replay made in the place of what a done window published.
-
-        Args:
-            intent: What the replay did.
-            removed: Files of the window that it no longer makes.
-            before: What the window had counted.
+    def begin_replays(self, redone: Sequence[WindowRedo]) -> None:
+        """Commit to putting what replays made in the place of what done windows published: all of it, in one record.
 
         Raises:
-            ValueError: The window is not done.
+            ValueError: A window is not done.
             FencedError: Another driver has taken over; nothing must be replaced.
-            StorageError: The store failed.
+            StorageError: The store failed; whether it is decided is not known.
         """
-        value = {"intent": intent.without_state().to_json(), "removed": removed, "before": dict(before)}
-        self.append(Event("REDO", value))
+        self.append(*(Event("REDO", each.to_json()) for each in redone))
 
     def end_replay(self, window_id: int) -> None:
         """Note that all files of a replayed window are in their places.

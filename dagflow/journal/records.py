@@ -90,6 +90,30 @@ class WindowIntent(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
+class WindowRedo:
+    """What a replay puts in the place of what a window published.
+
+    Attributes:
+        intent: What the replay did; without state.
+        removed: Files that the window no longer makes, and no other window of the same replay.
+        before: What the window had counted.
+    """
+
+    intent: WindowIntent
+    removed: list[str]
+    before: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {"intent": self.intent.to_json(), "removed": self.removed, "before": self.before}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> WindowRedo:
+        """What to_json() described."""
+        return cls(WindowIntent.from_json(value["intent"]), value["removed"], value["before"])
+
+
+@dataclass(frozen=True, slots=True)
 class Holder(_Jsonable):
     """The process that holds, or held, a journal.
 
@@ -120,7 +144,7 @@ class Event:
     """One thing that a record says.
 
     Attributes:
-        kind: FENCE, START, PLAN, INTENT, DONE, ASIDE or CLEARED.
+        kind: FENCE, START, PLAN, INTENT, DONE, REDO, REDONE, ASIDE or CLEARED.
         value: What there is to say about it, as JSON values.
     """
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.journal.codec import encode
-from dagflow.journal.records import Event, WindowIntent, WindowPlan
+from dagflow.journal.records import Event, WindowIntent, WindowPlan, WindowRedo
 
 _PLAIN = (
     *("app", "app_uuid", "generation", "setting_aside", "next_window_id", "last_planned", "last_committed"),
@@ -153,10 +154,21 @@ class JournalState:
         self.last_done = window_id
         self.finished[window_id] = encode([plan.to_json(), intent.without_state().to_json()])
 
+    @property
+    def redos(self) -> dict[int, WindowRedo]:
+        """The replays that are decided, and of which not all files are known to be in their places, by window id."""
+        return {int(text): WindowRedo.from_json(self.redoing[text]) for text in sorted(self.redoing, key=int)}
+
+    def awaited_files(self) -> Iterator[dict[str, Any]]:
+        """PendingFile.to_json() of every file that is decided, and perhaps not in its place yet."""
+        for intent in [*self.intents.values(), *(redo.intent for redo in self.redos.values())]:
+            yield from intent.files
+
     def _redo(self, value: dict[str, Any]) -> None:
         intent = WindowIntent.from_json(value["intent"])
-        if not 0 < intent.window_id <= self.last_done or str(intent.window_id) in self.redoing:
+        if not 0 < intent.window_id <= self.last_done:
             raise ValueError(f"window {intent.window_id} is replayed, but windows 1 to {self.last_done} are done")
+        # A replay whose files were lost before they were in their places is decided anew.
         self.redoing[str(intent.window_id)] = value
         self.totals.subtract(value["before"])
         self.totals.update(intent.counters)

@@ -143,6 +143,21 @@ def replace(pending: PendingFile, *, durability: Durability = "process") -> None
     return pending_remote.replace(pending)
 
 
+def is_whole(pending: PendingFile) -> bool:
+    """Whether replace() will succeed as far as the file goes: it is complete and waits, or is in its place already.
+
+    Raises:
+        StorageError: The store refused.
+    """
+    if is_local(pending.final_url):
+        from dagflow.storage import pending_local
+
+        return pending_local.is_whole(pending)
+    from dagflow.storage import pending_remote
+
+    return pending_remote.is_whole(pending)
+
+
 def publish_all(files: Sequence[PendingFile], *, durability: Durability = "process") -> None:
     """Publish files in any order; those on remote stores several at a time, because each waits for an answer.
 

@@ -88,12 +88,31 @@ def replace(pending: PendingFile) -> None:
     target = filesystem_of(pending.final_url)[1]
     with translated_remote(pending.final_url, "replace"):
         if filesystem.exists(source):
-            if filesystem.exists(target):
-                filesystem.rm_file(target)
-            filesystem.mv(source, target)
+            if _copies_at_once(filesystem):
+                filesystem.cp_file(source, target)
+                filesystem.rm_file(source)
+            else:
+                if filesystem.exists(target):
+                    filesystem.rm_file(target)
+                filesystem.mv(source, target)
         elif not filesystem.exists(target) or filesystem.size(target) != pending.size_bytes:
             raise lost_output(pending)
     _remove_empty(filesystem, source)
+
+
+def _copies_at_once(filesystem: Any) -> bool:
+    """Whether a copy takes the place of what is there at once and as a whole: object stores, and the one in memory."""
+    return bool(getattr(filesystem, "async_impl", False)) or filesystem.protocol == "memory"
+
+
+def is_whole(pending: PendingFile) -> bool:
+    """See pending.is_whole."""
+    filesystem, source = filesystem_of(pending.pending_url)
+    target = filesystem_of(pending.final_url)[1]
+    with translated_remote(pending.final_url, "look at"):
+        if filesystem.exists(source):
+            return bool(filesystem.size(source) == pending.size_bytes)
+        return bool(filesystem.exists(target) and filesystem.size(target) == pending.size_bytes)
 
 
 def discard(pending: PendingFile) -> None:

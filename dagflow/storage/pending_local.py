@@ -123,6 +123,15 @@ def replace(pending: PendingFile, durability: Durability) -> None:
     _remove_empty(source)
 
 
+def is_whole(pending: PendingFile) -> bool:
+    """See pending.is_whole."""
+    with translated(pending.final_url, f"look at {pending.pending_url}"):
+        try:
+            return os.stat(pending.pending_url).st_size == pending.size_bytes
+        except FileNotFoundError:
+            return os.path.exists(pending.final_url) and _is_published(pending)
+
+
 def _move(pending: PendingFile) -> None:
     source, target = pending.pending_url, pending.final_url
     try:
@@ -139,13 +148,17 @@ def _move(pending: PendingFile) -> None:
 
 def _require_published(pending: PendingFile) -> None:
     try:
-        found_bytes = os.stat(pending.final_url).st_size
+        is_published = _is_published(pending)
     except FileNotFoundError:
         raise lost_output(pending) from None
-    if found_bytes != pending.size_bytes:
+    if not is_published:
         raise conflict(pending)
-    if pending.crc32 is not None and _crc32_of(pending.final_url) != pending.crc32:
-        raise conflict(pending)
+
+
+def _is_published(pending: PendingFile) -> bool:
+    if os.stat(pending.final_url).st_size != pending.size_bytes:
+        return False
+    return pending.crc32 is None or _crc32_of(pending.final_url) == pending.crc32
 
 
 def discard(pending: PendingFile) -> None:

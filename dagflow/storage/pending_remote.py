@@ -40,9 +40,15 @@ def replace(pending: PendingFile) -> None:
     """See pending.replace."""
     place = s3_location(pending.final_url)
     if place is not None:
-        pending_s3.publish(pending, place, replaces=True)
+        pending_s3.replace(pending, place)
     else:
         pending_hidden.replace(pending)
+
+
+def is_whole(pending: PendingFile) -> bool:
+    """See pending.is_whole."""
+    place = s3_location(pending.final_url)
+    return pending_hidden.is_whole(pending) if place is None else pending_s3.is_whole(pending, place)
 
 
 def discard(pending: PendingFile) -> None:

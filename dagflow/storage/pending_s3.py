@@ -104,10 +104,40 @@ class S3PendingWriter:
         self._is_open = False
 
 
-def publish(pending: PendingFile, place: S3Location, *, replaces: bool = False) -> None:
-    """See pending.publish; and pending.replace, where it replaces."""
+def publish(pending: PendingFile, place: S3Location) -> None:
+    """See pending.publish."""
+    _publish(pending, place, {"IfNoneMatch": "*"})
+
+
+def replace(pending: PendingFile, place: S3Location) -> None:
+    """See pending.replace."""
+    if json.loads(pending.token)["upload"]:
+        # An upload becomes an object once: a driver that wakes up late cannot put it over what came after.
+        return _publish(pending, place, {})
+    # An empty object could be put again and again, so it takes the place of what was seen there and of nothing else.
+    found = _head(place)
+    if found.get("Metadata", {}).get(_IDENTITY) != json.loads(pending.token)["id"]:
+        _publish(pending, place, {"IfMatch": found["ETag"]} if found else {"IfNoneMatch": "*"})
+
+
+def is_whole(pending: PendingFile, place: S3Location) -> bool:
+    """See pending.is_whole."""
     token = json.loads(pending.token)
-    condition = {} if replaces else {"IfNoneMatch": "*"}
+    if not token["upload"] or _head(place).get("Metadata", {}).get(_IDENTITY) == token["id"]:
+        return True
+    return token["upload"] in _uploads_of(place)
+
+
+def _head(place: S3Location) -> dict[str, Any]:
+    """What the store says of an object; nothing where there is none."""
+    try:
+        return place.call("head_object", "look at", Key=place.key)
+    except MissingError:
+        return {}
+
+
+def _publish(pending: PendingFile, place: S3Location, condition: dict[str, str]) -> None:
+    token = json.loads(pending.token)
     try:
         if not token["upload"]:
             place.call("put_object", "publish", Key=place.key, Body=b"", Metadata={_IDENTITY: token["id"]}, **condition)
@@ -127,9 +157,8 @@ def publish(pending: PendingFile, place: S3Location, *, replaces: bool = False) 
 
 def _settle(pending: PendingFile, place: S3Location, identity: str, upload: str, error: StorageError) -> None:
     """Find out what became of a publication that the store did not confirm."""
-    try:
-        found = place.call("head_object", "look at", Key=place.key)
-    except MissingError:
+    found = _head(place)
+    if not found:
         # An empty file has no upload that could be lost.
         if isinstance(error, MissingError) or (upload and upload not in _uploads_of(place)):
             raise lost_output(pending) from error

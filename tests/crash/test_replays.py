@@ -1,49 +1,283 @@
-"""Replays that die before each change of the disk in turn."""
+"""Replays that die before each change of the disk, or at each request, in turn."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from dagflow.engine.manifest import window_manifest
+from dagflow.engine.manifest import manifests
+from dagflow.engine.replacing import finish_replays_of_the_dead
 from dagflow.engine.replaying import replay
 from dagflow.engine.run import RunOptions, run
+from dagflow.errors import StorageError
+from dagflow.journal import read_state
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.testing.faults import InjectedCrash, crashing_disk
-from tests.engine.test_replay import APP
+from dagflow.storage.remote import filesystem_of
+from dagflow.storage.store import open_store
+from dagflow.testing.faults import InjectedCrash, Moment, crashing_disk
+from tests.cli.processes import ENTRY, environment
+from tests.crash.test_object_store import SAMPLES, dying, published, uploads
+
+APP = """\
+name: sample
+attributes: {checkpoint: ROOT/journal, master: "local[2]"}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [ROOT/in], blocks_threshold: 2, pack_bytes: 0}}
+  reader: {class: BlockReader, properties: {min_readers: 2, max_readers: 2}}
+  filter: {class: RecordFilter, properties: {RULE}, partition: parallel}
+  writer: {class: RecordWriter, properties: {path: ROOT/out}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: filter.input}
+  kept: {from: filter.output, to: writer.input}
+"""
+RULES = {"old": 'drop: {regex: "^(#|e|# e)"}', "new": 'drop: {regex: "2$|^b|^#"}'}
+WINDOWS = [1, 3]
+"""They read a, b, e and f, and have a file each for a, b, f by the old rule, for a, e, f by the new one."""
+
+Shown = dict[str, bytes]
 
 
-def test_a_replay_that_dies_is_undone_or_finished_by_the_next_run(quick_disk: Path) -> None:
-    """Before each change of the disk in turn: every file is the old one or the new one, and after a run all agree."""
-    names = {"old": 'drop: {prefix: "#"}', "new": 'keep: {suffix: "1"}'}
-    expected: dict[str, list[str]] = {"old": ["b1\nb2\n"], "new": ["b1\n"]}
+def text_of(name: str) -> bytes:
+    """The content of an input file."""
+    return f"# {name}\n{name}1\n{name}2\n".encode()
+
+
+def make(folder: Path, root: str) -> dict[str, str]:
+    """Both apps, as files in a folder, with all that they read and write below a URL; gives their places by name."""
+    places = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rule in RULES.items():
+        path = folder / f"{name}.yaml"
+        path.write_text(APP.replace("ROOT", root).replace("RULE", rule))
+        places[name] = str(path)
+    return places
+
+
+def made(root: Path) -> dict[str, str]:
+    """A directory in which the old app has run, in three windows of two files."""
+    (root / "in").mkdir(parents=True)
+    for name in "abcdef":
+        (root / "in" / name).write_bytes(text_of(name))
+    apps = make(root, str(root))
+    assert run(load_app(apps["old"]), runtime=InlineRuntime).windows == 3
+    return apps
+
+
+def shown(root: Path) -> Shown:
+    """What a reader of the output sees."""
+    return {path.name: path.read_bytes() for path in (root / "out").glob("[!.]*")}
+
+
+def replay_all(app: str, windows: list[int] = WINDOWS) -> None:
+    """Replay windows with an app."""
+    replay(load_app(app), RunOptions(), windows, lambda window: None, InlineRuntime)
+
+
+def require_sane(found: Shown, old: Shown, new: Shown) -> None:
+    """While files are replaced no name is missing that stays, and nothing is seen but what is old or new."""
+    assert old.keys() & new.keys() <= found.keys() <= old.keys() | new.keys()
+    assert all(content in (old.get(name), new.get(name)) for name, content in found.items())
+
+
+def require_settled(root: Path, old: Shown, new: Shown) -> str:
+    """All old or all new, nothing pending, and a journal that says the same; gives which of them."""
+    found = {path.name: path.read_bytes() for path in (root / "out").iterdir()}
+    assert found in (old, new)
+    told = {
+        each.url.rpartition("/")[2]: each.size_bytes for one in manifests(f"{root}/journal") for each in one.outputs
+    }
+    assert told == {name: len(content) for name, content in found.items()}
+    return "old" if found == old else "new"
+
+
+@pytest.fixture
+def both(quick_disk: Path) -> tuple[Shown, Shown]:
+    """What is published before a replay, and what after one to which nothing happens."""
+    apps = made(quick_disk / "undisturbed")
+    old = shown(quick_disk / "undisturbed")
+    replay_all(apps["new"])
+    new = shown(quick_disk / "undisturbed")
+    first, second, other, last = (
+        f"part-{window:08d}-{part:05d}-0000" for window, part in ((1, 0), (1, 1), (2, 0), (3, 0))
+    )
+    assert (old.keys() - new.keys(), new.keys() - old.keys()) == ({second}, {last})
+    assert (old[first], new[first], new[other]) == (b"a1\na2\n", b"a1\n", old[other])
+    return old, new
+
+
+@pytest.mark.parametrize("finisher", ["run", "replay"])
+def test_a_replay_that_dies_leaves_the_old_set_or_one_that_the_next_command_completes(
+    quick_disk: Path, both: tuple[Shown, Shown], finisher: str
+) -> None:
+    """Before each change of the disk in turn, and the restart dies too: at last all files are old, or all new."""
     outcomes = set()
     for at in range(1, 500):
         root = quick_disk / str(at)
-        (root / "in").mkdir(parents=True)
-        (root / "in" / "b").write_text("# b\nb1\nb2\n")
-        text = APP.replace("[in]", f"[{root}/in]").replace("path: out", f"path: {root}/out")
-        apps = {}
-        for name, rule in names.items():
-            (root / f"{name}.yaml").write_text(text.replace(names["old"], rule).replace("journal", f"{root}/journal"))
-            apps[name] = str(root / f"{name}.yaml")
-        run(load_app(apps["old"]), RunOptions(), runtime=InlineRuntime)
+        apps = made(root)
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
-            replay(load_app(apps["new"]), RunOptions(), [1], lambda window: None, InlineRuntime)
-        files = [path.read_text() for path in (root / "out").glob("[!.]*")]
-        assert files in expected.values()
-        assert run(load_app(apps["old"]), RunOptions(), runtime=InlineRuntime).windows == 0
-        files = [path.read_text() for path in (root / "out").iterdir()]
-        [outcome] = [name for name, content in expected.items() if content == files]
-        [output] = window_manifest(f"{root}/journal", 1).outputs
-        assert output.size_bytes == len(files[0])
+            replay_all(apps["new"])
+        require_sane(shown(root), *both)
+        is_decided = bool(read_state(open_store(f"{root}/journal")).redoing)
+        with crashing_disk(str(root), 1 + at % 23), contextlib.suppress(InjectedCrash):
+            run(load_app(apps["old"]), runtime=InlineRuntime)
+        require_sane(shown(root), *both)
+        if finisher == "run":
+            assert run(load_app(apps["old"]), runtime=InlineRuntime).windows == 0
+        else:
+            # Of another window, with the app with which it ran: it completes the other replay, and changes nothing.
+            replay_all(apps["old"], [2])
+        outcome = require_settled(root, *both)
+        assert outcome == "new" or not is_decided
         outcomes.add(outcome)
         shutil.rmtree(root)
         if not faults.has_struck:
             assert (outcome, outcomes) == ("new", {"old", "new"})
             return
     pytest.fail("the replay never came through")
+
+
+def decided(quick_disk: Path) -> tuple[Path, dict[str, str]]:
+    """A directory in which a replay died in another process after its first file was in its place."""
+    for at in range(20, 500):
+        root = quick_disk / f"decided-{at}"
+        apps = made(root)
+        before = shown(root)
+        script = (
+            "import contextlib, sys\n"
+            "from dagflow.testing.faults import InjectedCrash, crashing_disk\n"
+            "from tests.crash.test_replays import replay_all\n"
+            "with contextlib.suppress(InjectedCrash), crashing_disk(sys.argv[1], int(sys.argv[2])):\n"
+            "    replay_all(sys.argv[3])\n"
+        )
+        if at % 4 == 0:  # a process each is slow, and any place after the first change and before the last will do
+            command = [sys.executable, "-c", script, str(root), str(at), apps["new"]]
+            subprocess.run(command, check=True, env=environment())
+            if read_state(open_store(f"{root}/journal")).redoing and shown(root) != before:
+                return root, apps
+        shutil.rmtree(root)
+    raise AssertionError("no replay died in the right place")
+
+
+def test_status_completes_a_replay_whose_process_is_dead(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
+    """It takes nobody's place, and afterwards the files are the new ones."""
+    root, _ = decided(quick_disk)
+    require_sane(shown(root), *both)
+    command = [*ENTRY, "status", f"{root}/journal", "--json"]
+    told = subprocess.run(command, check=True, env=environment(), capture_output=True, text=True)
+    assert json.loads(told.stdout)["state"] == "completed", told
+    assert require_settled(root, *both) == "new"
+    assert finish_replays_of_the_dead(f"{root}/journal") == []
+
+
+def test_a_replay_whose_new_files_were_lost_is_not_begun_and_can_be_made_again(
+    quick_disk: Path, both: tuple[Shown, Shown]
+) -> None:
+    """Somebody removed a pending file after the decision: the rest stays as it is until the windows run again."""
+    root = quick_disk / "lost"
+    apps = made(root)
+    for at in range(1, 500):
+        with crashing_disk(str(root), at), contextlib.suppress(InjectedCrash):
+            replay_all(apps["new"])
+        if read_state(open_store(f"{root}/journal")).redoing:
+            break
+        shutil.rmtree(root)
+        made(root)
+    assert shown(root) == both[0]
+    pending = sorted(path for path in (root / "out").rglob("*") if path.is_file() and ".dagflow-pending" in path.parts)
+    pending[0].unlink()
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"(?s)1 of the \d files .* --window 1 --window 3"):
+            run(load_app(apps["old"]), runtime=InlineRuntime)
+        with pytest.raises(StorageError, match="neither pending nor in their places"):
+            replay_all(apps["new"], [1])
+        assert shown(root) == both[0]
+    replay_all(apps["new"])
+    assert require_settled(root, *both) == "new"
+    [state] = [read_state(open_store(f"{root}/journal"))]
+    assert state.totals["filter.output"] == sum(content.count(b"\n") for content in both[1].values())
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_replay_in_a_bucket_that_dies_is_undone_or_finished(
+    s3_root: str, tmp_path: Path, both: tuple[Shown, Shown], moment: Moment
+) -> None:
+    """Checkpoint, input and output are in S3: after each death a process that has nothing else completes it."""
+
+    def fill(root: str) -> dict[str, str]:
+        filesystem, path = filesystem_of(f"{root}/in")
+        filesystem.pipe({f"{path}/{name}": text_of(name) for name in "abcdef"})
+        apps = make(tmp_path / root.rpartition("/")[2], root)
+        run(load_app(apps["old"]), runtime=InlineRuntime)
+        return apps
+
+    old, new = both
+    apps = fill(f"{s3_root}/undisturbed")
+    with dying(0, moment) as faults:
+        replay_all(apps["new"])
+    assert published(f"{s3_root}/undisturbed") == new
+    calls = faults.calls
+    outcomes = set()
+    # Most requests come before the decision; the ones behind it are what this is about.
+    for at in sorted({*range(calls - 8, calls + 1), *random.Random(1).sample(range(1, calls - 8), min(SAMPLES, 4))}):
+        root = f"{s3_root}/{moment}-{at}"
+        apps = fill(root)
+        with dying(at, moment), contextlib.suppress(InjectedCrash):
+            replay_all(apps["new"])
+        require_sane(published(root), old, new)
+        assert run(load_app(apps["old"]), runtime=InlineRuntime).windows == 0
+        found = published(root)
+        assert found in (old, new)
+        outcomes.add(found == new)
+    assert outcomes == {True, False}
+    assert uploads(f"{s3_root}/undisturbed") == []
+
+
+def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
+    """Everything is moved after the decision: the next run finds the pending files where they are now."""
+    settled = 0
+    for at in range(1, 500):
+        root, moved = quick_disk / f"roots-{at}", quick_disk / f"moved-{at}"
+        apps = made_with_roots(root)
+        with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
+            replay_all(apps["new"])
+        is_decided = bool(read_state(open_store(f"{root}/journal")).redoing)
+        if is_decided:
+            os.rename(root, moved)
+            apps = with_roots(moved)
+            assert run(load_app(apps["old"]), runtime=InlineRuntime).windows == 0
+            assert {path.name: path.read_bytes() for path in (moved / "out").iterdir()} == both[1]
+            settled += 1
+        for path in (root, moved):
+            shutil.rmtree(path, ignore_errors=True)
+        if not faults.has_struck:
+            assert settled > 5
+            return
+    pytest.fail("the replay never came through")
+
+
+def with_roots(root: Path) -> dict[str, str]:
+    """Both apps below a directory that is their named root."""
+    apps = make(root, str(root))
+    for path in map(Path, apps.values()):
+        path.write_text(path.read_text().replace("attributes: {", f"attributes: {{roots: {{all: {root}}}, "))
+    return apps
+
+
+def made_with_roots(root: Path) -> dict[str, str]:
+    """A directory, which is a named root, in which the old app has run."""
+    (root / "in").mkdir(parents=True)
+    for name in "abcdef":
+        (root / "in" / name).write_bytes(text_of(name))
+    apps = with_roots(root)
+    run(load_app(apps["old"]), runtime=InlineRuntime)
+    return apps

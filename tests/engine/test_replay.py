@@ -116,6 +116,21 @@ def test_a_replay_that_fails_replaces_nothing(folder: Path) -> None:
     assert not list((folder / "out").rglob(".*"))
 
 
+def test_windows_are_replaced_together_or_not_at_all(folder: Path) -> None:
+    """One of three cannot be read again: the others stay as they were, and nothing waits."""
+    before = published(folder)
+    (folder / "in" / "c").write_text("something else\n")
+    with pytest.raises(SourceChangedError, match="the file changed after it was planned"):
+        again(1, 2, 3, change=('drop: {prefix: "#"}', 'drop: {suffix: "1"}'))
+    assert published(folder) == before
+    assert not list((folder / "out").rglob(".*"))
+    assert [window.window_id for window in again(2, 1, 2, change=('drop: {prefix: "#"}', 'drop: {suffix: "1"}'))] == [
+        1,
+        2,
+    ]
+    assert sorted(published(folder).values()) == ["# a\na2\n", "# b\nb2\n", "c1\nc2\n"]
+
+
 def test_a_window_that_is_not_published_cannot_be_replayed(folder: Path) -> None:
     """It will run anyway."""
     (folder / "in" / "d").write_text("d\n")

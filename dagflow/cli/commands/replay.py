@@ -44,8 +44,8 @@ def command(
 ) -> int:
     """Run windows of CHECKPOINT again, on the same blocks, with the app as it is today.
 
-    The files that these windows had published are replaced, each at once; no other file is touched. A run
-    that is at work on the checkpoint is stopped. The input must still be what was read.
+    The files that these windows had published are replaced, those of all of them or none; no other file is
+    touched. A run that is at work on the checkpoint is stopped. The input must still be what was read.
     """
     if bool(windows) == (pattern is not None):
         raise click.UsageError("give either --window, once or more, or --files")
