@@ -5,6 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 import typing
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
@@ -73,6 +76,17 @@ Paths = Annotated[list[str], BeforeValidator(_one_or_many), Field(min_length=1)]
 """One location or a list of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """Marks a property that takes {type: name, ...}, where the name decides what else is taken.
+
+    Attributes:
+        classes: Gives the class of each name; its properties are what stands beside type.
+    """
+
+    classes: Callable[[], Mapping[str, type]]
+
+
 def set_properties(instance: object, values: dict[str, Any]) -> None:
     """Check values as YAML would give them, and set them, with the defaults of those not given, on an instance.
 
@@ -116,4 +130,7 @@ def _make_model(owner: type) -> type[BaseModel]:
                 continue
             fields[name] = (hints[name], getattr(owner, name, ...))
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True, protected_namespaces=())
-    return create_model(owner.__name__, __config__=config, **fields)
+    with warnings.catch_warnings():
+        # A property may have a name, such as validate, under which pydantic keeps a method that nobody calls.
+        warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
+        return create_model(owner.__name__, __config__=config, **fields)

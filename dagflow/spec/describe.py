@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union
 
@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined
 
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.ports import InputPort, OutputPort
-from dagflow.api.properties import Count, Millis, Paths, Size, property_model
+from dagflow.api.properties import Count, Millis, Paths, Size, Variants, property_model
 from dagflow.spec.registry import built_in_operators, find_operator
 
 _ENTRY = re.compile(r"^ {4}(\w+)(?: \([^)]*\))?: +(.*(?:\n {6,}.*)*)", re.MULTILINE)
@@ -186,10 +186,18 @@ def _fields(
                 type=type_words,
                 default=None if field.is_required() else text,
                 meaning=field.description or meanings.get(name, ""),
-                choices=tuple(choice for other in inner for choice in _fields(other, {}, {}, depth + 1)),
+                choices=tuple(choice for other in inner for choice in _fields(other, {}, {}, depth + 1))
+                + tuple(choice for mark in field.metadata for choice in _variants(mark)),
             )
         )
     return tuple(found)
+
+
+def _variants(mark: object) -> Iterator[PropertyInfo]:
+    """What a mapping takes beside each type that it may have, if it is marked as one that has types."""
+    for name, owner in mark.classes().items() if isinstance(mark, Variants) else ():
+        for info in _properties(owner, _meanings(owner)):
+            yield replace(info, name=f"{name}.{info.name}")
 
 
 def _default(field: Any) -> Any:

@@ -44,3 +44,12 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     """As an app would be told."""
     with pytest.raises(UnknownClassError, match="did you mean 'RecordWriter'"):
         describe_named("RecordWritr")
+
+
+def test_options_of_each_format_are_told_under_its_name() -> None:
+    """What {type: name, ...} takes is known from the command line, names that pydantic keeps for itself included."""
+    reading = next(item for item in describe_named("BlockReader").properties if item.name == "format")
+    options = {option.name: option for option in reading.choices}
+    assert options["lines.validate"].default == "null"
+    assert options["fixed.length"].is_required
+    assert [name for name, option in options.items() if not option.meaning] == []

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ValidationError, WithJsonSchema
 
-from dagflow.api.properties import property_model
+from dagflow.api.properties import Variants, property_model
 from operators.reader.formats.base import ReaderContext, option_problems
 
 _MODULES = {
@@ -108,5 +108,10 @@ _SCHEMA = {
     "description": f"a format: one of {', '.join(_MODULES)}, or the dotted path of a ReaderContext",
 }
 
-FormatSpec = Annotated[ReaderContext, BeforeValidator(make_format), WithJsonSchema(_SCHEMA)]
+FormatSpec = Annotated[
+    ReaderContext,
+    BeforeValidator(make_format),
+    WithJsonSchema(_SCHEMA),
+    Variants(lambda: {name: format_class(name) for name in _MODULES}),
+]
 """A property that holds a record format; YAML gives a name, or a mapping with `type` and options."""

@@ -40,18 +40,18 @@ class Lines(Delimited):
     ] = "fail"
     read_ahead: Annotated[
         bool,
-        Field(description="false takes what stands at a block's start for a record; validator tells whether it is"),
+        Field(description="false takes what stands at a block's start for a record; validate tells whether it is"),
     ] = True
-    validator: Annotated[
+    validate: Annotated[
         str | None,
         Field(description="dotted path of a function that is given each record's bytes and says whether it is one"),
     ] = None
 
     def check_options(self) -> None:
         """Work out what the scan needs to know of delimiter and encoding."""
-        self._validate = None if self.validator is None else _function(self.validator)
-        if not self.read_ahead and self.validator is None:
-            raise ValueError("read_ahead: false needs validator: nothing else tells a record from the end of one")
+        self._validate = None if self.validate is None else _function(self.validate)
+        if not self.read_ahead and self.validate is None:
+            raise ValueError("read_ahead: false needs validate: nothing else tells a record from the end of one")
         self._url = ""
         self._use(Charset.named(self.encoding) if self.encoding else None)
 
@@ -124,7 +124,7 @@ class Lines(Delimited):
         return super().read(source, block, account)
 
     def parse(self, batch: RecordBatch, account: Account) -> Parsed:
-        """Records in UTF-8, if the encoding is known, without those that validator refuses."""
+        """Records in UTF-8, if the encoding is known, without those that validate refuses."""
         if self._charset is not None:
             batch = Decoder(self._charset, self.on_bad_bytes, self._url).decode(batch, account)
         if self._validate is not None:
@@ -134,7 +134,7 @@ class Lines(Delimited):
     def _validated(self, batch: RecordBatch, validate: Callable[[bytes], bool], account: Account) -> RecordBatch:
         is_valid = pa.array([bool(validate(record)) for record in batch.to_pylist()], pa.bool_())
         for index in np.flatnonzero(~is_valid.to_numpy(zero_copy_only=False)).tolist():
-            account.skip(int(batch.offsets()[index]), len(batch.record[index].as_py()), "refused by the validator")
+            account.skip(int(batch.offsets()[index]), len(batch.record[index].as_py()), "refused by validate")
         return batch.filter(is_valid)
 
 
@@ -143,9 +143,9 @@ def _function(path: str) -> Callable[[bytes], bool]:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, ValueError, AttributeError) as error:
-        raise ValueError(f"validator: there is no function {path!r}: {error}") from error
+        raise ValueError(f"validate: there is no function {path!r}: {error}") from error
     if not callable(found):
-        raise ValueError(f"validator: {path!r} is not a function")
+        raise ValueError(f"validate: {path!r} is not a function")
     return found  # type: ignore[no-any-return]  # what it returns is only asked for its truth
 
 

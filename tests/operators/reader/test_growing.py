@@ -116,7 +116,7 @@ def test_a_long_record_in_progress_is_not_held_in_memory() -> None:
 
 def test_a_record_in_progress_counts_for_lines_without_read_ahead() -> None:
     """What stands at a cut is taken for a record there; where a version ended it is not."""
-    made = make_format({"type": "lines", "read_ahead": False, "validator": "operator.truth"})
+    made = make_format({"type": "lines", "read_ahead": False, "validate": "operator.truth"})
     made.chunk_bytes = 64
     content = b"short\n" + b"x" * 100_000
     assert made.settled_end(MemorySource(content)) == 6

@@ -169,27 +169,27 @@ def test_framed_batches_hold_each_record_with_the_newline_it_had() -> None:
 
 
 def has_four_bytes(record: bytes) -> bool:
-    """A validator for records that are known to have four bytes."""
+    """Validates records that are known to have four bytes."""
     return len(record) == 4
 
 
 def is_there(record: bytes) -> bool:
-    """A validator that takes everything."""
+    """Takes everything."""
     return True
 
 
 VALIDATOR = f"{has_four_bytes.__module__}.{has_four_bytes.__name__}"
 
 
-def test_without_read_ahead_the_validator_tells_a_record_from_the_end_of_one() -> None:
-    """Blocks begin with what stands there; of the pieces only those that the validator knows are records."""
+def test_without_read_ahead_validate_tells_a_record_from_the_end_of_one() -> None:
+    """Blocks begin with what stands there; of the pieces only those that validate knows are records."""
     content = b"aaaa\nbbbb\ncccc\ndddd\n"
     everything = make_format(
-        {"type": "lines", "read_ahead": False, "validator": f"{is_there.__module__}.{is_there.__name__}"}
+        {"type": "lines", "read_ahead": False, "validate": f"{is_there.__module__}.{is_there.__name__}"}
     )
     found = [record for _, record in read_cut(everything, content, 4)[0]]
     assert found == [b"aaaa", b"", b"bbbb", b"b", b"cccc", b"cc", b"dddd", b"ddd"]
-    valid = make_format({"type": "lines", "read_ahead": False, "validator": VALIDATOR})
+    valid = make_format({"type": "lines", "read_ahead": False, "validate": VALIDATOR})
     for block_size in range(1, 22):
         assert [record for _, record in read_cut(valid, content, block_size)[0]] == [
             b"aaaa",
@@ -199,9 +199,9 @@ def test_without_read_ahead_the_validator_tells_a_record_from_the_end_of_one() -
         ]
 
 
-def test_read_ahead_is_given_up_for_a_validator_only() -> None:
+def test_read_ahead_is_given_up_only_where_validate_is_given() -> None:
     """Nothing else would tell the end of a record from a record."""
-    with pytest.raises(ValueError, match="read_ahead: false needs validator"):
+    with pytest.raises(ValueError, match="read_ahead: false needs validate"):
         make_format({"type": "lines", "read_ahead": False})
     with pytest.raises(ValueError, match=r"there is no function 'nowhere\.check'"):
-        make_format({"type": "lines", "validator": "nowhere.check"})
+        make_format({"type": "lines", "validate": "nowhere.check"})
