@@ -103,12 +103,12 @@ def published_records(folder: Path) -> list[bytes]:
 class Victim:
     """One `dagflow run`, in a session of its own, so that all its processes are found also when it is dead."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, **variables: str) -> None:
         self._log = (folder / "run.log").open("ab")
         self.process = subprocess.Popen(
             [*ENTRY, "run", "app.yaml", *arguments],
             cwd=folder,
-            env=environment(),
+            env=environment(**variables),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

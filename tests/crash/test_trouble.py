@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,28 +31,6 @@ def source(tmp_path: Path) -> Path:
     (directory / "a.txt").write_bytes(LINES)
     (directory / "b.txt").write_bytes(LINES[:300])
     return directory
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts a small disk of its own, and mounts it again with other options."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a disk")
-
-    def mount(options: str) -> Path:
-        again = "remount," if path.is_mount() else ""
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", again + options, "tmpfs", str(path)], capture_output=True, text=True
-        )
-        if done.returncode:
-            pytest.skip(f"no disk can be mounted here: {done.stderr}")
-        return path
-
-    yield mount
-    if path.is_mount():
-        subprocess.run(["umount", str(path)], check=True)
 
 
 def expected_of(source: Path, root: Path) -> dict[str, bytes]:

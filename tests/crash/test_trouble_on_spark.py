@@ -1,0 +1,142 @@
+"""What surrounds a real run on Spark goes wrong in its middle; the next run goes on when it is right again."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import environment
+from tests.crash.killing import APP, Victim, make_folder, require_whole, visible_files, watched
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
+
+FILES = 90
+
+
+def end_of_a_run(folder: Path, in_the_middle: Callable[[], object] = lambda: None, **variables: str) -> int:
+    """Run the app, do something when it has published a few files more, and give its exit code."""
+    before = visible_files(folder)
+    victim = Victim(folder, "-q", **variables)
+    try:
+        victim.wait_for(lambda: visible_files(folder) >= before + 4)
+        in_the_middle()
+        return victim.end()
+    finally:
+        victim.destroy()
+
+
+def require_clean_error(folder: Path, *patterns: str) -> None:
+    """Fail unless the last thing that was logged says what is wrong, and is no stack trace."""
+    log = (folder / "run.log").read_text()
+    assert "Traceback" not in log, log
+    for pattern in patterns:
+        assert re.search(pattern, log), log
+
+
+def test_a_disk_that_fills_up_ends_a_run_and_with_space_it_goes_on(tmp_path: Path, disk: Callable[[str], Path]) -> None:
+    """The output's disk, then the checkpoint's as well: exit code 1, the reason, and at last every record once."""
+    root = disk("size=600k")
+    for name in ("out", "journal"):
+        (root / name).mkdir()
+    make_folder(tmp_path, FILES, APP.replace("path: out", f"path: {root}/out"))
+    (tmp_path / "out").symlink_to(root / "out")
+    with watched(tmp_path):
+        assert end_of_a_run(tmp_path) == 1
+        require_clean_error(tmp_path, "No space left on device", "free some space")
+        disk("size=64m")
+        text = (tmp_path / "app.yaml").read_text()
+        shutil.copytree(tmp_path / "journal", root / "journal", dirs_exist_ok=True)
+        (tmp_path / "app.yaml").write_text(text.replace("checkpoint: journal", f"checkpoint: {root}/journal"))
+        filler = root / "filler"
+
+        def fill() -> None:
+            with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+                while True:
+                    file.write(bytes(1 << 12))
+
+        assert end_of_a_run(tmp_path, fill) == 1
+        require_clean_error(tmp_path, "No space left on device")
+        filler.unlink()
+        assert end_of_a_run(tmp_path) == 0
+    require_whole(tmp_path)
+
+
+def test_output_that_becomes_read_only_ends_a_run_and_writable_it_goes_on(
+    tmp_path: Path, disk: Callable[[str], Path]
+) -> None:
+    """Also a start while it is read-only is refused with the reason."""
+    root = disk("size=64m,rw")
+    make_folder(tmp_path, FILES, APP.replace("path: out", f"path: {root}"))
+    (tmp_path / "out").symlink_to(root)
+    with watched(tmp_path):
+        assert end_of_a_run(tmp_path, lambda: disk("ro")) == 1
+        assert end_of_a_run(tmp_path) == 1
+        require_clean_error(tmp_path, "Read-only file system", "mounted read-only")
+        disk("rw")
+        assert end_of_a_run(tmp_path) == 0
+    require_whole(tmp_path)
+
+
+def test_a_checkpoint_that_vanishes_ends_a_run_and_put_back_it_is_continued(tmp_path: Path) -> None:
+    """In between no run publishes beside what is there."""
+    make_folder(tmp_path, FILES)
+    journal, aside = tmp_path / "journal", tmp_path / "aside"
+    with watched(tmp_path):
+        assert end_of_a_run(tmp_path, lambda: journal.rename(aside)) == 1
+        require_clean_error(tmp_path, "the journal has vanished|log record 1 is missing")
+        assert end_of_a_run(tmp_path) == 1
+        require_clean_error(tmp_path, "files that this checkpoint did not publish|log record 1 is missing")
+        shutil.rmtree(journal, ignore_errors=True)
+        aside.rename(journal)
+        assert end_of_a_run(tmp_path) == 0
+    require_whole(tmp_path)
+
+
+@pytest.fixture
+def set_clock(tmp_path: Path) -> Callable[[int], dict[str, str]]:
+    """Moves the wall clock of every process that is started with the variables that it gives, now and later."""
+    library, offset = tmp_path / "clock.so", tmp_path / "offset"
+    source = str(Path(__file__).with_name("clock.c"))
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), source, "-ldl"], check=True)
+
+    def set_to(days: int) -> dict[str, str]:
+        # Put in place as a whole: a process reads it at any moment.
+        (tmp_path / "next").write_text(str(days * 86_400))
+        (tmp_path / "next").rename(offset)
+        return {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(offset)}
+
+    return set_to
+
+
+def test_a_clock_that_jumps_loses_and_repeats_nothing(
+    tmp_path: Path, set_clock: Callable[[int], dict[str, str]]
+) -> None:
+    """For all processes of a run it is a day earlier, then later; it is killed, and restarted a year earlier."""
+    make_folder(tmp_path, FILES)
+    variables = set_clock(0)
+    told = subprocess.run(["date", "+%Y"], env={**environment(), **set_clock(-3650)}, capture_output=True, check=True)
+    assert int(told.stdout) < time.localtime().tm_year - 5
+    set_clock(0)
+    with watched(tmp_path):
+        victim = Victim(tmp_path, "-q", **variables)
+        try:
+            for files, days in ((4, -1), (12, 2), (20, -30)):
+                assert victim.wait_for(lambda files=files: visible_files(tmp_path) >= files)  # type: ignore[misc]  # a default
+                set_clock(days)
+            assert victim.wait_for(lambda: visible_files(tmp_path) >= 28)
+            victim.process.kill()
+            assert victim.end() != 0
+        finally:
+            victim.destroy()
+        set_clock(-365)
+        assert end_of_a_run(tmp_path, lambda: set_clock(-730), **variables) == 0
+    require_whole(tmp_path)
+    require_clean_error(tmp_path)
