@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.estimate import Estimate
 from dagflow.api.ports import Emitter
@@ -16,8 +18,8 @@ from dagflow.storage.roots import expanded, shortened
 from operators.codecs import CUT_SUFFIXES, stays_whole
 from operators.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter.clock import Clock
+from operators.splitter.found import Column, Found, FoundFiles
 from operators.splitter.packing import Packer
-from operators.splitter.scanner import Found
 
 logger = logging.getLogger(__name__)
 
@@ -144,6 +146,32 @@ class Allowance:
         self._size_bytes += size_bytes
         return True
 
+    def takes_wholes(self, sizes: Column) -> int:
+        """How many of these files may be announced, the first ones; what takes_whole says of each in turn."""
+        totals = np.cumsum(sizes)
+        fits = np.ones(len(sizes), bool)
+        limits = [] if self._most_bytes is None else [self._most_bytes]
+        most = max(1, self._budget.tuples)
+        if self._blocks_left is None:
+            limits.append(self._budget.size_bytes)
+        else:
+            most = max(self._budget.tuples, self._blocks)
+            fits &= np.cumsum(sizes > 0) - (sizes > 0) < self._blocks_left
+        for limit in limits:
+            fits &= (self._size_bytes + totals - sizes == 0) | (self._size_bytes + totals <= limit)
+        if self._files_left is not None:
+            most = min(most, self._tuples + self._files_left)
+        # Whatever does not fit, what comes behind it does not either.
+        count = max(0, min(int(np.count_nonzero(fits)), most - self._tuples))
+        if count:
+            self._tuples += count
+            self._size_bytes += int(totals[count - 1])
+            if self._files_left is not None:
+                self._files_left -= count
+            if self._blocks_left is not None:
+                self._blocks_left -= int(np.count_nonzero(sizes[:count]))
+        return count
+
     def takes_block(self, size_bytes: int) -> bool:
         """Whether one more block of that size may be emitted; if so it is counted."""
         if self._is_beyond(size_bytes):
@@ -269,6 +297,44 @@ class BlockCutter:
             self._counters[names.BYTES] += size_bytes
         self._packer.add(url, size_bytes, version.mtime_ns, version.etag, fingerprint)
         return True
+
+    def pack_files(self, files: FoundFiles, block_size: int) -> int:
+        """Put files into packs, the first ones that are small, as far as the window allows; where nobody listens.
+
+        Args:
+            files: Files and directories that do not grow; a directory takes no place.
+            block_size: Cut interval in bytes.
+
+        Returns:
+            How many were taken, directories included.
+        """
+        rows = np.flatnonzero(files.size_bytes >= 0)
+        sizes = files.size_bytes[rows]
+        is_small = sizes <= self._packer.small_bytes(block_size)
+        small = len(sizes) if is_small.all() else int(np.argmin(is_small))
+        done = 0
+        while done < small:
+            room = self._packer.room(sizes[done:small])
+            if not room:
+                self.flush()
+                continue
+            count = self.allowance.takes_wholes(sizes[done : done + room])
+            if count < room and not (self._packer.ends_window and not count):
+                # A window ends with a pack where packs are whole.
+                count = room if self._packer.are_whole else count
+            if not count:
+                break
+            self._put(files.take(rows[done : done + count]))
+            done += count
+        return len(files) if done == len(rows) else int(rows[done])
+
+    def _put(self, files: FoundFiles) -> None:
+        sizes = files.size_bytes
+        self._counters[names.FILES] += len(files)
+        if blocks := int(np.count_nonzero(sizes)):
+            self._counters[names.BLOCKS] += blocks
+            self._counters[names.BYTES] += int(sizes.sum())
+        self._packer.add_files(files)
 
     def flush(self, *, may_wait: bool = False) -> None:
         """Emit the pack as it is; may_wait leaves one that is neither full nor old for a later window."""

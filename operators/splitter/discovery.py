@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,12 +18,11 @@ from dagflow.storage.location import redacted
 from operators.splitter.changes import OnChange, change_of
 from operators.splitter.clock import Clock
 from operators.splitter.file_index import Answers, FileIndex, Seen
-from operators.splitter.scanner import Found, Scanner
+from operators.splitter.found import Found, FoundFiles
+from operators.splitter.scanner import FIRST_STEP, LAST_STEP, Scanner
 
 logger = logging.getLogger(__name__)
 
-# The first files of a scan are wanted at once; later a join in large steps costs less.
-_FIRST_STEP, _LAST_STEP = 64, 8192
 NEWEST_HELD = 100_000  # files that wait in memory where the latest are read first, at 300 bytes each
 
 
@@ -77,6 +75,7 @@ class Discovery:
         self._rules = rules
         self._counters = counters
         self._clock = clock
+        self._unsettled = 0
 
     def candidates(self) -> Iterator[Candidate]:
         """Scan once.
@@ -87,12 +86,12 @@ class Discovery:
             StorageError: Something cannot be listed or examined; SourceChangedError where policy says so.
         """
         if not self._rules.latest_first:
-            yield from self._scanned()
+            yield from self._one_by_one()
             return
         while True:
             count = 0
             held: list[tuple[int, bytes, Candidate]] = []
-            for candidate in self._scanned():
+            for candidate in self._one_by_one():
                 count += 1
                 entry = (candidate.found.stat.mtime_ns, candidate.found.key, candidate)
                 if len(held) < NEWEST_HELD:
@@ -104,26 +103,54 @@ class Discovery:
             if count <= NEWEST_HELD:
                 return
 
+    def stretches(self) -> Iterator[Candidate | FoundFiles]:
+        """Scan once, as candidates() does; new files that come in a row in one piece, where the order allows it."""
+        return self.candidates() if self._rules.latest_first else self._scanned()
+
     def everything(self) -> Iterator[Candidate]:
         """Scan once, only to remember what is there and was not taken."""
-        for candidate in self._scanned():
+        for candidate in self._one_by_one():
             yield Candidate(candidate.found, is_noted=True)
 
-    def _scanned(self) -> Iterator[Candidate]:
+    def _one_by_one(self) -> Iterator[Candidate]:
+        for each in self._scanned():
+            if isinstance(each, Candidate):
+                yield each
+            else:
+                yield from map(Candidate, each)
+
+    def _scanned(self) -> Iterator[Candidate | FoundFiles]:
         now_millis = self._clock.now_millis()
         view = self._index.view(now_millis)
-        unsettled = 0
-        for step in _stepped(self._scanner.scan()):
-            answers = view.look_up([found.name for found in step])
-            for position in np.flatnonzero(~_unchanged(step, answers)).tolist():
-                found = step[position]
-                if not self._is_settled(found, now_millis):
-                    unsettled += 1
-                elif (candidate := self._judge(found, answers[position])) is not None:
-                    yield candidate
-        if unsettled:
-            self._counters[names.UNSETTLED] += unsettled
-            logger.info("files left for later, as they are not complete yet files=%d", unsettled)
+        self._unsettled = 0
+        for step in _stepped(self._scanner.steps()):
+            answers = view.look_up(
+                step[0].names if len(step) == 1 else [name for found in step for name in found.names]
+            )
+            start = 0
+            for found in step:
+                end = start + len(found)
+                yield from self._judged(found, answers.slice(start, end), now_millis)
+                start = end
+        if self._unsettled:
+            self._counters[names.UNSETTLED] += self._unsettled
+            logger.info("files left for later, as they are not complete yet files=%d", self._unsettled)
+
+    def _judged(self, files: FoundFiles, answers: Answers, now_millis: int) -> Iterator[Candidate | FoundFiles]:
+        """Those that are to be taken."""
+        rules = self._rules
+        positions = np.flatnonzero(~_unchanged(files, answers))
+        if not len(positions):
+            return
+        if not (rules.settle_millis or rules.done_marker or answers.known[positions].any()):
+            yield files.take(positions)
+            return
+        for position in positions.tolist():
+            found = files[position]
+            if not self._is_settled(found, now_millis):
+                self._unsettled += 1
+            elif (candidate := self._judge(found, answers[position])) is not None:
+                yield candidate
 
     def _is_settled(self, found: Found, now_millis: int) -> bool:
         if found.is_directory:
@@ -166,25 +193,28 @@ class Discovery:
         return len(name) > len(before) + len(after) and name.startswith(before) and name.endswith(after)
 
 
-def _stepped(found: Iterable[Found]) -> Iterator[list[Found]]:
-    iterator, size = iter(found), _FIRST_STEP
-    while step := list(itertools.islice(iterator, size)):
+def _stepped(found: Iterable[FoundFiles]) -> Iterator[list[FoundFiles]]:
+    """Gather what a thousand roots give one by one: a join in larger steps costs less."""
+    step: list[FoundFiles] = []
+    count, size = 0, FIRST_STEP
+    for each in found:
+        step.append(each)
+        count += len(each)
+        if count >= size:
+            yield step
+            step, count, size = [], 0, min(2 * size, LAST_STEP)
+    if step:
         yield step
-        size = min(2 * size, _LAST_STEP)
 
 
-def _unchanged(step: list[Found], answers: Answers) -> npt.NDArray[np.bool_]:
+def _unchanged(files: FoundFiles, answers: Answers) -> npt.NDArray[np.bool_]:
     """For each file, whether the version that was taken is the one that was found."""
     if not answers.known.any():
         return answers.known
-    count = len(step)
-    sizes = np.fromiter((found.stat.size_bytes for found in step), np.int64, count)
-    times = np.fromiter((found.stat.mtime_ns for found in step), np.int64, count)
-    same: npt.NDArray[np.bool_] = answers.known & (sizes == answers.size_bytes)
-    tagged = np.fromiter((bool(found.stat.etag) for found in step), bool, count)
+    same: npt.NDArray[np.bool_] = answers.known & (files.size_bytes == answers.size_bytes)
+    tagged = files.tagged
     if not tagged.any():
-        same &= times == answers.mtime_ns
+        same &= files.mtime_ns == answers.mtime_ns
         return same
-    identities = np.fromiter((found.stat.identity for found in step), np.int64, count)
-    same &= np.where(tagged, identities == answers.identity, times == answers.mtime_ns)
+    same &= np.where(tagged, files.identities == answers.identity, files.mtime_ns == answers.mtime_ns)
     return same

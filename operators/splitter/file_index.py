@@ -6,6 +6,7 @@ neither memory nor a snapshot grows with the number of files, and a scan is chec
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import weakref
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from dagflow.errors import JournalError, StorageError
 from dagflow.storage.store import Store, open_store
-from operators.splitter.runs import SCHEMA, Run, RunCursor, RunFile, RunWriter, merge
+from operators.splitter.runs import SCHEMA, Run, RunCursor, RunFile, RunWriter, merge, newest
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,9 @@ class FileIndex:
         # Views are made in the thread that scans.
         self._lock = threading.Lock()
         self._recent: dict[bytes, Seen] = {}
+        # What was recorded in columns, after all that _recent holds of the same paths.
+        self._columns: list[pa.Table] = []
+        self._rows = 0
         # Newest first; levels ascend, so that the runs of a level stand together.
         self._runs: list[Run] = []
         self._views: weakref.WeakSet[IndexView] = weakref.WeakSet()
@@ -85,15 +89,43 @@ class FileIndex:
 
     def record(self, path: bytes, seen: Seen) -> None:
         """Note that a version was taken."""
+        if self._columns:
+            self._unfold()
         self._recent[path] = seen
         self._newest_millis = max(self._newest_millis, seen.taken_millis)
         if len(self._recent) >= MEMORY_ENTRIES:
             self._flush()
 
+    def record_all(
+        self,
+        paths: Sequence[bytes],
+        size_bytes: Sequence[int],
+        mtime_ns: Sequence[int],
+        identities: Sequence[int],
+        taken_millis: int,
+        fingerprints: Sequence[int],
+    ) -> None:
+        """Note that versions were taken, as record() does; paths ascend."""
+        taken = np.full(len(paths), taken_millis, np.int64)
+        columns = [pa.array(column, pa.int64()) for column in (size_bytes, mtime_ns, identities, taken, fingerprints)]
+        self._columns.append(pa.table([pa.array(paths, pa.binary()), *columns], SCHEMA))
+        self._rows += len(paths)
+        self._newest_millis = max(self._newest_millis, taken_millis)
+        if len(self._recent) + self._rows >= MEMORY_ENTRIES:
+            self._flush()
+
+    def _unfold(self) -> None:
+        """Make entries of what was recorded in columns."""
+        for table in self._columns:
+            columns = (column.to_pylist() for column in table.columns)
+            self._recent.update((path, Seen(*version)) for path, *version in zip(*columns, strict=True))
+        self._columns, self._rows = [], 0
+
     def view(self, now_millis: int = 0) -> IndexView:
         """What the index says now, for one pass in order of path; what is recorded later does not show."""
         horizon = 0 if self._retain_millis is None else now_millis - self._retain_millis
         with self._lock:
+            self._unfold()
             view = IndexView(self._store, dict(self._recent), tuple(self._runs), horizon)
             self._views.add(view)
         return view
@@ -105,8 +137,9 @@ class FileIndex:
             StorageError: A run cannot be written.
         """
         self._snapshots += 1
-        if len(self._recent) > INLINE_ENTRIES:
+        if len(self._recent) + self._rows > INLINE_ENTRIES:
             self._flush()
+        self._unfold()
         self._merge_in_background()
         self._delete_dropped()
         runs = [
@@ -121,6 +154,7 @@ class FileIndex:
             JournalError: A run is not there.
         """
         self.close()
+        self._columns, self._rows = [], 0
         self._recent = {entry[0]: Seen(*entry[1:]) for entry in state["recent"]}
         self._runs = [Run(level, tuple(RunFile(*file) for file in files)) for level, files in state["runs"]]
         self._dropped = []
@@ -154,15 +188,25 @@ class FileIndex:
         if self._store is None:
             return
         writer = RunWriter(self._store, 0)
-        paths = sorted(self._recent)
-        columns = zip(*(self._recent[path] for path in paths), strict=True)
-        writer.write(
-            pa.table([pa.array(paths, pa.binary()), *(pa.array(column, pa.int64()) for column in columns)], SCHEMA)
-        )
+        writer.write(self._entries())
         run = writer.close()
         with self._lock:
             self._runs.insert(0, run)
             self._recent = {}
+            self._columns, self._rows = [], 0
+
+    def _entries(self) -> pa.Table:
+        """What is in no run, by path."""
+        tables = list(self._columns)
+        if self._recent:
+            paths = sorted(self._recent)
+            columns = zip(*(self._recent[path] for path in paths), strict=True)
+            arrays = [pa.array(paths, pa.binary()), *(pa.array(column, pa.int64()) for column in columns)]
+            tables.insert(0, pa.table(arrays, SCHEMA))
+        borders = [(table.column("path")[0].as_py(), table.column("path")[-1].as_py()) for table in tables]
+        if all(before[1] < after[0] for before, after in itertools.pairwise(borders)):
+            return pa.concat_tables(tables)
+        return newest(pa.concat_tables(tables[::-1]))
 
     def _merge_in_background(self) -> None:
         if self._store is None:
@@ -237,20 +281,10 @@ class IndexView:
         Args:
             paths: Ascending, each once, and after all that were asked for before.
         """
-        count = len(paths)
-        columns = np.zeros((len(Seen._fields), count), np.int64)
-        known = np.zeros(count, bool)
         tables = []
         if paths and self._cursors:
             tables = [table for cursor in self._cursors for table in cursor.read_range(paths[0], paths[-1])]
-        if tables:
-            entries = pa.concat_tables(tables)
-            # The first of several equal paths is found, and newer runs stand first.
-            rows = pc.index_in(pa.array(paths, pa.binary()), value_set=entries.column("path"))
-            known = rows.is_valid().to_numpy(zero_copy_only=False)
-            chosen = rows.drop_null().to_numpy()
-            for column, name in zip(columns, SCHEMA.names[1:], strict=True):
-                column[known] = entries.column(name).to_numpy()[chosen]
+        known, columns = _joined(paths, tables)
         if self._recent:
             for position, path in enumerate(paths):
                 if (seen := self._recent.get(path)) is not None:
@@ -259,6 +293,28 @@ class IndexView:
         if self._horizon_millis > 0:
             known &= columns[3] >= self._horizon_millis
         return Answers(known, columns)
+
+
+def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """For each path whether a table has it, and what the first that has says of it, attribute by attribute."""
+    count = len(paths)
+    if not tables:
+        return np.zeros(count, bool), np.zeros((len(Seen._fields), count), np.int64)
+    wanted = pa.array(paths, pa.binary())
+    if sum(table.num_rows for table in tables) == count:
+        # Where nothing has changed, and that is the rule, the tables say exactly this.
+        entries = pa.concat_tables(sorted(tables, key=lambda table: table.column("path")[0].as_py()))
+        if entries.column("path").equals(pa.chunked_array([wanted])):
+            return np.ones(count, bool), np.stack([entries.column(name).to_numpy() for name in SCHEMA.names[1:]])
+    entries = pa.concat_tables(tables)
+    # The first of several equal paths is found, and newer runs stand first.
+    rows = pc.index_in(wanted, value_set=entries.column("path"))
+    known = rows.is_valid().to_numpy(zero_copy_only=False)
+    chosen = rows.drop_null().to_numpy()
+    columns = np.zeros((len(Seen._fields), count), np.int64)
+    for column, name in zip(columns, SCHEMA.names[1:], strict=True):
+        column[known] = entries.column(name).to_numpy()[chosen]
+    return known, columns
 
 
 class Answers:
@@ -273,6 +329,10 @@ class Answers:
         self.known = known
         self.size_bytes, self.mtime_ns, self.identity = columns[0], columns[1], columns[2]
         self._columns = columns
+
+    def slice(self, start: int, end: int) -> Answers:
+        """What it says of the paths [start, end)."""
+        return Answers(self.known[start:end], self._columns[:, start:end])
 
     def __iter__(self) -> Iterator[Seen | None]:
         return (self[position] for position in range(len(self.known)))

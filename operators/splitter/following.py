@@ -62,7 +62,7 @@ class TimeBasedDirectoryScanner:
                 raise self._error
             return None
 
-    def pop(self) -> None:
+    def pop(self, _: int = 1) -> None:
         """Take the candidate that peek gave; the index knows it now."""
         with self._changed:
             self._queue.popleft()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from dagflow.errors import MissingError, StorageError
@@ -16,6 +18,9 @@ from dagflow.storage.location import redacted
 logger = logging.getLogger(__name__)
 
 Kind = Literal["file", "directory"]
+
+_STRETCH = 1024
+"""Entries of a listing that are looked at together."""
 
 
 class Stat(NamedTuple):
@@ -44,18 +49,107 @@ class Stat(NamedTuple):
 DIRECTORY = Stat(-1)
 
 
+@dataclass(slots=True)
+class Stats(Sequence[Stat]):
+    """Versions of many files, in columns; what each means says Stat.
+
+    Attributes:
+        size_bytes: Lengths.
+        mtime_ns: Modification times.
+        file_ids: What files keep while they are appended to.
+        etags: Tags; [] where none has one.
+    """
+
+    size_bytes: list[int]
+    mtime_ns: list[int]
+    file_ids: list[int]
+    etags: list[str] = field(default_factory=list)
+
+    @classmethod
+    def empty(cls) -> Stats:
+        """No versions."""
+        return cls([], [], [])
+
+    @classmethod
+    def of(cls, stats: Sequence[Stat]) -> Stats:
+        """Versions that came one at a time."""
+        if not stats:
+            return cls.empty()
+        sizes, times, etags, ids = map(list, zip(*stats, strict=True))
+        return cls(sizes, times, ids, etags if any(etags) else [])
+
+    def __len__(self) -> int:
+        return len(self.size_bytes)
+
+    def __getitem__(self, index: int) -> Stat:  # type: ignore[override]  # a stretch is asked for by slice()
+        """One of them."""
+        etag = self.etags[index] if self.etags else ""
+        return Stat(self.size_bytes[index], self.mtime_ns[index], etag, self.file_ids[index])
+
+    @property
+    def identities(self) -> list[int]:
+        """What Stat calls the identity."""
+        return [each.identity for each in self] if self.etags else self.file_ids
+
+    def extend(self, others: Stats) -> None:
+        """Append versions."""
+        if others.etags or self.etags:
+            mine, theirs = ([""] * len(self), [""] * len(others))
+            self.etags = (self.etags or mine) + (others.etags or theirs)
+        self.size_bytes += others.size_bytes
+        self.mtime_ns += others.mtime_ns
+        self.file_ids += others.file_ids
+
+    def slice(self, start: int, end: int) -> Stats:
+        """The stretch [start, end)."""
+        columns = self.size_bytes[start:end], self.mtime_ns[start:end], self.file_ids[start:end]
+        return Stats(*columns, self.etags[start:end])
+
+    def take(self, chosen: Sequence[int]) -> Stats:
+        """Those at some positions."""
+        columns = (self.size_bytes, self.mtime_ns, self.file_ids)
+        etags = [self.etags[index] for index in chosen] if self.etags else []
+        sizes, times, ids = ([column[index] for index in chosen] for column in columns)
+        return Stats(sizes, times, ids, etags)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A stretch of a directory's entries.
+
+    Attributes:
+        names: By their bytes. A directory's ends in "/", and sorts with it: so a walk that descends at once goes
+            by path.
+        stats: Their versions; None where that takes another call.
+    """
+
+    names: list[bytes]
+    stats: Stats | None = None
+
+
 class Lister(Protocol):
     """How one kind of store is listed."""
 
-    def children(self, directory: bytes) -> Iterator[tuple[bytes, Stat | None]]:
-        """The directory's entries as (name, version), by the bytes of the name.
-
-        A directory's name ends in "/", and sorts with it: so a walk that descends at once goes by path.
-        The version is None where it takes another call.
+    def stretches(self, directory: bytes) -> Iterator[Entries]:
+        """The directory's entries, stretch by stretch, in order.
 
         Raises:
             StorageError: The directory cannot be listed; MissingError where it is gone.
         """
+
+    def children(self, directory: bytes) -> Iterator[tuple[bytes, Stat | None]]:
+        """The entries as (name, version), where the version is None if it takes another call; see stretches."""
+        for entries in self.stretches(directory):
+            yield from zip(entries.names, entries.stats or [None] * len(entries.names), strict=True)
+
+    def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], Stats]:
+        """The versions of files in a directory, without those of which stat() would say None.
+
+        Raises:
+            StorageError: The store does not say.
+        """
+        found = [(name, stat) for name in names if (stat := self.stat(directory + name)) is not None]
+        return [name for name, _ in found], Stats.of([stat for _, stat in found])
 
     def stat(self, path: bytes) -> Stat | None:
         """The version of a file, or None where there is none any more, or it is not a file with content.
@@ -94,13 +188,12 @@ class LocalLister(Lister):
     def __init__(self, held_names: int = 500_000) -> None:
         self._held_names = held_names
 
-    def children(self, directory: bytes) -> Iterator[tuple[bytes, Stat | None]]:
+    def stretches(self, directory: bytes) -> Iterator[Entries]:
         """See Lister."""
         after: bytes | None = b""
         while after is not None:
             names, after = self._smallest(directory, after)
-            for name in names:
-                yield name, None
+            yield Entries(names)
 
     def _smallest(self, directory: bytes, after: bytes) -> tuple[list[bytes], bytes | None]:
         """The first names behind one, sorted, and the last of them; None for it where there are no more."""
@@ -108,14 +201,16 @@ class LocalLister(Lister):
         bound: bytes | None = None
         try:
             with os.scandir(directory) as entries:
-                for entry in entries:
-                    name = entry.name + b"/" if entry.is_dir() else entry.name
-                    if name > after and (bound is None or name < bound):
-                        names.append(name)
-                        if len(names) > 2 * self._held_names:
-                            names.sort()
-                            del names[self._held_names :]
-                            bound = names[-1]
+                while some := [
+                    entry.name + b"/" if entry.is_dir() else entry.name for entry in itertools.islice(entries, _STRETCH)
+                ]:
+                    if after or bound is not None:
+                        some = [name for name in some if name > after and (bound is None or name < bound)]
+                    names += some
+                    if len(names) > 2 * self._held_names:
+                        names.sort()
+                        del names[self._held_names :]
+                        bound = names[-1]
         except OSError as error:
             raise listing_error(error, directory, "cannot be listed") from error
         names.sort()
@@ -138,6 +233,26 @@ class LocalLister(Lister):
             return None
         return Stat(found.st_size, found.st_mtime_ns, "", found.st_ino)
 
+    def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], Stats]:
+        """See Lister."""
+        examine = os.stat
+        try:
+            descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return super().stats(directory, names)
+        try:
+            # From the directory's descriptor the kernel has one name to look up, not all of the path.
+            found = [examine(name, dir_fd=descriptor) for name in names]
+        except OSError:
+            # Told one by one, as each file has its own fate.
+            return super().stats(directory, names)
+        finally:
+            os.close(descriptor)
+        if not all(map(stat.S_ISREG, {one.st_mode for one in found})):
+            return super().stats(directory, names)
+        sizes, times = [one.st_size for one in found], [one.st_mtime_ns for one in found]
+        return names, Stats(sizes, times, [one.st_ino for one in found])
+
     def kind(self, path: bytes) -> Kind | None:
         """See Lister."""
         if os.path.isdir(path):
@@ -156,14 +271,17 @@ class LocalLister(Lister):
 class RemoteLister(Lister):
     """Lists what fsspec reaches; a listing brings the versions along."""
 
-    def children(self, directory: bytes) -> Iterator[tuple[bytes, Stat | None]]:
+    def stretches(self, directory: bytes) -> Iterator[Entries]:
         """See Lister."""
+        names, stats = [], []
         for found in files.list_directory(self.url(directory).rstrip("/")):
             name = os.fsencode(found.url.rpartition("/")[2])
-            if found.is_directory:
-                yield name + b"/", None
-            else:
-                yield name, Stat(found.size_bytes, found.mtime_ns, found.etag)
+            names.append(name + b"/" if found.is_directory else name)
+            stats.append(DIRECTORY if found.is_directory else Stat(found.size_bytes, found.mtime_ns, found.etag))
+            if len(names) >= _STRETCH:
+                yield Entries(names, Stats.of(stats))
+                names, stats = [], []
+        yield Entries(names, Stats.of(stats))
 
     def stat(self, path: bytes) -> Stat | None:
         """See Lister."""

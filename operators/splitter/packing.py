@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from dagflow.api.properties import Count, Millis, Size
 from dagflow.storage.roots import expanded, shortened
 from operators.pack import BlockPack
 from operators.splitter.clock import Clock
+from operators.splitter.found import Column, FoundFiles
 
 SMALL_PARTS = 16
 """A file is small when so many of its size fit into a pack: packs are then full to within 6 %."""
@@ -87,6 +89,10 @@ class Packer:
         """Whether a file belongs into a pack; an empty one always does, because it has no block to be read by."""
         return size_bytes == 0 or (size_bytes <= block_size and size_bytes * SMALL_PARTS <= self._rules.pack_bytes)
 
+    def small_bytes(self, block_size: int) -> int:
+        """Up to which length is_small says yes."""
+        return min(block_size, self._rules.pack_bytes // SMALL_PARTS)
+
     def admits(self, etag: str) -> bool:
         """Whether a file is of the same kind as those in the pack."""
         return not self._urls or self._is_open == (self._waits and not etag)
@@ -102,6 +108,28 @@ class Packer:
         self._etags.append(etag)
         self._fingerprints.append(fingerprint)
         self._size_bytes += size_bytes
+
+    def add_files(self, files: FoundFiles) -> None:
+        """Put files into the pack that do not grow, all of which fit."""
+        if not self._urls:
+            self._since_s = self._clock.elapsed_s()
+        self._urls += files.urls
+        self._sizes += files.stats.size_bytes
+        self._mtimes += files.stats.mtime_ns
+        self._etags += files.stats.etags or [""] * len(files)
+        self._fingerprints += [0] * len(files)
+        self._size_bytes += int(files.size_bytes.sum())
+
+    def room(self, sizes: Column) -> int:
+        """How many of these files fit, the first ones; what has_room says of each in turn."""
+        count = min(len(sizes), self._rules.pack_files - len(self._urls))
+        fits = int(np.searchsorted(np.cumsum(sizes) + self._size_bytes, self._rules.pack_bytes, side="right"))
+        return max(min(count, fits), 0 if self._urls else 1)
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether a pack is read by one task."""
+        return self._rules.are_whole
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether one more file of that size fits; into an empty pack any does."""

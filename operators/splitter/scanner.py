@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import logging
 import re
@@ -12,7 +13,8 @@ from dataclasses import dataclass, replace
 from dagflow.errors import MissingError
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
-from operators.splitter.listing import DIRECTORY, Stat
+from operators.splitter.found import Found, FoundFiles, Gathering
+from operators.splitter.listing import DIRECTORY, Entries, Stats
 from operators.splitter.roots import Root, below, find_root
 from operators.splitter.sharding import ShardedLister
 
@@ -26,41 +28,8 @@ directories such as _vendor without a word."""
 
 _EVERYTHING: frozenset[int] = frozenset({-1})
 
-
-@dataclass(slots=True)
-class Found:
-    """A file or directory that a scan came by.
-
-    Attributes:
-        key: Its path in bytes; a directory's ends in "/". A scan gives each once.
-        stat: The version of a file; DIRECTORY for a directory.
-        root: The root that it was found under.
-    """
-
-    key: bytes
-    stat: Stat
-    root: Root
-
-    @property
-    def name(self) -> bytes:
-        """Its path as it is remembered, which differs below a named root; a scan gives these in ascending order."""
-        return self.root.name(self.key)
-
-    @property
-    def is_directory(self) -> bool:
-        """Whether it is a directory."""
-        return self.key.endswith(b"/")
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return self.root.lister.url(self.key.rstrip(b"/"))
-
-    @property
-    def relative_path(self) -> str:
-        """Its path below the root, with no slash at the end; a root that is a file has its name."""
-        start = len(below(self.root.base)) if self.root.kind != "file" else self.key.rindex(b"/") + 1
-        return self.root.lister.url(self.key[start:].rstrip(b"/"))
+FIRST_STEP, LAST_STEP = 64, 8192
+"""Files that a scan gives at a time: the first are wanted at once, later larger steps cost less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +108,11 @@ class Scanner:
         return sorted(roots, key=lambda root: root.name(root.first_key))
 
     def scan(self) -> Iterator[Found]:
+        """Go through everything once, one by one; see steps."""
+        for step in self.steps():
+            yield from step
+
+    def steps(self) -> Iterator[FoundFiles]:
         """Go through everything once.
 
         Raises:
@@ -146,7 +120,7 @@ class Scanner:
             StorageError: A directory cannot be listed, or a file not be examined.
         """
         pending = self.roots()[::-1]
-        heads: list[tuple[bytes, int, Found, Iterator[Found]]] = []
+        heads: list[tuple[bytes, int, FoundFiles, Iterator[FoundFiles]]] = []
         opened = 0
         last = b""
         while heads or pending:
@@ -155,25 +129,28 @@ class Scanner:
                 walk = self._walk(pending.pop())
                 opened += 1
                 if (found := next(walk, None)) is not None:
-                    heapq.heappush(heads, (found.name, opened, found, walk))
+                    heapq.heappush(heads, (found.names[0], opened, found, walk))
             if not heads:
                 continue
-            key, order, found, walk = heads[0]
-            if key != last:
-                last = key
-                yield found
-            if (following := next(walk, None)) is None:
+            first, order, found, walk = heads[0]
+            others = [head[0] for head in heads[1:3]] + [root.name(root.first_key) for root in pending[-1:]]
+            count = _count_before(found.names, min(others)) if others else len(found)
+            if given := found.slice(int(first == last), count):
+                last = given.names[-1]
+                yield given
+            following = found.slice(count, len(found)) if count < len(found) else next(walk, None)
+            if following is None:
                 heapq.heappop(heads)
             else:
-                heapq.heapreplace(heads, (following.name, order, following, walk))
+                heapq.heapreplace(heads, (following.names[0], order, following, walk))
 
-    def _walk(self, root: Root) -> Iterator[Found]:
+    def _walk(self, root: Root) -> Iterator[FoundFiles]:
         if root.kind == "file":
             stat = root.lister.stat(root.base)
             if stat is None and not self._tolerates_missing:
                 raise MissingError("neither a file nor a directory", url=redacted(root.named))
             if stat is not None:
-                yield Found(root.base, stat, root)
+                yield FoundFiles(root, [root.base], Stats.of([stat]))
             return
         walk = _Walk(root, self._selection, self._counters)
         try:
@@ -184,6 +161,11 @@ class Scanner:
                 raise
         if root.kind == "glob" and not walk.has_matched and not self._tolerates_missing:
             raise MissingError("the glob matches nothing", url=redacted(root.named))
+
+
+def _count_before(names: list[bytes], bound: bytes) -> int:
+    """How many of the sorted names can be given, at least one, before it is another walk's turn."""
+    return len(names) if names[-1] < bound else max(1, bisect.bisect_left(names, bound))
 
 
 class _Walk:
@@ -200,35 +182,80 @@ class _Walk:
         self._counters = counters
         self.has_matched = False
 
-    def steps(self) -> Iterator[Found]:
-        """Every file and directory below the root that is taken, by path."""
+    def steps(self) -> Iterator[FoundFiles]:
+        """Every file and directory below the root that is taken, by path, in steps that grow."""
+        gathering, size = Gathering(self._root), FIRST_STEP
+        for directory, bare, stats in self._stretches():
+            done = 0
+            while done < len(bare):
+                part = slice(done, done + size - len(gathering))
+                done = part.stop
+                taken, versions = self._examined(directory, bare, stats, part)
+                gathering.add([directory + name for name in taken], versions)
+                if len(gathering) >= size:
+                    yield gathering.take()
+                    size = min(2 * size, LAST_STEP)
+        if len(gathering):
+            yield gathering.take()
+
+    def _examined(
+        self, directory: bytes, bare: list[bytes], stats: Stats | None, part: slice
+    ) -> tuple[list[bytes], Stats]:
+        """Some of a stretch's files with their versions, without those that are gone."""
+        if stats is None:
+            return self._lister.stats(directory, bare[part])
+        return bare[part], stats.slice(part.start, part.stop)
+
+    def _stretches(self) -> Iterator[tuple[bytes, list[bytes], Stats | None]]:
+        """Directories, names in them, and versions where the listing has brought these along."""
         states = _EVERYTHING if self._root.kind == "directory" else _closed(frozenset({0}), self._root)
         base = below(self._root.base)
         ancestors = [self._lister.identity(base)]
         # Each level: its path, the glob's states in it, and what is left of its listing.
-        levels = [(base, states, self._lister.children(base))]
+        levels = [(base, states, self._pieces(self._lister.stretches(base)))]
         while levels:
-            directory, states, entries = levels[-1]
-            entry = next(entries, None)
-            if entry is None:
+            directory, states, pieces = levels[-1]
+            piece = next(pieces, None)
+            if piece is None:
                 levels.pop()
                 ancestors.pop()
-                continue
-            name, stat = entry
-            after = self._after(states, name)
-            if not after:
-                continue
-            key = directory + name
-            if not name.endswith(b"/"):
-                if _is_taken(after, self._root) and (stat := stat or self._lister.stat(key)) is not None:
-                    yield Found(key, stat, self._root)
-                continue
-            if (descent := self._enter(key, ancestors)) is not None:
-                if _is_taken(after, self._root):
-                    yield Found(key, DIRECTORY, self._root)
-                levels.append((key, after, descent))
+            elif not piece.names[0].endswith(b"/"):
+                chosen = self._chosen(states, piece)
+                if chosen.names:
+                    yield directory, chosen.names, chosen.stats
+            elif after := self._after(states, piece.names[0]):
+                key = directory + piece.names[0]
+                if (descent := self._enter(key, ancestors)) is not None:
+                    if _is_taken(after, self._root):
+                        yield directory, piece.names, Stats.of([DIRECTORY])
+                    levels.append((key, after, self._pieces(descent)))
 
-    def _enter(self, directory: bytes, ancestors: list[object]) -> Iterator[tuple[bytes, Stat | None]] | None:
+    def _pieces(self, listing: Iterator[Entries]) -> Iterator[Entries]:
+        """The listing, cut into directories and runs of files."""
+        for entries in listing:
+            names = entries.names
+            start = 0
+            has_directories = b"/" in b"".join(names)
+            for position in [at for at, name in enumerate(names) if name.endswith(b"/")] if has_directories else []:
+                if start < position:
+                    yield _part(entries, start, position)
+                yield _part(entries, position, position + 1)
+                start = position + 1
+            if start < len(names):
+                yield _part(entries, start, len(names))
+
+    def _chosen(self, states: frozenset[int], files: Entries) -> Entries:
+        """The files that are taken."""
+        selection = self._selection
+        is_any = selection.file_pattern is None and selection.ignore_pattern is None and states is _EVERYTHING
+        if is_any and not _may_hide(files.names):
+            self.has_matched = True
+            return files
+        chosen = [index for index, name in enumerate(files.names) if _is_taken(self._after(states, name), self._root)]
+        names = [files.names[index] for index in chosen]
+        return Entries(names, None if files.stats is None else files.stats.take(chosen))
+
+    def _enter(self, directory: bytes, ancestors: list[object]) -> Iterator[Entries] | None:
         try:
             identity = self._lister.identity(directory)
         except MissingError:
@@ -239,9 +266,9 @@ class _Walk:
         ancestors.append(identity)
         return self._listing(directory)
 
-    def _listing(self, directory: bytes) -> Iterator[tuple[bytes, Stat | None]]:
+    def _listing(self, directory: bytes) -> Iterator[Entries]:
         try:
-            yield from self._lister.children(directory)
+            yield from self._lister.stretches(directory)
         except MissingError:
             logger.info("directory went away during the scan path=%s", self._lister.url(directory))
 
@@ -279,6 +306,21 @@ class _Walk:
             elif segment is not None and segment.fullmatch(name) and (not is_hidden or self._root.asks_hidden[state]):
                 reached.add(state + 1)
         return _closed(frozenset(reached), self._root)
+
+
+def _may_hide(names: list[bytes]) -> bool:
+    """Whether a sorted list may have hidden names: for most directories that settles it."""
+    for first in (b".", b"_"):
+        position = bisect.bisect_left(names, first)
+        if names[position : position + 1] and names[position].startswith(first):
+            return True
+    joined = b"\0".join(names) + b"\0"
+    return b".tmp\0" in joined or b"._COPYING_\0" in joined
+
+
+def _part(entries: Entries, start: int, end: int) -> Entries:
+    stats = None if entries.stats is None else entries.stats.slice(start, end)
+    return Entries(entries.names[start:end], stats)
 
 
 def _closed(states: frozenset[int], root: Root) -> frozenset[int]:

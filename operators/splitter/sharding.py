@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.errors import StorageError
-from operators.splitter.listing import DIRECTORY, LocalLister, Stat, listing_error
+from operators.splitter.listing import DIRECTORY, Entries, LocalLister, Stats, listing_error
 from operators.splitter.roots import below
 
 logger = logging.getLogger(__name__)
@@ -147,13 +147,13 @@ class ShardedLister(LocalLister):
         self._upcoming: list[bytes] = []
         self._listed: dict[bytes, Future[dict[bytes, Listed]]] = {}
 
-    def children(self, directory: bytes) -> Iterator[tuple[bytes, Stat | None]]:
+    def stretches(self, directory: bytes) -> Iterator[Entries]:
         """See Lister."""
         listed = self._taken(directory)
         if listed.error is not None:
             raise listed.error
         if listed.goes_on_after is None:
-            yield from self._entries(directory, listed.names, listed.stats)
+            yield self._entries(directory, listed.names, listed.stats)
         else:
             yield from self._large(directory)
 
@@ -178,7 +178,7 @@ class ShardedLister(LocalLister):
         job = self._jobs.submit(lambda: dict(zip(directories, self._in_tasks(list_part, tasks), strict=True)))
         self._listed.update(dict.fromkeys(directories, job))
 
-    def _large(self, directory: bytes) -> Iterator[tuple[bytes, Stat | None]]:
+    def _large(self, directory: bytes) -> Iterator[Entries]:
         round_of = self._begin_round(directory, b"")
         while True:
             parts = round_of.result()
@@ -193,7 +193,7 @@ class ShardedLister(LocalLister):
             order = np.argsort(names)
             if after is not None:
                 order = order[: int(np.searchsorted(names[order], after, side="right"))]
-            yield from self._entries(directory, names[order].tolist(), stats[order])
+            yield self._entries(directory, names[order].tolist(), stats[order])
             if after is None:
                 return
 
@@ -201,10 +201,7 @@ class ShardedLister(LocalLister):
         tasks = [ListingTask(directory, shard, SHARDS, after, self._shard_names) for shard in range(SHARDS)]
         return self._jobs.submit(self._in_tasks, list_part, tasks)
 
-    def _entries(
-        self, directory: bytes, names: list[bytes], stats: npt.NDArray[np.int64]
-    ) -> Iterator[tuple[bytes, Stat | None]]:
+    def _entries(self, directory: bytes, names: list[bytes], stats: npt.NDArray[np.int64]) -> Entries:
         base = below(directory)
         self._upcoming += [base + name for name in reversed(names) if name.endswith(b"/")]
-        for name, (size_bytes, mtime_ns, file_id) in zip(names, stats.tolist(), strict=True):
-            yield name, None if size_bytes < 0 else Stat(size_bytes, mtime_ns, "", file_id)
+        return Entries(names, Stats(*stats.T.tolist()))

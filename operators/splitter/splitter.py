@@ -26,6 +26,7 @@ from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter, e
 from operators.splitter.discovery import Candidate, Discovery, Rules
 from operators.splitter.file_index import FileIndex, Seen
 from operators.splitter.following import TimeBasedDirectoryScanner
+from operators.splitter.found import Found, FoundFiles
 from operators.splitter.packing import (
     DEFAULT_PACK_BYTES,
     DEFAULT_PACK_FILES,
@@ -37,7 +38,7 @@ from operators.splitter.packing import (
     Packs,
 )
 from operators.splitter.roots import find_root
-from operators.splitter.scanner import Found, Scanner, Selection
+from operators.splitter.scanner import Scanner, Selection
 from operators.splitter.sharding import ShardedLister
 
 BlockSize = Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")]
@@ -283,13 +284,13 @@ class FileSplitterInput(InputOperator):
         # Asked first: what the first scan offered before it ended is then in the queue, or taken.
         has_begun, was_noted = self._has_begun, self._is_noted
         while self._cutter.cut():
-            candidate = source.peek()
-            if candidate is None:
+            found = source.peek()
+            if found is None:
                 self._is_noted = self._is_noted or has_begun
                 break
-            if not self._begin(candidate):
+            if not (taken := self._take(found)):
                 break
-            source.pop()
+            source.pop(taken)
         self._cutter.flush(may_wait=self._is_following)
         self._context.counters.update(self._scanned_since())
         self._has_news = self._is_noted and not was_noted and self.existing == "ignore"
@@ -303,7 +304,7 @@ class FileSplitterInput(InputOperator):
         if self._source is not None:
             return self._source
         if not self._is_following:
-            self._source = _OneScan(self._discovery.candidates())
+            self._source = _OneScan(self._discovery.stretches())
             return self._source
         scanner = TimeBasedDirectoryScanner(self._scan, self.scan_interval_millis, self._clock, self._scanned)
         scanner.start()
@@ -316,6 +317,35 @@ class FileSplitterInput(InputOperator):
         else:
             yield from self._discovery.candidates()
         self._has_begun = True
+
+    def _take(self, found: Candidate | FoundFiles) -> int:
+        """How many files, or directories, were taken, the first ones; 0 where the window is full."""
+        if isinstance(found, Candidate):
+            return int(self._begin(found))
+        if self._cutter.announces or self._waits:
+            return int(self._begin(Candidate(found[0])))
+        self._enter(found.root.lister.url(found.root.base))
+        count = self._cutter.pack_files(found, self.block_size)
+        if not count:
+            # The window is full, or the next file is none of the small ones.
+            return int(self._begin(Candidate(found[0])))
+        taken = found.slice(0, count)
+        stats = taken.stats
+        self._index.record_all(
+            taken.names, stats.size_bytes, stats.mtime_ns, stats.identities, self._clock.now_millis(), self._ends(taken)
+        )
+        return count
+
+    def _ends(self, files: FoundFiles) -> list[int]:
+        if not (self.on_change.tells_appends and files.root.is_local):
+            return [UNKNOWN] * len(files)
+        return [self._fingerprint(found) for found in files]
+
+    def _enter(self, url: str) -> None:
+        if (root := root_of(url)) != self._root:
+            # A pack lies in one root, so that it can be found where that has been moved to.
+            self._cutter.flush()
+            self._root = root
 
     def _begin(self, candidate: Candidate) -> bool:
         found = candidate.found
@@ -339,10 +369,7 @@ class FileSplitterInput(InputOperator):
             return self._cutter.announce_directory(found.url, found.relative_path, self.block_size)
         version = FileVersion(found.stat.size_bytes, found.stat.mtime_ns, found.stat.etag)
         relative_path = found.relative_path if self._cutter.announces else ""
-        if (root := root_of(found.url)) != self._root:
-            # A pack lies in one root, so that it can be found where that has been moved to.
-            self._cutter.flush()
-            self._root = root
+        self._enter(found.url)
         is_open = self._waits and not version.etag
         place = found.url, relative_path, version, self.block_size, candidate.start
         return self._cutter.begin(*place, is_open=is_open, fingerprint=fingerprinted if is_open else UNKNOWN)
@@ -388,21 +415,24 @@ class FileSplitterInput(InputOperator):
 
 
 class _OneScan:
-    """The candidates of one scan, made as they are asked for."""
+    """What one scan found to be taken, made as it is asked for."""
 
-    def __init__(self, candidates: Iterator[Candidate]) -> None:
-        self._candidates = candidates
-        self._head: Candidate | None = None
+    def __init__(self, found: Iterator[Candidate | FoundFiles]) -> None:
+        self._found = found
+        self._head: Candidate | FoundFiles | None = None
 
-    def peek(self) -> Candidate | None:
-        """The next candidate, or None at the end."""
+    def peek(self) -> Candidate | FoundFiles | None:
+        """What is next, or None at the end."""
         if self._head is None:
-            self._head = next(self._candidates, None)
+            self._head = next(self._found, None)
         return self._head
 
-    def pop(self) -> None:
-        """Take the candidate that peek gave."""
+    def pop(self, count: int = 1) -> None:
+        """Take the candidate that peek gave, or so many of the files."""
+        head = self._head
         self._head = None
+        if isinstance(head, FoundFiles) and count < len(head):
+            self._head = head.slice(count, len(head))
 
 
 def _allowance(
