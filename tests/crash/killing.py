@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -103,10 +103,10 @@ def published_records(folder: Path) -> list[bytes]:
 class Victim:
     """One `dagflow run`, in a session of its own, so that all its processes are found also when it is dead."""
 
-    def __init__(self, folder: Path, *arguments: str, **variables: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, prefix: Sequence[str] = (), **variables: str) -> None:
         self._log = (folder / "run.log").open("ab")
         self.process = subprocess.Popen(
-            [*ENTRY, "run", "app.yaml", *arguments],
+            [*prefix, *ENTRY, "run", "app.yaml", *arguments],
             cwd=folder,
             env=environment(**variables),
             stdin=subprocess.DEVNULL,

@@ -1,0 +1,149 @@
+"""Real runs on Spark with everything in a bucket: rivals for a checkpoint, and a machine that follows a dead one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dagflow.journal.codec import decode
+from dagflow.journal.records import Holder
+from dagflow.storage.remote import filesystem_of
+from dagflow.storage.store import open_store
+from tests.cli.processes import ENTRY
+from tests.crash.killing import APP, Victim, make_folder, oracle
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
+
+FILES = 40
+# Java asks for the address of its host's name, so it must be one that there is.
+_RENAME = ["unshare", "--uts", "sh", "-c", 'hostname localhost && exec "$@"', "sh"]
+RENAMED = _RENAME if os.geteuid() == 0 and subprocess.run([*_RENAME, "true"], check=False).returncode == 0 else []
+"""What runs a command on a host of another name; nothing where that is not allowed."""
+
+
+def elsewhere(home: Path, name: str, root: str) -> Path:
+    """A machine's own directory, with the app and nothing else; its input, output and checkpoint are in the bucket."""
+    folder = home / name
+    folder.mkdir()
+    text = APP.replace("[in]", f"[{root}/in]").replace("path: out", f"path: {root}/out")
+    (folder / "app.yaml").write_text(text.replace("checkpoint: journal", f"checkpoint: {root}/journal"))
+    shutil.copy(home / "slow_ops.py", folder)
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path, s3_root: str) -> Path:
+    """A directory whose input is in the bucket, too."""
+    make_folder(tmp_path, FILES)
+    filesystem, path = filesystem_of(f"{s3_root}/in")
+    filesystem.pipe({f"{path}/{each.name}": each.read_bytes() for each in (tmp_path / "in").iterdir()})
+    return tmp_path
+
+
+def objects(root: str) -> dict[str, bytes]:
+    """The published objects."""
+    filesystem, path = filesystem_of(f"{root}/out")
+    names = filesystem.find(path)
+    return filesystem.cat(names) if names else {}
+
+
+def published(root: str, most: int) -> Callable[[], bool]:
+    """Whether at least so many objects are published."""
+    filesystem, path = filesystem_of(f"{root}/out")
+    return lambda: len(filesystem.find(path)) >= most
+
+
+def require_whole(home: Path, root: str) -> None:
+    """Fail unless the bucket's output is what grep makes of the input, and no upload was left behind."""
+    found = sorted(line for content in objects(root).values() for line in content.split(b"\n")[:-1])
+    expected = oracle(home)
+    assert len(expected) > 1000
+    assert found == expected, f"{len(found)} records are published where grep finds {len(expected)}"
+    filesystem, path = filesystem_of(root)
+    left = filesystem.call_s3("list_multipart_uploads", Bucket=path.partition("/")[0]).get("Uploads", [])
+    assert left == []
+
+
+def log_of(folder: Path) -> str:
+    """What a run has printed; never a stack trace."""
+    log = (folder / "run.log").read_text()
+    assert "Traceback" not in log, log
+    return log
+
+
+def test_of_two_rivals_in_a_bucket_one_publishes_and_the_other_says_who_won(home: Path, s3_root: str) -> None:
+    """The second comes while the first publishes: the first ends with 1, names the other, and publishes no more."""
+    places = [elsewhere(home, name, s3_root) for name in ("first", "second")]
+    first, second = Victim(places[0], "-q"), None
+    try:
+        assert first.wait_for(published(s3_root, 4))
+        second = Victim(places[1], "-q")
+        assert first.end() == 1
+        before = objects(s3_root)
+        assert second.end() == 0
+    finally:
+        for victim in (first, second):
+            if victim is not None:
+                victim.destroy()
+    assert before.items() <= objects(s3_root).items()
+    require_whole(home, s3_root)
+    told = re.search(r"another driver has taken over: process (\d+) on (\S+),", log_of(places[0]))
+    assert told is not None
+    assert (int(told[1]), told[2]) == (second.process.pid, os.uname().nodename)
+    log_of(places[1])
+
+
+def test_of_rivals_that_start_together_exactly_one_completes(home: Path, s3_root: str) -> None:
+    """Three at once: whoever claims the last epoch goes on, and each of the others names a later one."""
+    places = [elsewhere(home, f"rival{number}", s3_root) for number in range(3)]
+    rivals = [Victim(place, "-q") for place in places]
+    try:
+        codes = [rival.end() for rival in rivals]
+    finally:
+        for rival in rivals:
+            rival.destroy()
+    assert sorted(codes) == [0, 1, 1]
+    require_whole(home, s3_root)
+    pids = {rival.process.pid for rival in rivals}
+    for rival, place, code in zip(rivals, places, codes, strict=True):
+        told = re.findall(r"another driver has taken over: process (\d+) on", log_of(place))
+        assert len(told) == code
+        assert {int(pid) for pid in told} <= pids - {rival.process.pid}
+
+
+def test_another_machine_goes_on_with_nothing_but_the_checkpoint(home: Path, s3_root: str) -> None:
+    """The first machine dies with all its disks; one of another name, and empty, completes, and then finds no work."""
+    place = elsewhere(home, "dead", s3_root)
+    dead = Victim(place, "-q")
+    try:
+        assert dead.wait_for(published(s3_root, 6))
+        os.kill(dead.process.pid, signal.SIGKILL)
+        assert dead.end() == -signal.SIGKILL
+    finally:
+        dead.destroy()
+    before = objects(s3_root)
+    shutil.rmtree(place)
+    for name in ("heir", "latecomer"):
+        heir = elsewhere(home, name, s3_root)
+        victim = Victim(heir, "-q", "--json", prefix=RENAMED)
+        try:
+            assert victim.end() == 0, log_of(heir)
+        finally:
+            victim.destroy()
+        assert before.items() <= objects(s3_root).items()
+        require_whole(home, s3_root)
+    assert '"windows": 0' in log_of(heir)
+    # The journal's own records say where each driver was.
+    store = open_store(f"{s3_root}/journal")
+    holders = [Holder.from_json(decode(store.read(name), name)) for name in store.list("epoch/")]
+    assert len(holders) == 3
+    assert [holder.host for holder in holders[1:]] == ["localhost" if RENAMED else holders[0].host] * 2
+    told = subprocess.run([*ENTRY, "status", f"{s3_root}/journal"], capture_output=True, text=True, check=True)
+    assert "completed" in told.stdout
