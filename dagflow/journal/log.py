@@ -236,12 +236,18 @@ class Log:
             FencedError: One has.
             JournalError: The journal is gone.
         """
-        try:
-            self._store.read(slot_name(EPOCHS, self.epoch + 1))
-        except MissingError:
-            self._require_own_epoch()
-        else:
+        # One listing answers both questions, of the same moment, for one wait: is there a later epoch, and is this
+        # one still there? So many drivers may have come since that this epoch, and the one after it, were forgotten.
+        present = list(self._store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch - 1)))
+        if present == [slot_name(EPOCHS, self.epoch)]:
+            return
+        if present:
             raise self.fenced()
+        raise JournalError(
+            f"the journal has vanished: epoch {self.epoch}, which this process opened, is gone",
+            url=redacted(self._store.url),
+            hint="somebody removed the checkpoint while it was in use; what is published stays published",
+        )
 
     def forget_epochs(self) -> None:
         """Remove the oldest epochs; a driver that comes back after so many finds its own gone, and stops.
@@ -250,19 +256,6 @@ class Log:
             StorageError: The store failed.
         """
         self._store.delete(sorted(self._store.list(EPOCHS))[:-EPOCHS_KEPT])
-
-    def _require_own_epoch(self) -> None:
-        try:
-            self._store.read(slot_name(EPOCHS, self.epoch))
-        except MissingError as error:
-            if any(True for _ in self._store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch))):
-                # So many drivers have come since that this epoch, and the one after it, were forgotten.
-                raise self.fenced() from error
-            raise JournalError(
-                f"the journal has vanished: epoch {self.epoch}, which this process opened, is gone",
-                url=redacted(self._store.url),
-                hint="somebody removed the checkpoint while it was in use; what is published stays published",
-            ) from error
 
     def fenced(self) -> FencedError:
         """The error that names the driver that has taken over."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from typing_extensions import Buffer
 
@@ -73,6 +73,21 @@ class PendingWriter(Protocol):
 
     def abandon(self) -> None:
         """Throw the file away; does nothing after close() or a second time, and raises nothing."""
+
+
+@runtime_checkable
+class LateWriter(Protocol):
+    """A pending writer whose bytes go on travelling when the last one is written."""
+
+    def end(self) -> int:
+        """Send what is left, and do not wait for it; nothing may be written afterwards, and close() waits.
+
+        Returns:
+            How many bytes are held in memory at most until close().
+
+        Raises:
+            StorageError: The store refused what was sent before.
+        """
 
 
 def pending_tag(owner: str, epoch: int) -> str:

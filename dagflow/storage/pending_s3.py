@@ -41,7 +41,7 @@ class S3PendingWriter:
         self._tag = directory_tag
         self._crc32 = 0 if checksum else None
         self._identity = os.urandom(16).hex()
-        self._upload = ""
+        self._upload: Future[str] | None = None
         self._parts: list[Future[dict[str, Any]]] = []
         self._size_bytes = 0
         self._buffer = bytearray()
@@ -50,6 +50,9 @@ class S3PendingWriter:
     def write(self, data: Buffer) -> None:
         """See PendingWriter."""
         view = memoryview(data).cast("B")
+        if self._upload is None and view:
+            # Begun with the first byte, it has its name long before the first part is full.
+            self._upload = request_threads().submit(self._begin)
         if self._crc32 is not None:
             self._crc32 = updated_crc32(view, self._crc32)
         self._size_bytes += len(view)
@@ -57,50 +60,55 @@ class S3PendingWriter:
             room = _PART_BYTES * (1 + len(self._parts) // _PARTS_PER_STEP) - len(self._buffer)
             self._buffer += view[:room]
             view = view[room:]
-            if len(self._buffer) >= _PART_BYTES * (1 + len(self._parts) // _PARTS_PER_STEP):
-                self._put_part()
+            if self._upload and len(self._buffer) >= _PART_BYTES * (1 + len(self._parts) // _PARTS_PER_STEP):
+                self._put_part(self._upload)
 
-    def _put_part(self) -> None:
-        if not self._upload:
-            answer = self._place.call(
-                "create_multipart_upload",
-                "begin an upload",
-                Key=self._place.key,
-                Metadata={_IDENTITY: self._identity},
-            )
-            self._upload = answer["UploadId"]
-        part = request_threads().submit(
-            self._place.call,
+    def _begin(self) -> str:
+        metadata = {_IDENTITY: self._identity}
+        answer = self._place.call("create_multipart_upload", "begin an upload", Key=self._place.key, Metadata=metadata)
+        return str(answer["UploadId"])
+
+    def _send(self, upload: Future[str], number: int, data: bytes) -> dict[str, Any]:
+        # The upload was submitted before any of its parts, so a thread has it already: waiting here blocks nobody.
+        return self._place.call(
             "upload_part",
             "upload a part",
             Key=self._place.key,
-            UploadId=self._upload,
-            PartNumber=len(self._parts) + 1,
-            Body=bytes(self._buffer),
+            UploadId=upload.result(),
+            PartNumber=number,
+            Body=data,
         )
-        self._parts.append(part)
+
+    def _put_part(self, upload: Future[str]) -> None:
+        self._parts.append(request_threads().submit(self._send, upload, len(self._parts) + 1, bytes(self._buffer)))
         self._buffer = bytearray()
         if len(self._parts) >= _UNDER_WAY:
             self._parts[-_UNDER_WAY].result()  # bounds the memory, and tells of a failure soon
 
+    def end(self) -> int:
+        """See LateWriter."""
+        if self._buffer and self._upload is not None:
+            self._put_part(self._upload)
+        return min(self._size_bytes, _UNDER_WAY * _PART_BYTES * (1 + len(self._parts) // _PARTS_PER_STEP))
+
     def close(self, *, records: int) -> PendingFile:
         """See PendingWriter."""
-        if self._buffer:
-            self._put_part()
+        self.end()
+        upload = "" if self._upload is None else self._upload.result()
         etags = [part.result()["ETag"] for part in self._parts]
         self._is_open = False
         # An upload without parts cannot be completed: an empty file is created when it is published.
-        name = quote(self._upload, safe="") or f"empty-{self._identity}"
+        name = quote(upload, safe="") or f"empty-{self._identity}"
         pending_url = join(parent(self._final), PENDING_DIRECTORY, self._tag, name)
-        token = json.dumps({"id": self._identity, "upload": self._upload, "parts": etags})
+        token = json.dumps({"id": self._identity, "upload": upload, "parts": etags})
         return PendingFile(self._final, pending_url, self._size_bytes, records, self._crc32, token)
 
     def abandon(self) -> None:
         """See PendingWriter."""
-        if self._is_open and self._upload:
+        if self._is_open and self._upload is not None:
             wait(self._parts)  # a part that arrives behind the end of its upload would stay for ever
             with contextlib.suppress(StorageError):
-                _abort(self._place, self._place.key, self._upload)
+                _abort(self._place, self._place.key, self._upload.result())
         self._is_open = False
 
 

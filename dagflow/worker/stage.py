@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,18 +16,22 @@ from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError
 from dagflow.plan.physical import Edge, PortRef, Stage
 from dagflow.storage.options import use_options
-from dagflow.storage.pending import Durability, PendingFile, PendingWriter, open_pending
+from dagflow.storage.pending import Durability, LateWriter, PendingFile, PendingWriter, open_pending
 from dagflow.worker.chain import Chain
 from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
 from dagflow.worker.routing import splitter_of
+
+ENDING_BYTES = 48 << 20
+ENDING_FILES = 32
+"""Files of a task that are ended, and whose last bytes still travel to a remote store, at most: memory's bound."""
 
 
 class TaskOutputFile:
     """A file of a task that waits for its window's commit."""
 
-    def __init__(self, writer: PendingWriter, finished: list[PendingFile]) -> None:
+    def __init__(self, outputs: TaskOutputs, writer: PendingWriter) -> None:
+        self._outputs = outputs
         self._writer = writer
-        self._finished = finished
 
     def write(self, data: Buffer) -> None:
         """Append bytes."""
@@ -35,7 +39,7 @@ class TaskOutputFile:
 
     def close(self, *, records: int) -> None:
         """End the file and report it with the task's result."""
-        self._finished.append(self._writer.close(records=records))
+        self._outputs.end(self._writer, records)
 
 
 class TaskOutputs:
@@ -49,19 +53,42 @@ class TaskOutputs:
         self._tag = tag
         self._durability = durability
         self._open: list[PendingWriter] = []
-        self.finished: list[PendingFile] = []
+        self._ending: deque[tuple[PendingWriter, int, int]] = deque()
+        self._ending_bytes = 0
+        self._finished: list[PendingFile] = []
 
     def open(self, url: str) -> TaskOutputFile:
         """Begin the file that will be published as url."""
         # The checksum takes 0.15 s of a core per GiB, and lets the manifest say what was published.
         writer = open_pending(url, directory_tag=self._tag, durability=self._durability, checksum=True)
         self._open.append(writer)
-        return TaskOutputFile(writer, self.finished)
+        return TaskOutputFile(self, writer)
+
+    def end(self, writer: PendingWriter, records: int) -> None:
+        """Complete a file; on a remote store while the next one is written already."""
+        held_bytes = writer.end() if isinstance(writer, LateWriter) else 0
+        self._ending.append((writer, records, held_bytes))
+        self._ending_bytes += held_bytes
+        while self._ending and (
+            not self._ending[0][2] or self._ending_bytes > ENDING_BYTES or len(self._ending) > ENDING_FILES
+        ):
+            self._complete_oldest()
+
+    def _complete_oldest(self) -> None:
+        writer, records, held_bytes = self._ending.popleft()
+        self._ending_bytes -= held_bytes
+        self._finished.append(writer.close(records=records))
 
     def take_finished(self) -> tuple[PendingFile, ...]:
-        """The files that were ended since the last call."""
-        finished = tuple(self.finished)
-        self.finished.clear()
+        """The files that were ended since the last call, in that order.
+
+        Raises:
+            StorageError: The store refused one of them.
+        """
+        while self._ending:
+            self._complete_oldest()
+        finished = tuple(self._finished)
+        self._finished.clear()
         self._open.clear()
         return finished
 
@@ -153,6 +180,7 @@ class StageTask:
         started = time.perf_counter()
         error: DagflowError | None = None
         states: dict[str, bytes] = {}
+        files: tuple[PendingFile, ...] = ()
         try:
             self._setup()
             self._chain.begin_window(self._window.window_id)
@@ -163,6 +191,7 @@ class StageTask:
             self._chain.end_window()
             states = self._snapshots()
             self._chain.teardown()
+            files = self._outputs.take_finished()
         except TransientStorageError:
             self._outputs.abandon()
             raise
@@ -186,7 +215,7 @@ class StageTask:
             stage=self._stage.index,
             partition=self._partition,
             counters=self._chain.counts(),
-            files=() if error else tuple(self._outputs.finished),
+            files=files,
             reports=tuple(self._reports),
             states=states,
             ledger={key: value for key, value in self._ledger.items() if value},

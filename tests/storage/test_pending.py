@@ -15,6 +15,7 @@ from dagflow.storage import pending_s3
 from dagflow.storage.files import list_directory, open_file
 from dagflow.storage.pending import (
     PENDING_DIRECTORY,
+    LateWriter,
     PendingFile,
     discard,
     discard_rivals,
@@ -315,3 +316,19 @@ def test_a_directory_that_is_no_directory_is_a_clear_error(tmp_path: Path) -> No
     (tmp_path / "out").write_bytes(b"")
     with pytest.raises(StorageError, match=r"out/f: cannot open a pending file for it: .*[Dd]irectory|exists"):
         open_pending(str(tmp_path / "out" / "f"), directory_tag=TAG)
+
+
+def test_what_is_ended_travels_on_and_may_still_be_abandoned(s3_root: str) -> None:
+    """A task that fails behind the end of a file leaves no upload; one that does not gets the file it wrote."""
+    data = os.urandom((16 << 20) + 1)
+    kept, given_up = (open_pending(f"{s3_root}/{name}", directory_tag=TAG) for name in ("kept", "given-up"))
+    for writer in (kept, given_up):
+        writer.write(data)
+        assert isinstance(writer, LateWriter)
+        assert writer.end() == len(data)
+    given_up.abandon()
+    pending = kept.close(records=1)
+    assert len(unfinished_uploads(s3_root)) == 1
+    publish(pending)
+    assert content(f"{s3_root}/kept") == data
+    assert unfinished_uploads(s3_root) == []

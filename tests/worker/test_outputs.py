@@ -1,0 +1,76 @@
+"""The files of a task, some of which still travel when they are ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typing_extensions import Buffer
+
+from dagflow.errors import StorageError
+from dagflow.storage.pending import PendingFile
+from dagflow.worker.stage import ENDING_BYTES, ENDING_FILES, TaskOutputs
+
+
+class SlowWriter:
+    """A writer whose bytes travel until somebody waits for them."""
+
+    def __init__(self, name: str, size_bytes: int, travelling: set[str], *, is_refused: bool = False) -> None:
+        self._name = name
+        self._size_bytes = size_bytes
+        self._travelling = travelling
+        self._is_refused = is_refused
+
+    def write(self, data: Buffer) -> None:
+        """Nothing is kept."""
+
+    def end(self) -> int:
+        """Begin to travel."""
+        self._travelling.add(self._name)
+        return self._size_bytes
+
+    def close(self, *, records: int) -> PendingFile:
+        """Arrive."""
+        if self._is_refused:
+            raise StorageError("refused", url=self._name)
+        self._travelling.remove(self._name)
+        return PendingFile(self._name, self._name, self._size_bytes, records)
+
+    def abandon(self) -> None:
+        """Turn back."""
+
+
+@pytest.mark.parametrize(("size_bytes", "most"), [(1, ENDING_FILES), (ENDING_BYTES // 4, 4), (ENDING_BYTES * 2, 0)])
+def test_what_travels_behind_the_writers_is_bounded(size_bytes: int, most: int) -> None:
+    """Neither many small files nor a few large ones fill a task's memory."""
+    travelling: set[str] = set()
+    outputs = TaskOutputs("tag", "process")
+    at_once = []
+    for number in range(100):
+        outputs.end(SlowWriter(f"{number}", size_bytes, travelling), number)
+        at_once.append(len(travelling))
+    assert max(at_once) == most
+    assert [(file.final_url, file.records) for file in outputs.take_finished()] == [(f"{n}", n) for n in range(100)]
+    assert not travelling
+
+
+def test_files_are_reported_in_the_order_in_which_they_were_ended(tmp_path: Path) -> None:
+    """Also where one is complete at once, and the one before it is not."""
+    travelling: set[str] = set()
+    outputs = TaskOutputs("tag", "process")
+    outputs.end(SlowWriter("first", 1, travelling), 1)
+    file = outputs.open(str(tmp_path / "second"))
+    file.write(b"x")
+    file.close(records=1)
+    assert travelling == {"first"}
+    names = [file.final_url.rpartition("/")[2] for file in outputs.take_finished()]
+    assert names == ["first", "second"]
+    assert outputs.take_finished() == ()
+
+
+def test_a_file_that_does_not_arrive_is_told_before_the_task_reports() -> None:
+    """Nothing is reported that the store has refused."""
+    outputs = TaskOutputs("tag", "process")
+    outputs.end(SlowWriter("lost", 1, set(), is_refused=True), 1)
+    with pytest.raises(StorageError, match="lost: refused"):
+        outputs.take_finished()
