@@ -2,11 +2,13 @@
 
     python benchmarks/formats.py
     python benchmarks/formats.py --size 200MB --rounds 5 --only csv
+    python benchmarks/formats.py --part cores
 
 Each file is read whole, in blocks of 32 MiB, by the reader as a task uses it, all of its account included; records
 are counted, and counted again behind a filter. The table shows megabytes of input per second of CPU time, medians
 over rounds: CPU time, so that what else the machine does counts as little as it can. Spark's is that of its JVM.
-Needs the extra `benchmark`.
+A second table has wall time: each format read by one process, and by two at the same time (see two_processes.py).
+Needs the extra `benchmark`; the second table needs two cores that have nothing else to do.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from typing import TYPE_CHECKING, Any
 # Before polars is imported: it makes its threads once.
 os.environ["POLARS_MAX_THREADS"] = "1"
 
+from benchmarks.two_processes import TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
+from dagflow.worker.process import keep_freed_memory
 
 if TYPE_CHECKING:
     from dagflow.api.records import RecordBatch
@@ -36,6 +40,9 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 32 << 20
 POOL = 50_000
 """Different records in a file; they are repeated in another order until it is large enough."""
+
+DEALT_BLOCKS = 8
+"""Blocks of a file that two processes read."""
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789/=& "
 CSV_NAMES = ["id", "name", "ratio", "day", "note"]
@@ -54,6 +61,7 @@ class Case:
         head: What the file begins with.
         column: Where there are columns, the one that the filter looks at, for the text b; otherwise records that
             begin with a dot are dropped.
+        is_serial: Whether files are gone through from their beginning, so that two processes need two of them.
         peers: Others that read the same, by name; each is given the file and whether to filter.
     """
 
@@ -63,6 +71,7 @@ class Case:
     record: Callable[[random.Random], bytes]
     head: bytes = b""
     column: str = ""
+    is_serial: bool = False
     peers: dict[str, Callable[[str, bool], int]] = field(default_factory=dict)
 
 
@@ -119,11 +128,15 @@ def prefixed(dice: random.Random) -> bytes:
     return struct.pack("<I", len(content)) + content
 
 
-def cases(peers: Peers) -> list[Case]:
+def cases(peers: Peers | None) -> list[Case]:
     """The rows of the table."""
     fixed = {"type": "fixed", "length": 100}
+
+    def others(kind: str) -> dict[str, Callable[[str, bool], int]]:
+        return {} if peers is None else peers.of(kind)
+
     return [
-        Case("lines, LF", "lines", 1000, lambda dice: text(dice, b"\n"), peers=peers.of("lines")),
+        Case("lines, LF", "lines", 1000, lambda dice: text(dice, b"\n"), peers=others("lines")),
         Case("lines, CR LF", "lines", None, lambda dice: text(dice, b"\r\n")),
         Case("lines, one byte", {"type": "lines", "delimiter": "\x1e"}, 500, lambda dice: text(dice, b"\x1e")),
         Case("lines, two bytes", {"type": "lines", "delimiter": "~|"}, 500, lambda dice: text(dice, b"~|")),
@@ -134,18 +147,18 @@ def cases(peers: Peers) -> list[Case]:
             *("csv, both passes", "csv", 250, row),
             head=",".join(CSV_NAMES).encode() + b"\n",
             column="name",
-            peers=peers.of("csv"),
+            peers=others("csv"),
         ),
         Case("json_lines, checked", "json_lines", None, json_line),
         Case(
             *("json_lines, parsed", {"type": "json_lines", "columns": JSON_TYPES}, 150, json_line),
             column="level",
-            peers=peers.of("json"),
+            peers=others("json"),
         ),
         Case("regex", {"type": "regex", "pattern": r"\d{4}-", "max_record": "64KiB"}, None, log_entry),
         Case("paragraphs", "paragraphs", None, paragraph),
-        Case("length_prefixed", "length_prefixed", None, prefixed),
-        Case("xml", {"type": "xml", "tag": "row"}, None, element),
+        Case("length_prefixed", "length_prefixed", None, prefixed, is_serial=True),
+        Case("xml", {"type": "xml", "tag": "row"}, None, element, is_serial=True),
     ]
 
 
@@ -347,24 +360,59 @@ def measure(case: Case, work: Path, size_bytes: int, rounds: int) -> tuple[str, 
     return f"| {case.name} | {promise} | {' | '.join(shown)} |", is_kept
 
 
+def on_two_cores(case: Case, work: Path, size_bytes: int, rounds: int, two: TwoProcesses) -> str:
+    """A row of the second table."""
+    paths = [work / "first", work / "second"] if case.is_serial else [work / "first"]
+    for path in paths:
+        make_file(case, path, size_bytes)
+    size = sum(path.stat().st_size for path in paths)
+    blocks = blocks_of(paths[0], DEALT_BLOCKS)
+    if case.is_serial:
+        taken = two.best(
+            *(rounds, lambda: two.read_files(case.format, paths, 1), lambda: two.read_files(case.format, paths, 2))
+        )
+    else:
+        taken = two.best(
+            *(rounds, lambda: two.read_blocks(case.format, blocks, 1), lambda: two.read_blocks(case.format, blocks, 2))
+        )
+    for path in paths:
+        path.unlink()
+    read = "two files" if case.is_serial else f"{len(blocks)} blocks"
+    one, both = (size / 1e6 / seconds for seconds in taken)
+    return f"| {case.name} | {read} | {one:,.0f} | {both:,.0f} | {both / one:.2f} |"
+
+
 def main() -> None:
-    """Print the table; exit with 1 if a promise is not kept."""
+    """Print the tables; exit with 1 if a promise is not kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=parse_size, default="100MB")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="the rows whose names begin so")
+    parser.add_argument("--part", choices=("cpu", "cores", "both"), default="both", help="which table")
     arguments = parser.parse_args()
     size_bytes = parse_size(arguments.size)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        print("MB per second of CPU time: counted / filtered and counted\n")
-        print("| format | promised | dagflow | polars | DuckDB | Spark |\n|---|---|---|---|---|---|", flush=True)
         kept = True
-        for case in cases(Peers(work)):
-            if case.name.startswith(arguments.only):
-                line, is_kept = measure(case, work, size_bytes, arguments.rounds)
-                kept = kept and is_kept
-                print(line, flush=True)
+        if arguments.part != "cores":
+            # As a task's process has it.
+            keep_freed_memory()
+            print("MB per second of CPU time: counted / filtered and counted\n")
+            print("| format | promised | dagflow | polars | DuckDB | Spark |\n|---|---|---|---|---|---|", flush=True)
+            for case in cases(Peers(work)):
+                if case.name.startswith(arguments.only):
+                    line, is_kept = measure(case, work, size_bytes, arguments.rounds)
+                    kept = kept and is_kept
+                    print(line, flush=True)
+        if arguments.part != "cpu":
+            print("\nMB per second of wall time\n")
+            print("| format | read | one process | two processes | ratio |\n|---|---|---|---|---|", flush=True)
+            with TwoProcesses() as two:
+                one, both = two.best(*(arguments.rounds, lambda: two.count_in_cache(1), lambda: two.count_in_cache(2)))
+                print(f"| (the machine: a loop in its caches) | | | | {one / both:.2f} |", flush=True)
+                for case in cases(None):
+                    if case.name.startswith(arguments.only):
+                        print(on_two_cores(case, work, size_bytes, arguments.rounds, two), flush=True)
     sys.exit(0 if kept else 1)
 
 
