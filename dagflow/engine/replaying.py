@@ -8,7 +8,7 @@ from dagflow.engine.replacing import finish_replays
 from dagflow.engine.replay import ReplayedWindow, Replayer
 from dagflow.engine.run import RunOptions, RuntimeFactory, parallelism_of, prepare, spark, swept
 from dagflow.errors import JournalError
-from dagflow.journal import Journal, read_state
+from dagflow.journal import Journal, Retention, read_state
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.runtime.lazy import LazyRuntime
@@ -61,7 +61,8 @@ def replay(
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     with options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
         located = {name: absolute(url) for name, url in app.attributes.roots.items()}
-        journal = Journal.open(open_store(checkpoint), app=app.name, roots=located)
+        retention = Retention(kept_windows=app.attributes.retain_windows)
+        journal = Journal.open(open_store(checkpoint), app=app.name, retention=retention, roots=located)
         try:
             finish_replays(journal, windows)
             plan = place(app)

@@ -20,7 +20,7 @@ from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
 from dagflow.engine.states import StateBook
 from dagflow.errors import MissingError, StorageError
-from dagflow.journal import Journal, set_aside
+from dagflow.journal import Journal, Retention, set_aside
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.runtime.inline import Runtime
@@ -116,6 +116,10 @@ class _Preparation:
     def published(self) -> Iterable[str]:
         return self._journal.published()
 
+    @property
+    def has_forgotten(self) -> bool:
+        return self._journal.state.forgotten > 0
+
     def claim(self, url: str) -> None:
         url = absolute(url)
         owner = self.claims.setdefault(url, self.operator)
@@ -201,7 +205,8 @@ def _open_journal(app: LogicalPlan, checkpoint: str, source: str, *, fresh: bool
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 remove(url)
-    return Journal.open(store, app=app.name, source=source, roots=_located(app))
+    retention = Retention(kept_windows=app.attributes.retain_windows)
+    return Journal.open(store, app=app.name, retention=retention, source=source, roots=_located(app))
 
 
 def _located(app: LogicalPlan) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from dagflow.errors import DagflowError, JournalError
+from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.folding import fold_archives
 from dagflow.journal.log import Log, Replay, SlotTakenError, fold, load
 from dagflow.journal.records import Event, WindowIntent, WindowPlan, WindowRedo
@@ -17,8 +17,10 @@ from dagflow.journal.retention import (
     archive,
     archive_directory,
     find_window,
+    forget,
     keep_replayed,
     published_urls,
+    remove_forgotten,
     take_snapshot,
     trim,
 )
@@ -27,6 +29,8 @@ from dagflow.storage.location import redacted
 from dagflow.storage.store import Store
 
 logger = logging.getLogger(__name__)
+
+_RETRY_AFTER_RECORDS = 16
 
 
 class Journal:
@@ -42,6 +46,7 @@ class Journal:
         self._log = log
         self._seq = replay.seq
         self._snapshot_seq = replay.snapshot_seq
+        self._maintain_from = 0
         self._done: list[int] = []
         self._closed_by = ""
         self.state: JournalState = replay.state
@@ -220,22 +225,33 @@ class Journal:
     def maintain(self) -> None:
         """Make the journal smaller, if that is due; a few small objects at most.
 
+        A store that refuses stops nothing: what is there says the same as what should be, and it is tried again later.
+
         Raises:
             FencedError: Another driver has taken over.
-            StorageError: The store failed.
+            StorageError: The store failed to take a record.
         """
         self._require_open()
-        if self._retention.is_due(self.state, self._seq - self._snapshot_seq):
-            self.flush()
-            try:
-                archive(self._store, self.state)
-                take_snapshot(self._store, self.state, self._seq)
-                self._snapshot_seq = self._seq
-                trim(self._store, self._log)
-                fold_archives(self._store, self._log, archive_directory(self.state))
-            except DagflowError as error:
-                self._closed_by = error.message
-                raise
+        if self._seq < self._maintain_from or not self._retention.is_due(self.state, self._seq - self._snapshot_seq):
+            return
+        self.flush()
+        try:
+            self._make_smaller()
+        except StorageError as error:
+            self._maintain_from = self._seq + _RETRY_AFTER_RECORDS
+            logger.warning("the journal was not made smaller, will try again error=%s", error)
+        except DagflowError as error:
+            self._closed_by = error.message
+            raise
+
+    def _make_smaller(self) -> None:
+        archive(self._store, self.state)
+        forget(self.state, self._retention.kept_windows)
+        take_snapshot(self._store, self.state, self._seq)
+        self._snapshot_seq = self._seq
+        trim(self._store, self._log)
+        remove_forgotten(self._store, self._log, self.state)
+        fold_archives(self._store, self._log, archive_directory(self.state))
 
     def published(self) -> Iterator[str]:
         """The final URL of every file that this journal has published, or will publish.

@@ -27,10 +27,12 @@ class Retention:
     Attributes:
         finished_windows: So many finished windows are moved to the archive together.
         records: So many records after the newest snapshot make a new one due, also when no window finished.
+        kept_windows: So many finished windows, at least, can be asked for; None for all.
     """
 
     finished_windows: int = 32
     records: int = 128
+    kept_windows: int | None = None
 
     def is_due(self, state: JournalState, records: int) -> bool:
         """Whether it is time; records counts those after the newest snapshot."""
@@ -92,6 +94,30 @@ def trim(store: Store, log: Log) -> None:
     log.forget_epochs()
 
 
+def forget(state: JournalState, kept_windows: int | None) -> None:
+    """Let the state say that windows older than the newest so many are not kept; before a snapshot is taken of it."""
+    if kept_windows is not None:
+        # A replay that is decided needs its windows until it is done.
+        last = min([state.last_done - kept_windows, *(window_id - 1 for window_id in state.redos)])
+        state.forgotten = max(state.forgotten, last)
+        state.redone = {text: name for text, name in state.redone.items() if int(text) > state.forgotten}
+
+
+def remove_forgotten(store: Store, log: Log, state: JournalState) -> None:
+    """Remove the archives of which every window is forgotten, and what replays left that no longer counts.
+
+    Raises:
+        FencedError: Another driver has taken over; nothing was removed.
+        StorageError: The store failed; the next call removes the rest.
+    """
+    # Archives are in the order of their windows, so that this looks at no more of them than it removes.
+    old = list(takewhile(lambda name: int(name.rpartition("-")[2]) <= state.forgotten, store.list(_directory(state))))
+    old += set(store.list(f"redone/{state.generation:06d}/")) - set(state.redone.values())
+    if old:
+        log.check_epoch()
+        store.delete(old)
+
+
 def archive_directory(state: JournalState) -> str:
     """Where the archives of a journal's generation are."""
     return _directory(state)
@@ -133,7 +159,7 @@ def all_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterat
         JournalError: The archive is damaged.
         StorageError: The store failed.
     """
-    for window in _as_committed(store, state, window_id):
+    for window in _as_committed(store, state, max(window_id, state.forgotten + 1)):
         name = state.redone.get(str(window[0].window_id))
         yield window if name is None else next(_windows(store, name))
 
@@ -186,6 +212,12 @@ def find_window(store: Store, state: JournalState, window_id: int) -> tuple[Wind
     """
     if window_id in state.planned:
         return state.planned[window_id], None
+    if 0 < window_id <= state.forgotten:
+        raise MissingError(
+            f"window {window_id} is no longer kept, windows from {state.forgotten + 1} on are",
+            url=redacted(store.url),
+            hint="attributes: {retain_windows: all} keeps those to come for ever",
+        )
     for plan, intent in all_windows(store, state, window_id):
         if plan.window_id == window_id:
             return plan, intent

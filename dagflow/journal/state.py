@@ -13,7 +13,7 @@ from dagflow.journal.records import Event, WindowIntent, WindowPlan, WindowRedo
 
 _PLAIN = (
     *("app", "app_uuid", "generation", "setting_aside", "next_window_id", "last_planned", "last_committed"),
-    *("source", "roots", "redoing", "redone"),
+    *("source", "roots", "redoing", "redone", "forgotten"),
     *("last_done", "windows", "archived", "plan_totals", "totals", "decisions"),
 )
 
@@ -58,6 +58,7 @@ class JournalState:
         roots: Where its named roots were, each as `name=location`.
         redoing: What is being put in the place of windows that were done, by window id as text.
         redone: The objects that say what windows did when they were replayed, by window id as text.
+        forgotten: Id of the newest window that is not kept any more, 0 for none.
         decisions: The newest decisions of the plans, each after the id of its window.
     """
 
@@ -84,6 +85,7 @@ class JournalState:
     roots: list[str] = field(default_factory=list)
     redoing: dict[str, Any] = field(default_factory=dict)
     redone: dict[str, str] = field(default_factory=dict)
+    forgotten: int = 0
     decisions: list[list[Any]] = field(default_factory=list)
 
     def apply(self, event: Event) -> None:

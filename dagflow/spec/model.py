@@ -16,6 +16,9 @@ from dagflow.spec.user_modules import user_modules
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability
 
+RETAINED_WINDOWS = 1_000_000
+"""Nearly two years at a window a minute; a gigabyte or two where windows are small."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedPartition:
@@ -48,6 +51,7 @@ class Attributes:
         storage: Options of file systems by protocol, credentials among them.
         durability: What output survives: "process" the death of every process, "power" also a power loss.
         roots: Locations by name; what is remembered of a location below one is the name and the rest.
+        retain_windows: How many finished windows the journal can tell about, and replay; None for all.
     """
 
     checkpoint: str = field(repr=False)
@@ -57,6 +61,7 @@ class Attributes:
     storage: StorageOptions = field(default_factory=dict, repr=False)
     durability: Durability = "process"
     roots: Mapping[str, str] = field(default_factory=dict, repr=False)
+    retain_windows: int | None = RETAINED_WINDOWS
 
 
 @dataclass(frozen=True, slots=True)

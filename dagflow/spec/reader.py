@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dagflow.spec.checks import NodeChecks
 from dagflow.spec.graph import GraphReader
-from dagflow.spec.model import AppSpec, Attributes
+from dagflow.spec.model import RETAINED_WINDOWS, AppSpec, Attributes
 from dagflow.spec.nodes import Mapping, Node, Scalar, kind_of
 from dagflow.spec.overrides import apply
 from dagflow.spec.problems import quoted
@@ -18,8 +18,9 @@ from dagflow.spec.yaml_nodes import parse_file
 from dagflow.storage.pending import Durability
 
 APP_KEYS = ("name", "attributes", "operators", "streams")
-ATTRIBUTE_KEYS = ("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots")
+ATTRIBUTE_KEYS = ("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots", "retain_windows")
 MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
+MAX_RETAINED_WINDOWS = 10**12
 
 # Names become parts of file names, which file systems bound at 255 bytes.
 APP_NAME = re.compile(r"[a-z0-9-]{1,200}")
@@ -82,6 +83,7 @@ class AppReader(NodeChecks):
             spark=self._spark(self.section(section, "spark")),
             durability=self._durability(section.get("durability")),
             roots=self._roots(self.section(section, "roots")),
+            retain_windows=self._retain_windows(section.get("retain_windows")),
         )
 
     def _durability(self, node: Node | None) -> Durability:
@@ -90,6 +92,13 @@ class AppReader(NodeChecks):
         if node is not None and not (isinstance(node, Scalar) and node.text == "process"):
             self.expected("'durability'", "process or power", node, ["process", "power"])
         return "process"
+
+    def _retain_windows(self, node: Node | None) -> int | None:
+        if isinstance(node, Scalar) and node.text == "all":
+            return None
+        if node is None:
+            return RETAINED_WINDOWS
+        return self.whole(node, "'retain_windows'", MAX_RETAINED_WINDOWS) or RETAINED_WINDOWS
 
     def _roots(self, section: Mapping) -> dict[str, str]:
         roots: dict[str, str] = {}

@@ -10,6 +10,7 @@ from pydantic_core import core_schema
 from dagflow.api.operator import Operator
 from dagflow.api.properties import Paths, Size, property_model
 from dagflow.spec.graph import NAME
+from dagflow.spec.model import RETAINED_WINDOWS
 from dagflow.spec.partitions import MAX_PARTITIONS
 from dagflow.spec.reader import APP_NAME, MAX_WINDOW_MILLIS
 from dagflow.spec.registry import built_in_operators
@@ -135,6 +136,11 @@ def _attributes_schema() -> dict[str, Any]:
             "anyOf": [{"enum": ["process", "power"]}, _FROM_ENVIRONMENT],
             "description": "what output survives: the death of every process, or also a power loss",
             "default": "process",
+        },
+        "retain_windows": {
+            "anyOf": [{"const": "all"}, {"type": "integer", "minimum": 1}, _FROM_ENVIRONMENT],
+            "description": "how many finished windows the journal can tell about, and replay",
+            "default": RETAINED_WINDOWS,
         },
         "roots": {
             "type": "object",

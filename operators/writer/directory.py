@@ -8,7 +8,7 @@ import re
 from dagflow.api.context import RunPreparation
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.files import list_directory
-from dagflow.storage.location import name_of
+from dagflow.storage.location import absolute, join, name_of
 
 
 def take_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> None:
@@ -23,11 +23,20 @@ def take_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> No
         StorageError: Another writer has it, or somebody else's file has such a name.
     """
     run.claim(root)
-    found = set()
     with contextlib.suppress(MissingError):
         found = {entry.url for entry in list_directory(root) if names.fullmatch(name_of(entry.url))}
-    foreign = found.difference(run.published) if found else set()
-    if foreign:
+        if found:
+            _refuse_strangers(run, root, found)
+
+
+def _refuse_strangers(run: RunPreparation, root: str, foreign: set[str]) -> None:
+    is_ours = False
+    for url in run.published:
+        foreign.discard(url)
+        is_ours = is_ours or url.startswith(join(absolute(root), ""))
+    # A journal that has forgotten its oldest windows cannot tell their files from strangers'. Where it publishes
+    # already they are taken for its own; should one be in the way, publishing refuses to replace it.
+    if foreign and not (is_ours and run.has_forgotten):
         raise StorageError(
             f"holds {len(foreign)} files that this checkpoint did not publish and whose names it may need, "
             f"such as {name_of(min(foreign))}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 from collections.abc import Sequence
@@ -17,11 +16,11 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
-from dagflow.errors import MissingError, StorageError
-from dagflow.storage.files import list_directory
-from dagflow.storage.location import absolute, join, name_of
+from dagflow.errors import StorageError
+from dagflow.storage.location import absolute, join
 from operators.metadata import BlockMetadata
 from operators.pack import PackBlocks
+from operators.writer.directory import take_directory
 from operators.writer.grouping import Grouping
 from operators.writer.merged_outputs import OUTPUTS, MergedOutput, borders_of
 
@@ -77,16 +76,7 @@ class FileMerger(Operator):
 
     def prepare(self, run: RunPreparation) -> None:
         """Refuse a directory in which a name that this run may publish is taken by somebody else."""
-        run.claim(self._root)
-        with contextlib.suppress(MissingError):
-            found = {entry.url for entry in list_directory(self._root) if _NAME.fullmatch(name_of(entry.url))}
-            if foreign := found.difference(run.published) if found else set():
-                raise StorageError(
-                    f"holds {len(foreign)} files that this checkpoint did not publish and whose names it may need, "
-                    f"such as {name_of(min(foreign))}",
-                    url=self._root,
-                    hint="publish into another directory, or remove them",
-                )
+        take_directory(run, self._root, _NAME)
 
     def setup(self, context: OperatorContext) -> None:
         """Take note of where files are opened, and of the partition, which is part of their names."""

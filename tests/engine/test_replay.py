@@ -153,3 +153,24 @@ def test_the_replay_of_an_archived_window_is_found_again(folder: Path) -> None:
     assert window_manifest("journal", 2).outputs[0].records == 2
     assert Journal.open(open_store("journal"), app="sample").state.redone.keys() == {"1", "2"}
     assert json.loads(json.dumps(window_manifest("journal", 1).to_json()))["outputs"][0]["records"] == 2
+
+
+def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path) -> None:
+    """Older windows cannot be asked for or replayed; their files stay, are nobody else's, and new ones come."""
+    Path("app.yaml").write_text(APP.replace("attributes: {", "attributes: {retain_windows: 5, "))
+    for number in range(80):
+        (folder / "in" / f"x{number:02d}").write_text(f"{number}\n")
+    assert run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime).windows == 80
+    (folder / "in" / "y").write_text("y\n")
+    assert run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime).windows == 1
+    assert len(published(folder)) == 84
+    with pytest.raises(MissingError, match="window 1 is no longer kept"):
+        window_manifest("journal", 1)
+    with pytest.raises(MissingError, match="window 2 is no longer kept"):
+        replay(load_app("app.yaml"), RunOptions(), [2], lambda window: None, InlineRuntime)
+    assert window_manifest("journal", 84).outputs[0].records == 1
+    (folder / "other").mkdir()
+    (folder / "other" / next(iter(published(folder)))).write_text("mine")
+    Path("app.yaml").write_text(Path("app.yaml").read_text().replace("path: out", "path: other"))
+    with pytest.raises(StorageError, match="1 files that this checkpoint did not publish"):
+        run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)

@@ -2,8 +2,17 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.errors import FencedError, MissingError
-from dagflow.journal import Journal, Retention, WindowIntent, WindowPlan, committed_windows, history, read_state
+from dagflow.errors import FencedError, MissingError, StorageError
+from dagflow.journal import (
+    Journal,
+    Retention,
+    WindowIntent,
+    WindowPlan,
+    WindowRedo,
+    committed_windows,
+    history,
+    read_state,
+)
 from dagflow.journal.folding import FOLDED_ARCHIVES
 from dagflow.journal.log import EPOCHS_KEPT
 from dagflow.storage.store import Store, open_store
@@ -156,3 +165,78 @@ def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> N
         "7",
         "9",
     ]
+
+
+def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path: Path) -> None:
+    """The archive stays as small as the bound says, sums count all windows, and the error names what is there."""
+    store = open_store(str(quick_path))
+    retention = Retention(finished_windows=4, kept_windows=10)
+    run_windows(store, 1, 100, retention).close()
+    assert len(list(store.list("archive/000000/"))) <= 4
+    state = read_state(store)
+    assert (state.windows, state.forgotten) == (100, 90)
+    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(91, 101))
+    assert history(store, 91)[0].tuples == [91]
+    with pytest.raises(MissingError, match=r"(?s)window 90 is no longer kept, windows from 91 on are.*retain_windows"):
+        history(store, 90)
+    wider = run_windows(store, 101, 120, Retention(finished_windows=4))
+    assert wider.state.forgotten == 90
+    assert list(wider.published()) == [f"out/{each}" for each in range(91, 121)]
+
+
+def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
+    """Of several replays of a window the last is kept, of a forgotten window none; a decided one holds its window."""
+    store = open_store(str(quick_path))
+    journal = run_windows(store, 1, 8, Retention(finished_windows=4))
+    for number in range(3):
+        for window_id in (2, 7):
+            journal.begin_replays([WindowRedo(WindowIntent(window_id, [{"final_url": f"new/{number}"}]), [], {})])
+            journal.end_replay(window_id)
+    journal.begin_replays([WindowRedo(WindowIntent(6, [{"final_url": "late/6"}]), [], {})])
+    journal = run_windows(store, 9, 16, Retention(finished_windows=4, kept_windows=6))
+    assert journal.state.forgotten == 5
+    assert len(list(store.list("redone/000000/"))) == 1
+    assert [file["final_url"] for file in history(store, 7)[1].files] == ["new/2"]  # type: ignore[union-attr]  # done
+    journal.end_replay(6)
+    journal = run_windows(store, 17, 24, Retention(finished_windows=4, kept_windows=6))
+    assert journal.state.forgotten == 18
+    assert list(store.list("redone/000000/")) == []
+
+
+def test_a_store_that_refuses_to_be_tidied_stops_no_run(quick_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Archives, snapshots and deletions fail for a while: windows go on, and later everything is made up for."""
+    inner = open_store(str(quick_path))
+    refusing: list[str] = []
+
+    class Refusing:
+        """Takes records, and nothing of certain kinds."""
+
+        url, read, list, probe = inner.url, inner.read, inner.list, inner.probe
+
+        def create(self, name: str, data: bytes) -> None:
+            """As the store does, or not."""
+            if name.startswith(tuple(refusing)):
+                raise StorageError("cannot create: no", url=name)
+            inner.create(name, data)
+
+        def delete(self, names: object) -> None:
+            """As the store does, or not."""
+            if "delete" in refusing:
+                raise StorageError("cannot delete: no", url=inner.url)
+            inner.delete(names)  # type: ignore[arg-type]  # typed loosely
+
+    retention = Retention(finished_windows=4, kept_windows=20)
+    run_windows(Refusing(), 1, 10, retention).flush()
+    last = 10
+    for kind in ("archive/", "snap/", "delete"):
+        refusing[:] = [kind]
+        run_windows(Refusing(), last + 1, last + 60, retention).flush()
+        last += 60
+        assert "the journal was not made smaller, will try again" in caplog.text
+        caplog.clear()
+        assert [plan.window_id for plan, _ in committed_windows(inner)][-1] == last
+    refusing.clear()
+    run_windows(inner, last + 1, last + 40, retention).flush()
+    assert [plan.window_id for plan, _ in committed_windows(inner)] == list(range(last + 21, last + 41))
+    assert len(list(inner.list("log/"))) <= 20
+    assert len(list(inner.list("archive/000000/"))) <= 7

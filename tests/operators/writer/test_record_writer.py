@@ -22,6 +22,8 @@ class Preparation:
         self.published = list(published)
         self.claims: list[str] = []
 
+    has_forgotten = False
+
     def claim(self, url: str) -> None:
         """Remember."""
         self.claims.append(url)
