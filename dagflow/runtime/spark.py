@@ -257,6 +257,22 @@ class SparkRuntime:
             rdd = rdd.mapPartitionsWithIndex(
                 _higher_task(self._broadcast, lean, level, slots[level + 1] if level < last else 0)
             )
+        # One result for each slot of each level: lower levels' results travel through the higher ones.
+        return self._collected(rdd, sum(slots))
+
+    def _collected(self, rdd: Any, count: int) -> list[Any]:
+        """All that an RDD holds.
+
+        Raises:
+            ConnectionError: The JVM ended while it sent. PySpark takes the end of the connection for the end of the
+                results: what was not sent by then would be missing without a word, and never be published.
+        """
+        results = self._receive(rdd)
+        if len(results) != count:
+            raise ConnectionError(f"{len(results)} of {count} results arrived")
+        return results
+
+    def _receive(self, rdd: Any) -> list[Any]:
         return list(rdd.collect())
 
     def survey(self, operator: str, items: list[Any]) -> list[Any]:
@@ -270,7 +286,7 @@ class SparkRuntime:
         tasks = min(len(items), self.parallelism * SURVEY_TASKS_PER_CORE)
         with _translating(f"survey by operator '{operator}'"):
             self._context.setJobGroup(self._group, f"survey of {operator}", interruptOnCancel=False)
-            return list(self._context.parallelize(items, tasks).mapPartitions(examine).collect())
+            return self._collected(self._context.parallelize(items, tasks).mapPartitions(examine), len(items))
 
     def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Apply a function to items in one Spark job, several of them to a task."""
@@ -282,7 +298,7 @@ class SparkRuntime:
         tasks = min(len(items), self.parallelism * SURVEY_TASKS_PER_CORE)
         with _translating(f"{getattr(function, '__name__', 'a function')} in tasks"):
             self._context.setJobGroup(self._group, "a control operator's work", interruptOnCancel=False)
-            return list(self._context.parallelize(items, tasks).mapPartitions(apply).collect())
+            return self._collected(self._context.parallelize(items, tasks).mapPartitions(apply), len(items))
 
     def cancel(self) -> None:
         """Cancel the jobs under way; Python tasks may write on for about two seconds."""
