@@ -14,9 +14,11 @@ FIRST_WINDOW_BYTES = 256 << 20
 FIRST_WINDOW_TUPLES = 1024
 """Per task that runs at the same time, before anything was measured."""
 
-MAX_WINDOW_BYTES = 64 << 30
 MAX_WINDOW_TUPLES = 20_000
 """Bounds the plan of one window in the journal and in memory, whatever the cluster's speed."""
+
+MAX_WINDOW_BYTES = 1 << 40
+"""So many bytes take a second in 2,000 tasks: with less, windows of a large cluster would be shorter than their cost."""
 
 SMOOTHING = 0.5
 """Weight of the newest window in the measured rates."""

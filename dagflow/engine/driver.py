@@ -243,6 +243,8 @@ class Driver:
 
     def _plan_and_submit(self, most_in_flight: int) -> None:
         while self._emitted and len(self._in_flight) < most_in_flight:
+            if self._runtime is not None:
+                self._scaling.widen(self._runtime.parallelism)
             self._scaling.observe(self._backlogs(), self._throughput.bytes_per_second)
             emission = self._surveyors.complete(self._emitted.popleft()[0])
             kept = (emission.state, self._surveyors.state(), emission.late)

@@ -11,6 +11,9 @@ from dagflow.api.partitioner import BacklogStats, Partitioner, StatsListener
 from dagflow.plan.physical import PhysicalPlan
 
 
+SIDE_BY_SIDE = "tasks that run at the same time"
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A change in the number of partitions.
@@ -49,7 +52,7 @@ class Scaling:
         plan: The physical plan.
         deciders: Who may decide for a stage, by its head: a policy that the app names, otherwise the head itself,
             where it is a Partitioner.
-        parallelism: The count of stages that nobody decides for.
+        parallelism: The count of stages that nobody decides for, until widen() is told of more.
         fixed: Heads of stages whose count stays what it was at first, each with that count where there was one.
     """
 
@@ -63,6 +66,7 @@ class Scaling:
         self._deciders = deciders
         self._decisions: list[Decision] = []
         self._elastic: list[str] = []
+        self._undecided: list[str] = []
         self.counts: dict[str, int] = {}
         for stage in plan.stages:
             head = deciders[stage.head]
@@ -75,7 +79,9 @@ class Scaling:
                 if stage.head not in fixed:
                     self._elastic.append(stage.head)
             else:
-                self._set(stage.head, 0, parallelism, "tasks that run at the same time")
+                self._set(stage.head, 0, parallelism, SIDE_BY_SIDE)
+                if stage.head not in fixed:
+                    self._undecided.append(stage.head)
 
     def _set(self, stage: str, backlog: int, count: int, reason: str) -> None:
         before = self.counts.get(stage, 0)
@@ -88,6 +94,15 @@ class Scaling:
         for stage in self._elastic:
             if stage in counts:
                 self._set(stage, 0, counts[stage], "as in the run before")
+
+    def widen(self, parallelism: int) -> None:
+        """Let stages that nobody decides for use a cluster that turned out, or has grown, to be larger.
+
+        Executors that went away come back when tasks wait for them, so nothing is narrowed.
+        """
+        for stage in self._undecided:
+            if parallelism > self.counts[stage]:
+                self._set(stage, 0, parallelism, SIDE_BY_SIDE)
 
     def observe(self, backlogs: Mapping[str, tuple[int, int]], bytes_per_second: float) -> None:
         """Let the stats listeners see their backlog, and repartition where one asks.
