@@ -10,6 +10,7 @@ import itertools
 import logging
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
@@ -26,6 +27,10 @@ from operators.splitter.runs import SCHEMA, Run, RunCursor, RunFile, RunWriter, 
 logger = logging.getLogger(__name__)
 
 FAN_IN = 10
+# A scan holds memory for each run. Where files are taken faster than a large merge ends, small merges do not wait
+# for it: runs of the levels below INLINE_LEVELS are merged at once, in a second, and for the others one waits.
+MOST_RUNS = FAN_IN + 4
+INLINE_LEVELS = 2
 # What a snapshot holds inline: enough that small windows write no file each, at 100 bytes an entry.
 INLINE_ENTRIES = 500
 # A single window that takes more than this, or files that are only noted, are written out before its snapshot.
@@ -141,6 +146,7 @@ class FileIndex:
             self._flush()
         self._unfold()
         self._merge_in_background()
+        self._catch_up()
         self._delete_dropped()
         runs = [
             (run.level, [(file.name, file.first, file.last, file.rows) for file in run.files]) for run in self._runs
@@ -218,13 +224,38 @@ class FileIndex:
             self._merging = None
             self._install(merged, future)
         for level in range(1 + max((run.level for run in self._runs), default=0)):
-            due = [run for run in self._runs if run.level == level][-FAN_IN:]
+            due = self._oldest(level)
             if len(due) == FAN_IN:
                 if self._merger is None:
                     self._merger = ThreadPoolExecutor(1, thread_name_prefix="file-index-merge")
                 # No snapshot waits for a merge: ten million entries take seconds.
                 self._merging = due, self._merger.submit(merge, self._store, due, level + 1, self._horizon())
                 return
+
+    def _catch_up(self) -> None:
+        """Keep the number of runs bounded, also where files are taken faster than they are merged."""
+        while self._store is not None:
+            counts = Counter(run.level for run in self._runs)
+            level = min((level for level, count in counts.items() if count >= MOST_RUNS), default=None)
+            if level is None:
+                return
+            if self._merging is not None and (level >= INLINE_LEVELS or self._merging[0][0].level == level):
+                self.wait_for_merge()
+                self._merge_in_background()
+            else:
+                due = self._oldest(level)
+                future: Future[Run] = Future()
+                try:
+                    future.set_result(merge(self._store, due, level + 1, self._horizon()))
+                except StorageError as error:
+                    future.set_exception(error)
+                self._install(due, future)
+            if len(self._runs) >= counts.total():
+                return  # the merge failed, and was logged; the next snapshot tries again
+
+    def _oldest(self, level: int) -> list[Run]:
+        """The oldest runs of a level, as many as are merged at once."""
+        return [run for run in self._runs if run.level == level][-FAN_IN:]
 
     def _horizon(self) -> int:
         return 0 if self._retain_millis is None else max(0, self._newest_millis - self._retain_millis)

@@ -32,9 +32,10 @@ SCHEMA = pa.schema(
         ("fingerprint", pa.int64()),
     ]
 )
-GROUP_ROWS = 16_384
+# What a cursor holds is one group of each run, decoded: 1 MB, of which a scan needs one for every run.
+GROUP_ROWS = 8_192
 # A file is written and, from an object store, read as a whole: 19 bytes a row make this about 5 MB.
-FILE_ROWS = 16 * GROUP_ROWS
+FILE_ROWS = 32 * GROUP_ROWS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 import random
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -60,6 +61,19 @@ class IndexHistory(RuleBasedStateMachine):
             self.known[path] = version(self.number)
             self.index.record(path, version(self.number))
 
+    @rule(batches=st.lists(st.sets(st.sampled_from(PATHS), min_size=1), max_size=4), is_kept=st.booleans())
+    def take_many(self, batches: list[set[bytes]], is_kept: bool) -> None:
+        """Take files in columns, after one that comes alone, and make a snapshot before anybody looks."""
+        self.take([PATHS[0]])
+        for paths in map(sorted, batches):
+            self.number += 1
+            seen, count = version(self.number), len(paths)
+            columns = [seen.size_bytes] * count, [seen.mtime_ns] * count, [seen.identity] * count
+            self.index.record_all(paths, *columns, seen.taken_millis, [seen.fingerprint] * count)
+            self.known.update(dict.fromkeys(paths, seen))
+        if is_kept:
+            self.window()
+
     @rule()
     def window(self) -> None:
         """Make a snapshot durable, by which runs are flushed and merged."""
@@ -114,7 +128,7 @@ class IndexHistory(RuleBasedStateMachine):
 @pytest.fixture
 def small_limits() -> Iterator[None]:
     """Limits that a history of a few steps reaches."""
-    limits = {"FAN_IN": 3, "INLINE_ENTRIES": 2, "MEMORY_ENTRIES": 12, "KEPT_SNAPSHOTS": 2}
+    limits = {"FAN_IN": 3, "MOST_RUNS": 4, "INLINE_ENTRIES": 2, "MEMORY_ENTRIES": 12, "KEPT_SNAPSHOTS": 2}
     before = {name: getattr(file_index, name) for name in limits}
     for name, value in limits.items():
         setattr(file_index, name, value)
@@ -167,6 +181,20 @@ def test_merged_runs_stay_until_snapshots_without_them_are_durable(tmp_path: Pat
     index.close()
     assert max(run.level for run in index.runs) == 2
     assert len(list(tmp_path.glob("*.parquet"))) < 12
+
+
+def test_files_that_come_faster_than_they_are_merged_leave_no_more_runs(tmp_path: Path, small_limits: None) -> None:
+    """Nobody waits for the merges in the background; still no level has more runs than a scan can hold."""
+    index, most = FileIndex(str(tmp_path)), 0
+    for number in range(400):
+        for each in range(3):
+            index.record(b"%05d" % ((number * 3 + each) * 7919 % 1200), version(number))
+        index.snapshot()
+        most = max([most, *Counter(run.level for run in index.runs).values()])
+    assert 3 <= most < file_index.MOST_RUNS
+    assert len(index.runs) < 4 * file_index.MOST_RUNS
+    assert sum(seen is not None for seen in index.view().look_up(sorted({b"%05d" % n for n in range(1200)}))) == 1200
+    index.close()
 
 
 def test_an_index_without_a_directory_holds_everything_in_its_snapshot() -> None:
