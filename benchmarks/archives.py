@@ -3,10 +3,10 @@
     python benchmarks/archives.py                  200 MB of lines, about two minutes
     python benchmarks/archives.py --size 50MB
 
-Makes lines of logs, compresses them in several ways, and reads each file as it is read in a run, without Spark: a
-survey where the file is cut, then the blocks. Rates are of what is compressed, by the CPU seconds of the process that
-takes most, in the best of three rounds; so they hold on a machine that does other things, too. Units are
-small beside blocks, as they are in runs: a block decompresses the unit before it, too, to find its first record.
+Makes lines of logs, compresses them in several ways, and reads each file as it is read in a run, without Spark: as one
+block; where it can be cut, also as blocks that are surveyed and read by one process, and by two at the same time; and
+two such files by two processes. Rates are of what is compressed, by the clock, medians of two rounds behind one that
+warms up; so they want a machine with nothing else to do.
 """
 
 from __future__ import annotations
@@ -14,46 +14,88 @@ from __future__ import annotations
 import argparse
 import bz2
 import gzip
-import os
+import lzma
 import random
+import struct
 import tempfile
 import time
-from collections import Counter
+import zlib
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lz4.frame
 from backports import zstd
 
-from dagflow.api.context import OperatorContext
+from benchmarks.two_processes import TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
-from dagflow.storage.files import stat
+from dagflow.worker.process import keep_freed_memory
 from operators.codecs import codec_of_name
-from operators.metadata import BlockMetadata, FileVersion
-from operators.reader.block_reader import BlockReader
 
 UNIT_BYTES = 512 << 10
-BLOCK_BYTES = 2 << 20
-ROUNDS = 3
+BGZF_BYTES = 65_280
+BLOCKS = 6
+"""Blocks of a file that is cut: fewer than units, as they are in runs."""
+
+INPUT_BYTES, OUTPUT_BYTES = 256 << 10, 1 << 20
+"""How much the library alone is given and gives at a time."""
+
+ROUNDS = 2
 LEVELS = ("INFO", "WARN", "ERROR")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A way to compress.
+
+    Attributes:
+        label: Row of the table.
+        name: Of the file.
+        pack: Compresses.
+        is_cut: Whether the file consists of units.
+        share: Part of the lines that is compressed, where that is slow.
+    """
+
+    label: str
+    name: str
+    pack: Callable[[bytes], bytes]
+    is_cut: bool = False
+    share: float = 1
 
 
 def main() -> None:
     """Make the files, read them, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="200MB", help="bytes of lines")
-    content = lines(parse_size(parser.parse_args().size))
-    print(f"{os.cpu_count()} cores, {len(content) / 1e6:.0f} MB of lines, MB/s")
-    print(f"{'file':24}{'library':>10}{'whole':>10}{'cut, 1':>10}{'cut, 2':>10}{'2 : 1':>8}{'2 : whole':>11}")
-    with tempfile.TemporaryDirectory() as folder:
-        for label, name, pack in CASES:
-            path = Path(folder) / name
-            path.write_bytes(pack(content))
-            rates = [len(content) / 1e6 / best(act) for act in acts(path, content)]
-            ratios = f"{rates[3] / rates[2]:>8.2f}{rates[3] / rates[1]:>11.2f}" if len(rates) > 2 else ""
-            print(f"{label:24}" + "".join(f"{rate:>10.0f}" for rate in rates) + ratios, flush=True)
-            path.unlink()
+    parser.add_argument("--only", default="", help="the rows whose names begin so")
+    arguments = parser.parse_args()
+    content = lines(parse_size(arguments.size))
+    keep_freed_memory()
+    print("| file | library | one task | of library | two files, two processes | cut, one | cut, two | of one task |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as folder, TwoProcesses() as two:
+        for case in CASES:
+            if case.label.startswith(arguments.only):
+                part = content[: int(len(content) * case.share)]
+                path = Path(folder) / case.name
+                path.write_bytes(case.pack(part))
+                print(row(case, path, len(part), two), flush=True)
+                path.unlink()
+
+
+def row(case: Case, path: Path, size_bytes: int, two: TwoProcesses) -> str:
+    """A row of the table."""
+    blocks = blocks_of(path, BLOCKS)
+    acts: list[Callable[[], tuple[int, float]]] = [lambda: two.read_files("lines", [path], 1)]
+    if case.is_cut:
+        acts += [lambda: two.read_blocks("lines", blocks, 1), lambda: two.read_blocks("lines", blocks, 2)]
+    rates = [size_bytes / 1e6 / seconds for seconds in two.best(ROUNDS, *acts)]
+    both = 2 * size_bytes / 1e6 / two.best(ROUNDS, lambda: two.read_files("lines", [path, path], 2))[0]
+    library = size_bytes / 1e6 / min(library_alone(path) for _ in range(ROUNDS + 1))
+    cut = [f"{rates[1]:,.0f}", f"{rates[2]:,.0f}", f"{rates[2] / rates[0]:.2f}"] if case.is_cut else ["", "", ""]
+    cells = [f"{library:,.0f}", f"{rates[0]:,.0f}", f"{rates[0] / library:.2f}", f"{both:,.0f}", *cut]
+    return f"| {case.label} | {' | '.join(cells)} |"
 
 
 def lines(size_bytes: int) -> bytes:
@@ -68,110 +110,58 @@ def lines(size_bytes: int) -> bytes:
     return "".join(made).encode()
 
 
-def several(compress: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+def several(compress: Callable[[bytes], bytes], unit_bytes: int = UNIT_BYTES) -> Callable[[bytes], bytes]:
     """A compression in many units."""
     return lambda data: b"".join(
-        compress(data[start : start + UNIT_BYTES]) for start in range(0, len(data), UNIT_BYTES)
+        compress(data[start : start + unit_bytes]) for start in range(0, len(data), unit_bytes)
     )
 
 
-CASES: list[tuple[str, str, Callable[[bytes], bytes]]] = [
-    ("gzip, one member", "a.gz", lambda data: gzip.compress(data, 1)),
-    ("gzip, several members", "b.gz", several(lambda data: gzip.compress(data, 1))),
-    ("zstd, several frames", "c.zst", several(zstd.compress)),
-    ("bzip2", "d.bz2", bz2.compress),
+def bgzf_member(data: bytes) -> bytes:
+    """A gzip member that tells its length, as bgzip writes them."""
+    deflater = zlib.compressobj(1, wbits=-15)
+    packed = deflater.compress(data) + deflater.flush()
+    head = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff" + struct.pack("<H2sHH", 6, b"BC", 2, len(packed) + 25)
+    return head + packed + struct.pack("<II", zlib.crc32(data), len(data))
+
+
+def gzipped(data: bytes) -> bytes:
+    """A gzip member."""
+    return gzip.compress(data, 1)
+
+
+def xz(data: bytes) -> bytes:
+    """An xz stream."""
+    return lzma.compress(data, preset=1)
+
+
+CASES = [
+    Case("gzip, one member", "a.gz", gzipped),
+    Case("gzip, members of 512 KiB", "b.gz", several(gzipped), True),
+    Case("BGZF", "c.bgz", several(bgzf_member, BGZF_BYTES), True),
+    Case("zstd, one frame", "d.zst", zstd.compress),
+    Case("zstd, frames of 512 KiB", "e.zst", several(zstd.compress), True),
+    Case("lz4", "f.lz4", lz4.frame.compress),
+    Case("bzip2", "g.bz2", bz2.compress, True, 0.25),
+    Case("xz", "h.xz", xz, False, 0.25),
 ]
 
 
-def acts(path: Path, content: bytes) -> list[Callable[[], float]]:
-    """What is timed for a file: the library alone, the file as one block, cut by one process, and by two."""
-    expected = content.count(b"\n")
-    whole = block_of(path, 0, path.stat().st_size)
-    found = [lambda: library_alone(path), lambda: checked(read(whole)[::2], expected)]
-    if path.name != "a.gz":
-        found += [lambda: checked(read_cut(path, 1), expected), lambda: checked(read_cut(path, 2), expected)]
-    return found
-
-
-def checked(done: tuple[Any, ...], expected: int) -> float:
-    """The seconds, if the count is right: fast and wrong does not count."""
-    count, seconds = done
-    if count != expected:
-        raise SystemExit(f"{count} records, where {expected} are right")
-    return float(seconds)
-
-
 def library_alone(path: Path) -> float:
-    """CPU seconds of decompressing a file, and throwing away what comes."""
-    begun = time.process_time()
+    """Seconds of decompressing a file, and throwing away what comes."""
     codec = codec_of_name(path.name)
     if codec is None:
         raise ValueError(f"{path} is not compressed")
-    rest = path.read_bytes()
-    while rest:
-        decompressor = codec.decompressor()
-        while not decompressor.eof:
-            decompressor.decompress(rest, 1 << 20)
-            rest = b""
-        rest = decompressor.unused_data
-    return time.process_time() - begun
-
-
-def read_cut(path: Path, processes: int) -> tuple[int, float]:
-    """The number of records of a file that is cut, and the CPU seconds of the busiest of so many processes."""
-    size = path.stat().st_size
-    ranges = [(start, min(start + BLOCK_BYTES, size)) for start in range(0, size, BLOCK_BYTES)]
-    blocks = [block_of(path, start, end) for start, end in ranges]
-    with ProcessPoolExecutor(processes) as pool:
-        reader = BlockReader()
-        surveyed = list(pool.map(survey, blocks))
-        counted = list(pool.map(read, reader.resolve(blocks, [finding for finding, _, _ in surveyed])))
-    return sum(count for count, _, _ in counted), max(busy(surveyed + counted).values())
-
-
-def busy(done: list[tuple[Any, int, float]]) -> Counter[int]:
-    """CPU seconds of each process."""
-    seconds: Counter[int] = Counter()
-    for _, process, spent in done:
-        seconds[process] += spent  # type: ignore[assignment]  # a Counter of seconds
-    return seconds
-
-
-def block_of(path: Path, start: int, end: int) -> BlockMetadata:
-    """A block of a file."""
-    found = stat(str(path))
-    version = FileVersion(found.size_bytes, found.mtime_ns, found.etag)
-    return BlockMetadata(start + 1, str(path), version, start, end, end == found.size_bytes)
-
-
-def survey(block: BlockMetadata) -> tuple[Any, int, float]:
-    """What a first pass finds of a block, the process, and its CPU seconds."""
-    begun = time.process_time()
-    reader = BlockReader()
-    finding = reader.survey(block)
-    reader.teardown()
-    return finding, os.getpid(), time.process_time() - begun
-
-
-def read(block: BlockMetadata) -> tuple[int, int, float]:
-    """How many records a block has, the process, and its CPU seconds."""
-    begun = time.process_time()
-    reader, counts = BlockReader(), [0]
-
-    def count(batch: Any) -> None:
-        counts[0] += len(batch)
-
-    reader.messages.connect(count)
-    reader.setup(OperatorContext())
-    for _ in reader.read(block):
-        pass
-    reader.teardown()
-    return counts[0], os.getpid(), time.process_time() - begun
-
-
-def best(act: Callable[[], float]) -> float:
-    """CPU seconds of the best round."""
-    return min(act() for _ in range(ROUNDS))
+    begun = time.monotonic()
+    with path.open("rb") as file:
+        rest = file.read(INPUT_BYTES)
+        while rest:
+            decompressor: Any = codec.decompressor()
+            while not decompressor.eof:
+                data, rest = (rest or file.read(INPUT_BYTES), b"") if decompressor.needs_input else (b"", rest)
+                decompressor.decompress(data, OUTPUT_BYTES)
+            rest = decompressor.unused_data or file.read(INPUT_BYTES)
+    return time.monotonic() - begun
 
 
 if __name__ == "__main__":

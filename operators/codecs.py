@@ -8,6 +8,7 @@ import lzma
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, Protocol
 
 from dagflow.errors import DagflowError
@@ -40,11 +41,7 @@ class _Deflated:
     """A gzip member; isal's decompressor where that is installed, which is several times as fast as zlib's."""
 
     def __init__(self) -> None:
-        try:
-            library: Any = importlib.import_module("isal.isal_zlib")
-        except ImportError:
-            library = zlib
-        self._object = library.decompressobj(wbits=31)
+        self._object = _deflate_library().decompressobj(wbits=31)
 
     @property
     def eof(self) -> bool:
@@ -60,6 +57,14 @@ class _Deflated:
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         return bytes(self._object.decompress(self._object.unconsumed_tail + data, max(max_length, 0)))
+
+
+@cache
+def _deflate_library() -> Any:
+    try:
+        return importlib.import_module("isal.isal_zlib")
+    except ImportError:
+        return zlib
 
 
 class _Framed:
@@ -119,10 +124,15 @@ class Codec:
 
 
 def _zstd() -> Any:
+    return _zstd_library().ZstdDecompressor()
+
+
+@cache  # looking for a module that is not there takes longer than to decompress a small frame
+def _zstd_library() -> Any:
     try:
-        return importlib.import_module("compression.zstd").ZstdDecompressor()
+        return importlib.import_module("compression.zstd")
     except ImportError:
-        return importlib.import_module("backports.zstd").ZstdDecompressor()
+        return importlib.import_module("backports.zstd")
 
 
 CODECS = (
@@ -144,8 +154,8 @@ HEAD_BYTES = 10
 UnitSuffix = Literal[".bgz", ".bz2", ".gz", ".tgz", ".zst", ".zstd"]
 """How names of files end that may consist of units which can be decompressed apart from each other."""
 
-CUT_SUFFIXES: tuple[UnitSuffix, ...] = (".bgz", ".bz2", ".zst", ".zstd")
-"""Those that are worth a try: most .gz files are one unit."""
+CUT_SUFFIXES: tuple[UnitSuffix, ...] = (".bgz", ".zst", ".zstd")
+"""Those that cost little to try: most .gz files are one unit, and what is in .bz2 is decompressed twice."""
 
 CODEC_BY_NAME = {codec.name: codec for codec in CODECS}
 

@@ -19,7 +19,7 @@ from dagflow.engine.run import run
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.model import Attributes
-from operators.codecs import CODEC_BY_NAME, CODECS
+from operators.codecs import CODEC_BY_NAME, CODECS, CUT_SUFFIXES, stays_whole
 from operators.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
 from operators.reader.compression.opening import decompressed
@@ -253,3 +253,10 @@ def test_a_run_reads_a_cut_file_as_what_is_compressed_in_it(
     files = [path for path in sorted((tmp_path / "out").rglob("*")) if path.is_file() and path.stat().st_size]
     assert b"".join(path.read_bytes() for path in files) == content
     assert len(files) > 5
+
+
+def test_what_would_be_decompressed_twice_is_cut_only_when_the_app_says_so() -> None:
+    """Cutting bzip2 costs as much again as reading it: on two cores one task is sooner done."""
+    assert not any(stays_whole(f"a{suffix}", CUT_SUFFIXES) for suffix in (".bgz", ".zst", ".zstd", ".txt"))
+    assert all(stays_whole(f"a{suffix}", CUT_SUFFIXES) for suffix in (".bz2", ".gz", ".tgz", ".xz"))
+    assert not stays_whole("a.bz2", (".bz2",))
