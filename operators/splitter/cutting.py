@@ -319,9 +319,11 @@ class BlockCutter:
                 self.flush()
                 continue
             count = self.allowance.takes_wholes(sizes[done : done + room])
-            if count < room and not (self._packer.ends_window and not count):
-                # A window ends with a pack where packs are whole.
-                count = room if self._packer.are_whole else count
+            if count < room and not self._packer.ends_window_after(count):
+                # The window goes on to the end of the pack; what fits by itself counts, as one by one.
+                for size_bytes in sizes[done + count : done + room].tolist():
+                    self.allowance.takes_whole(size_bytes)
+                count = room
             if not count:
                 break
             self._put(files.take(rows[done : done + count]))

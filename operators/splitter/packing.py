@@ -126,11 +126,6 @@ class Packer:
         fits = int(np.searchsorted(np.cumsum(sizes) + self._size_bytes, self._rules.pack_bytes, side="right"))
         return max(min(count, fits), 0 if self._urls else 1)
 
-    @property
-    def are_whole(self) -> bool:
-        """Whether a pack is read by one task."""
-        return self._rules.are_whole
-
     def has_room(self, size_bytes: int) -> bool:
         """Whether one more file of that size fits; into an empty pack any does."""
         rules = self._rules
@@ -140,7 +135,11 @@ class Packer:
     @property
     def ends_window(self) -> bool:
         """Whether a window may end before the next file."""
-        return not (self._rules.are_whole and self._urls)
+        return self.ends_window_after(0)
+
+    def ends_window_after(self, count: int) -> bool:
+        """Whether a window may end when so many more files are in the pack."""
+        return not (self._rules.are_whole and (self._urls or count))
 
     @property
     def may_wait(self) -> bool:

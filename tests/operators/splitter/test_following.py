@@ -11,9 +11,9 @@ from dagflow.errors import SourceChangedError, TransientStorageError
 from dagflow.testing.clock import ManualClock
 from operators.splitter.discovery import Candidate
 from operators.splitter.following import QUEUED_CANDIDATES, TimeBasedDirectoryScanner
+from operators.splitter.found import Found
 from operators.splitter.listing import Stat
 from operators.splitter.roots import find_root
-from operators.splitter.scanner import Found
 from tests.operators.splitter.driving import WAIT_S, Follower, Services, twelve_files, write
 
 

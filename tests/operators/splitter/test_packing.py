@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.api.context import WindowBudget
+from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.ports import Emitter
 from dagflow.testing.clock import ManualClock
 from operators import FileSplitterInput
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
+from operators.splitter.discovery import Candidate
+from operators.splitter.found import FoundFiles
 from operators.splitter.packing import Packer, PackRules
 from tests.operators.splitter.driving import Driver, Follower, Services, write
 
@@ -130,3 +134,60 @@ def test_small_files_may_wait_for_their_pack_to_be_filled(tmp_path: Path) -> Non
         follower.clock.advance(3500)
         assert [Path(block.url).name for block in follower.scanned().blocks] == ["d"]
         assert window.blocks == []
+
+
+class OneByOne(FileSplitterInput):
+    """Takes files one at a time, as it does where somebody listens to them."""
+
+    def _take(self, found: Candidate | FoundFiles) -> int:
+        return int(self._begin(found if isinstance(found, Candidate) else Candidate(found[0])))
+
+
+def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[Any]], Any]:
+    """What each window emits, and what is known at the end, where nobody listens to files."""
+    items: list[Any] = []
+    splitter.blocks_metadata_output.emit = items.append
+    counters: Counter[str] = Counter()
+    connected = frozenset({"blocks_metadata_output"})
+    splitter.setup(OperatorContext(counters=counters, control=services, connected=connected))
+    windows: list[list[Any]] = []
+    while not windows or windows[-1]:
+        splitter.begin_window(len(windows) + 1)
+        splitter.emit_tuples()
+        windows.append([item.to_json() if isinstance(item, BlockPack) else item for item in items])
+        items.clear()
+    state = splitter.snapshot()
+    versions = [(path, *seen[:3], seen[4]) for path, *seen in state["index"]["recent"]]
+    return windows, (state["cut"], versions, counters)
+
+
+@settings(max_examples=60)  # a tree is written for each, on a disk that others use
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "a/", "b/", "b/c/"]), st.integers(0, 40)), max_size=30),
+    st.sampled_from(["divided", "whole"]),
+    st.integers(1, 9),
+    st.sampled_from([0, 64, 320, 10_000]),
+    st.integers(1, 12),
+    st.integers(1, 200),
+    st.sampled_from([{}, {"blocks_threshold": 3}, {"max_files_per_window": 4}, {"max_bytes_per_window": 50}]),
+)
+def test_packs_are_the_same_in_columns_as_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[tuple[str, int]],
+    packs: str,
+    pack_files: int,
+    pack_bytes: int,
+    tuples: int,
+    size_bytes: int,
+    limits: dict[str, int],
+) -> None:
+    """Any tree, any limits: the same windows, packs, blocks, index and counts."""
+    root = tmp_path_factory.mktemp("tree")
+    for number, (folder, size) in enumerate(files):
+        write(root / f"{folder}{number:02}", b"x" * size)
+    services = Services(budget=WindowBudget(tuples, size_bytes))
+    rules: dict[str, Any] = {"packs": packs, "pack_files": pack_files, "pack_bytes": pack_bytes, **limits}
+    in_columns, one_by_one = (
+        unheard(kind(files=str(root), **rules), services) for kind in (FileSplitterInput, OneByOne)
+    )
+    assert in_columns == one_by_one

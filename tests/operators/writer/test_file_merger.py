@@ -130,6 +130,28 @@ def test_every_original_is_found_again(tmp_path: Path) -> None:
         find(str(tmp_path / "out"), "nobody")
 
 
+@pytest.mark.parametrize("listing", ["driver", "sharded"])
+def test_many_directories_of_one_file_and_one_directory_of_many_files(tmp_path: Path, listing: str) -> None:
+    """More of either than a step of the scan holds: all are merged once, and a second run finds what is new."""
+    contents = {f"many/d{n:04}/only": b"%d" % n for n in range(1200)}
+    contents |= {f"one/f{n:05}": b"%d" % n for n in range(9000)}
+    for name, content in contents.items():
+        path = tmp_path / "in" / name
+        if not name.startswith("one") or name == "one/f00000":
+            path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    properties = f"listing: {listing}"
+    summary = run(app_in(tmp_path, splitter=properties), runtime=InlineRuntime)
+    assert summary.files == len(contents)
+    assert originals(tmp_path) == contents
+    assert run(app_in(tmp_path, splitter=properties), runtime=InlineRuntime).windows == 0
+    later = {"many/d0600/another": b"x", "one/f04500x": b"y", "one/f04501": b"changed"}
+    for name, content in later.items():
+        (tmp_path / "in" / name).write_bytes(content)
+    assert run(app_in(tmp_path, splitter=properties), runtime=InlineRuntime).files == len(later)
+    assert {name: b"".join(extract(find(str(tmp_path / "out"), name))) for name in later} == later
+
+
 def test_a_file_that_was_cut_after_it_was_published_is_not_extracted(tmp_path: Path) -> None:
     """An index that does not fit its file is an error, not half an original."""
     (tmp_path / "in").mkdir()
