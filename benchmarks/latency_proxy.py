@@ -1,7 +1,8 @@
 """A TCP proxy on loopback that makes a server as slow to answer as one far away.
 
 What a client sends arrives late by a fixed time; nothing else is held up, so that the rate of a connection
-stays what it is, and every request on it takes that much longer. A new connection costs one delay more.
+stays what it is, and every request on it takes that much longer. A new connection costs one delay more, or
+--connect-millis.
 
     python benchmarks/latency_proxy.py --target 127.0.0.1:9000 --delay-millis 50
 
@@ -47,12 +48,12 @@ async def _direct(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         await writer.drain()
 
 
-async def serve(host: str, port: int, delay_s: float) -> asyncio.Server:
+async def serve(host: str, port: int, delay_s: float, connect_s: float) -> asyncio.Server:
     """Begin to listen; connections lead to host and port."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, OSError):
-            await asyncio.sleep(delay_s)
+            await asyncio.sleep(connect_s)
             far_reader, far_writer = await asyncio.open_connection(host, port, limit=1 << 22)
             both = [
                 asyncio.create_task(_delayed(reader, far_writer, delay_s)),
@@ -67,8 +68,8 @@ async def serve(host: str, port: int, delay_s: float) -> asyncio.Server:
     return await asyncio.start_server(connected, "127.0.0.1", 0, limit=1 << 22)
 
 
-async def _main(host: str, port: int, delay_s: float) -> None:
-    server = await serve(host, port, delay_s)
+async def _main(host: str, port: int, delay_s: float, connect_s: float) -> None:
+    server = await serve(host, port, delay_s, connect_s)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -78,6 +79,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Make a server slow to answer.")
     parser.add_argument("--target", required=True, metavar="HOST:PORT")
     parser.add_argument("--delay-millis", type=float, required=True)
+    parser.add_argument("--connect-millis", type=float, help="what a new connection costs; by default the delay")
     arguments = parser.parse_args()
+    connect_millis = arguments.delay_millis if arguments.connect_millis is None else arguments.connect_millis
     host, _, port = arguments.target.partition(":")
-    asyncio.run(_main(host, int(port), arguments.delay_millis / 1000))
+    asyncio.run(_main(host, int(port), arguments.delay_millis / 1000, connect_millis / 1000))

@@ -18,7 +18,7 @@ MAX_WINDOW_TUPLES = 20_000
 """Bounds the plan of one window in the journal and in memory, whatever the cluster's speed."""
 
 MAX_WINDOW_BYTES = 1 << 40
-"""So many bytes take a second in 2,000 tasks: with less, windows of a large cluster would be shorter than their cost."""
+"""What 2,000 tasks read in a second: with less, windows of a large cluster would be shorter than their own cost."""
 
 SMOOTHING = 0.5
 """Weight of the newest window in the measured rates."""

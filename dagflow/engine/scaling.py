@@ -10,7 +10,6 @@ from types import MappingProxyType
 from dagflow.api.partitioner import BacklogStats, Partitioner, StatsListener
 from dagflow.plan.physical import PhysicalPlan
 
-
 SIDE_BY_SIDE = "tasks that run at the same time"
 
 

@@ -19,11 +19,11 @@ from dagflow.storage.location import join, name_of, parent
 from dagflow.storage.pending import PENDING_DIRECTORY, PendingFile, conflict, lost_output
 from dagflow.storage.remote import S3Location, request_threads
 
-_PART_BYTES = 16 << 20
+_PART_BYTES = 8 << 20
 # S3 takes at most 10 000 parts of at least 5 MiB: parts that grow reach its 5 TiB limit for an object.
-_PARTS_PER_STEP = 200
-# One part fills while others travel: the latency of a request hides, at 16 MiB of memory for each.
-_UNDER_WAY = 3
+_PARTS_PER_STEP = 75
+# One part fills while others travel: the latency of a request hides, at 8 MiB of memory for each.
+_UNDER_WAY = 6
 _STALE_S = 7 * 24 * 3600.0
 _IDENTITY = "dagflow-pending"
 

@@ -21,7 +21,7 @@ from dagflow.worker.chain import Chain
 from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
 from dagflow.worker.routing import splitter_of
 
-ENDING_BYTES = 48 << 20
+ENDING_BYTES = 64 << 20
 ENDING_FILES = 32
 """Files of a task that are ended, and whose last bytes still travel to a remote store, at most: memory's bound."""
 
