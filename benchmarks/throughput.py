@@ -89,6 +89,22 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("[!._]*") if path.is_file())
 
 
+def touch_memory(path: Path, size_bytes: int) -> None:
+    """Fill as much of the page cache as an output will need, and free it.
+
+    A virtual machine may give memory back to its host when nobody has used it for two seconds. To get 1 GB of
+    that again takes half a second or two, which whoever comes after a slow contender would have to pay.
+
+    Args:
+        path: A file to write to; it is removed.
+        size_bytes: How large the output will be.
+    """
+    with path.open("wb") as file:
+        for _ in range(size_bytes >> 20):
+            file.write(bytes(1 << 20))
+    path.unlink()
+
+
 def run_dagflow(context: SparkContext, work: Path, operator: str, block_size: str = "64MiB") -> None:
     """The engine on a running Spark, from an empty checkpoint, with all that it does: journal, checks, publishing."""
     from dagflow.engine.run import run
@@ -170,22 +186,10 @@ class Contest:
         """Seconds that one contender takes, with the disk's queue empty and memory at hand at the start."""
         shutil.rmtree(self.output, ignore_errors=True)
         os.sync()
-        self._touch_memory()
+        touch_memory(self.work / "scratch", size_of(self.work / "input"))
         started = time.perf_counter()
         self.contenders[name]()
         return time.perf_counter() - started
-
-    def _touch_memory(self) -> None:
-        """Fill as much of the page cache as the output will need, and free it.
-
-        A virtual machine may give memory back to its host when nobody has used it for two seconds. To get 1 GB of
-        that again takes half a second or two, which whoever comes after a slow contender would have to pay.
-        """
-        path = self.work / "scratch"
-        with path.open("wb") as file:
-            for _ in range(size_of(self.work / "input") >> 20):
-                file.write(bytes(1 << 20))
-        path.unlink()
 
     def run(self, rounds: int, kept_bytes: int) -> dict[str, list[float]]:
         """Seconds of each contender in each round.
