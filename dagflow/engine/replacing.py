@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Collection
 
 from dagflow.errors import StorageError
-from dagflow.journal import Journal, Retention, newest_holder, read_state, roots_of
-from dagflow.storage.location import absolute, redacted
+from dagflow.journal import Journal
+from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.replacement import lost_of, replace_all
-from dagflow.storage.store import open_store
 
 
 def finish_replays(journal: Journal, again: Collection[int] = ()) -> None:
@@ -43,41 +40,3 @@ def finish_replays(journal: Journal, again: Collection[int] = ()) -> None:
         replace_all(files, {url for redo in redos.values() for url in redo.removed}, journal.check_epoch)
     for window_id in redos:
         journal.end_replay(window_id)
-
-
-def finish_replays_of_the_dead(checkpoint: str) -> list[int]:
-    """Finish what a replay has decided whose process died on this machine; any other is left to a run or a replay.
-
-    Taking a journal over is safe at any time; asking first only spares a replay that is at work from being stopped.
-
-    Returns:
-        The windows whose files were decided and are not known to be in their places: none when all is finished.
-
-    Raises:
-        MissingError: There is no journal.
-        JournalError: It cannot be read.
-        StorageError: A file is lost, or a store refused.
-    """
-    store = open_store(absolute(checkpoint))
-    if not read_state(store).redoing:
-        return []
-    holder = newest_holder(store)
-    if holder is None or holder.host != socket.gethostname() or _is_alive(holder.pid):
-        return sorted(read_state(store).redos)
-    with roots_of(store):
-        journal = Journal.take_over(store, None, Retention())
-        try:
-            finish_replays(journal)
-        finally:
-            journal.close()
-    return []
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

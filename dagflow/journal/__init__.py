@@ -1,7 +1,7 @@
 """The durable record of every window: planned, then committed, then published."""
 
 from dagflow.journal.journal import Journal
-from dagflow.journal.reading import committed_windows, history, newest_holder, read_state, roots_of
+from dagflow.journal.reading import committed_windows, history, read_state, roots_of
 from dagflow.journal.records import WindowIntent, WindowPlan, WindowRedo
 from dagflow.journal.retention import Retention
 from dagflow.journal.start_over import set_aside
@@ -17,7 +17,6 @@ __all__ = [
     "WindowRedo",
     "committed_windows",
     "history",
-    "newest_holder",
     "read_state",
     "roots_of",
     "set_aside",

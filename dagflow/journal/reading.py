@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from dagflow.errors import JournalError, MissingError
-from dagflow.journal.codec import decode
-from dagflow.journal.log import EPOCHS, load
-from dagflow.journal.records import Holder, WindowIntent, WindowPlan
+from dagflow.errors import MissingError
+from dagflow.journal.log import load
+from dagflow.journal.records import WindowIntent, WindowPlan
 from dagflow.journal.retention import Window, all_windows, find_window
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
@@ -28,19 +27,6 @@ def read_state(store: Store) -> JournalState:
     if replay.seq == 0:
         raise MissingError("there is no journal", url=redacted(store.url))
     return replay.state
-
-
-def newest_holder(store: Store) -> Holder | None:
-    """The process that opened the journal last; None where that is not known.
-
-    Raises:
-        StorageError: The store failed.
-    """
-    try:
-        newest = max(store.list(EPOCHS))
-        return Holder.from_json(decode(store.read(newest), newest))
-    except (ValueError, JournalError, MissingError):
-        return None
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.manifest import manifests
-from dagflow.engine.replacing import finish_replays_of_the_dead
 from dagflow.engine.replaying import replay
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import StorageError
@@ -168,15 +167,20 @@ def decided(quick_disk: Path) -> tuple[Path, dict[str, str]]:
     raise AssertionError("no replay died in the right place")
 
 
-def test_status_completes_a_replay_whose_process_is_dead(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
-    """It takes nobody's place, and afterwards the files are the new ones."""
-    root, _ = decided(quick_disk)
-    require_sane(shown(root), *both)
+def test_status_tells_of_a_replay_that_died_and_leaves_it_to_the_next_run(
+    quick_disk: Path, both: tuple[Shown, Shown]
+) -> None:
+    """Asking changes nothing; afterwards a run puts the new files in their places."""
+    root, apps = decided(quick_disk)
+    before = shown(root)
+    require_sane(before, *both)
     command = [*ENTRY, "status", f"{root}/journal", "--json"]
     told = subprocess.run(command, check=True, env=environment(), capture_output=True, text=True)
-    assert json.loads(told.stdout)["state"] == "completed", told
+    assert json.loads(told.stdout)["state"] == "stopped", told
+    assert "the next run or replay finishes it" in told.stderr
+    assert shown(root) == before
+    run(load_app(apps["old"]), runtime=InlineRuntime)
     assert require_settled(root, *both) == "new"
-    assert finish_replays_of_the_dead(f"{root}/journal") == []
 
 
 def test_a_replay_whose_new_files_were_lost_is_not_begun_and_can_be_made_again(

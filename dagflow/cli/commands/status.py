@@ -14,10 +14,9 @@ from dagflow.cli.figures import count, size
 from dagflow.cli.layout import definitions
 from dagflow.cli.options import verbose_option
 from dagflow.engine.manifest import InputRange, TrackedFile, WindowManifest, tracked_files, window_manifest
-from dagflow.engine.replacing import finish_replays_of_the_dead
 from dagflow.engine.result import RunSummary
 from dagflow.engine.status import status
-from dagflow.errors import MissingError, StorageError
+from dagflow.errors import MissingError
 from dagflow.journal import read_state
 from dagflow.storage.location import absolute
 from dagflow.storage.store import open_store
@@ -34,17 +33,20 @@ from dagflow.storage.store import open_store
 def command(checkpoint: str, pattern: str | None, window_id: int | None, as_json: bool) -> int:
     """Print what the journal at CHECKPOINT says about all runs so far.
 
-    Reads only: a run that is under way is not disturbed. (A replay whose process died on this machine while it
-    replaced files is finished first.) With --files: the version, state, windows and
+    Reads only: a run that is under way is not disturbed. With --files: the version, state, windows and
     outputs of each file. With --window: which bytes of which file version became which output file.
     """
     if pattern is not None and window_id is not None:
         raise click.UsageError("--files and --window cannot be given together")
     try:
-        read_state(open_store(absolute(checkpoint)))
+        state = read_state(open_store(absolute(checkpoint)))
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
-    _finish_replays(checkpoint)
+    if state.redos:
+        output.note(
+            f"a replay has decided to replace the files of {count(len(state.redos), 'window')}, the first is "
+            f"{min(state.redos)}, and has not finished; if it is not at work, the next run or replay finishes it"
+        )
     if pattern is not None:
         files = tracked_files(checkpoint, pattern)
         text = json.dumps({"files": [asdict(file) for file in files]}) if as_json else describe_files(files)
@@ -56,19 +58,6 @@ def command(checkpoint: str, pattern: str | None, window_id: int | None, as_json
         text = json.dumps(summary.status_json()) if as_json else describe(summary)
     output.result(text)
     return 0
-
-
-def _finish_replays(checkpoint: str) -> None:
-    """Complete what a replay has decided that died here, or say that it is not complete."""
-    try:
-        windows, reason = finish_replays_of_the_dead(checkpoint), "it may be at work"
-    except StorageError as error:
-        windows, reason = sorted(read_state(open_store(absolute(checkpoint))).redos), str(error)
-    if windows:
-        output.note(
-            f"a replay has decided to replace the files of {count(len(windows), 'window')}, the first is {windows[0]}, "
-            f"and has not finished: {reason}. The next run or replay finishes it"
-        )
 
 
 def describe_files(files: Sequence[TrackedFile]) -> str:

@@ -28,6 +28,7 @@ def contains(units: npt.NDArray[Any], value: int) -> bool:
         return bool((units == value).any())
     return _memchr(units.ctypes.data, value, len(units)) is not None
 
+
 _GROUP = 16
 """Places that positions_of looks at together; its table has an entry for each combination of them."""
 
