@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dagflow.errors import AlreadyExistsError, FencedError, JournalError, MissingError
+from dagflow.errors import AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
 from dagflow.journal.codec import TornError, decode, encode
 from dagflow.journal.records import Event, Holder, Record
 from dagflow.journal.state import JournalState
@@ -217,6 +218,11 @@ class Log:
             self._store.create(name, encode(record.to_json()))
         except AlreadyExistsError as error:
             raise self._taken(seq) from error
+        except StorageError:
+            # Where the journal itself has gone, that is what a person must hear of, and not of a missing folder.
+            with contextlib.suppress(StorageError):
+                self.check_epoch()
+            raise
         # A slot that retention has freed lets a driver of the past create it again: only the epoch tells.
         self.check_epoch()
         return record

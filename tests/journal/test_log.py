@@ -6,6 +6,7 @@ import pytest
 
 from dagflow.errors import FencedError, JournalError, MissingError, StorageError
 from dagflow.journal import Journal, WindowIntent, WindowPlan, read_state
+from dagflow.storage import local_store
 from dagflow.storage.store import Store, open_store
 from dagflow.testing.faults import Faults
 
@@ -93,6 +94,21 @@ def test_a_journal_that_vanishes_is_noticed_at_the_next_record(store: Store) -> 
     """A driver does not go on in an empty directory."""
     journal = Journal.open(store, app="toy")
     shutil.rmtree(store.url)
+    with pytest.raises(JournalError, match="the journal has vanished: epoch 2"):
+        journal.append_plan(WindowPlan(4))
+
+
+def test_a_journal_that_vanishes_under_a_record_is_named_as_the_reason(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not the folder that the system could not find."""
+    journal = Journal.open(store, app="toy")
+
+    def vanish(source: str, target: str) -> None:
+        os.rename(store.url, f"{store.url}-aside")
+        os.rename(source, target)
+
+    monkeypatch.setattr(local_store, "move_exclusive", vanish)
     with pytest.raises(JournalError, match="the journal has vanished: epoch 2"):
         journal.append_plan(WindowPlan(4))
 
