@@ -7,7 +7,7 @@ the journal holds their names. Who is told no name publishes nothing, so tasks o
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -179,14 +179,7 @@ def publish_all(files: Sequence[PendingFile], *, durability: Durability = "proce
     Raises:
         StorageError: As publish() says, of one of them; what became of the others is as if the process had died.
     """
-    remote = [file for file in files if not is_local(file.final_url)]
-    for file in files:
-        if is_local(file.final_url):
-            publish(file, durability=durability)
-    if remote:
-        from dagflow.storage import pending_remote
-
-        pending_remote.for_all(publish, remote)
+    for_all(lambda file: publish(file, durability=durability), files)
 
 
 def discard_all_rivals(files: Sequence[PendingFile]) -> None:
@@ -195,11 +188,22 @@ def discard_all_rivals(files: Sequence[PendingFile]) -> None:
     Raises:
         StorageError: The store refused.
     """
-    remote = [file for file in files if not is_local(file.final_url)]
-    if remote:
+    for_all(discard_rivals, files)
+
+
+def for_all(act: Callable[[PendingFile], None], files: Sequence[PendingFile]) -> None:
+    """Do something with each file; with those on remote stores several at a time.
+
+    Raises:
+        StorageError: A store refused; the other files may have been done.
+    """
+    for file in files:
+        if is_local(file.final_url):
+            act(file)
+    if remote := [file for file in files if not is_local(file.final_url)]:
         from dagflow.storage import pending_remote
 
-        pending_remote.for_all(discard_rivals, remote)
+        pending_remote.for_all(act, remote)
 
 
 def discard(pending: PendingFile) -> None:

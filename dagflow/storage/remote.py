@@ -84,11 +84,12 @@ def filesystem_of(url: str) -> tuple[Any, str]:
 def _arguments(scheme: str) -> dict[str, Any]:
     """What to construct a file system with; for a chain such as `simplecache::s3` by protocol."""
     if "::" in scheme:
-        return {"use_listings_cache": False, **{name: options_of(name) for name in scheme.split("::")}}
+        return {**{name: options_of(name) for name in scheme.split("::")}, "use_listings_cache": False}
     if scheme in _HDFS:
         # Its client takes Hadoop's settings, all of them text; it caches no listings.
         return {name: str(value) for name, value in options_of(scheme).items()}
-    options = {"use_listings_cache": False, **options_of(scheme)}
+    # Whatever the app says: what a listing tells of other drivers must be true now.
+    options = {**options_of(scheme), "use_listings_cache": False}
     if scheme in ("s3", "s3a"):
         # The client's own limit is 10, and makes requests wait that could be under way.
         options["config_kwargs"] = {"max_pool_connections": _S3_CONNECTIONS, **options.get("config_kwargs", {})}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dagflow.errors import MissingError
 from dagflow.storage.local_disk import sync_directory, translated
 from dagflow.storage.location import is_local
-from dagflow.storage.pending import PendingFile, is_whole, remove, replace
+from dagflow.storage.pending import PendingFile, for_all, is_whole, remove, replace
 
 
 def lost_of(files: Sequence[PendingFile]) -> list[PendingFile]:
@@ -19,7 +19,7 @@ def lost_of(files: Sequence[PendingFile]) -> list[PendingFile]:
         StorageError: A store refused.
     """
     lost: list[PendingFile] = []
-    _for_all(lambda file: None if is_whole(file) else lost.append(file), files)
+    for_all(lambda file: None if is_whole(file) else lost.append(file), files)
     return sorted(lost, key=lambda file: file.final_url)
 
 
@@ -39,7 +39,7 @@ def replace_all(files: Sequence[PendingFile], removed: Iterable[str], require_ri
         StorageError: A file is lost, or a store refused.
     """
     require_right()
-    _for_all(replace, files)
+    for_all(replace, files)
     gone = sorted(removed)
     for url in gone:
         require_right()
@@ -49,14 +49,3 @@ def replace_all(files: Sequence[PendingFile], removed: Iterable[str], require_ri
     for directory in sorted({os.path.dirname(url) for url in [*(f.final_url for f in files), *gone] if is_local(url)}):
         with translated(directory, "sync"), contextlib.suppress(FileNotFoundError):
             sync_directory(directory)
-
-
-def _for_all(act: Callable[[PendingFile], None], files: Sequence[PendingFile]) -> None:
-    """Do something with each file; with those on remote stores several at a time."""
-    for file in files:
-        if is_local(file.final_url):
-            act(file)
-    if remote := [file for file in files if not is_local(file.final_url)]:
-        from dagflow.storage import pending_remote
-
-        pending_remote.for_all(act, remote)

@@ -124,7 +124,7 @@ def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memor
 def _directory(base: str) -> Iterator[int | None]:
     """A descriptor from which names below base are found without walking down to it each time."""
     try:
-        descriptor = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         yield None
         return

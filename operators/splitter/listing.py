@@ -237,7 +237,7 @@ class LocalLister(Lister):
         """See Lister."""
         examine = os.stat
         try:
-            descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             return super().stats(directory, names)
         try:
