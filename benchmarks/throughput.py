@@ -1,6 +1,6 @@
 """How fast dagflow filters log lines, side by side with what else does it on the same machine.
 
-    python benchmarks/throughput.py               1 GB, five rounds, about two minutes
+    python benchmarks/throughput.py               1 GB, five rounds, about four minutes
     python benchmarks/throughput.py --size 100MB --rounds 2
 
 Makes lines of about 100 bytes, one in ten of which begins with a dot; every contender reads all files, drops

@@ -91,7 +91,7 @@ class Replayer:
 
     Guarantee: files are replaced after all new ones, of all windows together, are complete and durable and one
     record of the journal holds their names; before that record nothing is replaced, and from there on everything
-    will be, by the next run, replay or status where this process dies. Each file is replaced at once and as a whole.
+    will be, by the next run or replay where this process dies. Each file is replaced at once and as a whole.
     No file of another window is touched.
 
     Args:

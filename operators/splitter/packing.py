@@ -87,7 +87,7 @@ class Packer:
 
     def is_small(self, size_bytes: int, block_size: int) -> bool:
         """Whether a file belongs into a pack; an empty one always does, because it has no block to be read by."""
-        return size_bytes == 0 or (size_bytes <= block_size and size_bytes * SMALL_PARTS <= self._rules.pack_bytes)
+        return size_bytes <= self.small_bytes(block_size)
 
     def small_bytes(self, block_size: int) -> int:
         """Up to which length is_small says yes."""

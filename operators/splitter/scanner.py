@@ -21,7 +21,8 @@ from operators.splitter.sharding import ShardedLister
 logger = logging.getLogger(__name__)
 
 MARKERS = rb"SUCCESS|READY|temporary|spark_metadata|delta_log|metadata|committed_.*|started_.*|staging|COPYING_"
-HIDDEN = re.compile(rb"\..*|_(?:" + MARKERS + rb")|.*\._COPYING_|.*\.tmp", re.DOTALL)
+INCOMPLETE = (b"._COPYING_", b".tmp")
+HIDDEN = re.compile(rb"\..*|_(?:" + MARKERS + rb")|.*(?:" + b"|".join(map(re.escape, INCOMPLETE)) + rb")", re.DOTALL)
 """Names that a scan passes over: dot files; the markers and staging directories that Hadoop, Spark and table
 formats leave; copies that are not complete. Not every name with an underscore, as Hadoop has it: that would lose
 directories such as _vendor without a word."""
@@ -315,7 +316,7 @@ def _may_hide(names: list[bytes]) -> bool:
         if names[position : position + 1] and names[position].startswith(first):
             return True
     joined = b"\0".join(names) + b"\0"
-    return b".tmp\0" in joined or b"._COPYING_\0" in joined
+    return any(end + b"\0" in joined for end in INCOMPLETE)
 
 
 def _part(entries: Entries, start: int, end: int) -> Entries:

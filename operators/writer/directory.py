@@ -31,9 +31,10 @@ def take_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> No
 
 def _refuse_strangers(run: RunPreparation, root: str, foreign: set[str]) -> None:
     is_ours = False
+    below = join(absolute(root), "")
     for url in run.published:
         foreign.discard(url)
-        is_ours = is_ours or url.startswith(join(absolute(root), ""))
+        is_ours = is_ours or url.startswith(below)
     # A journal that has forgotten its oldest windows cannot tell their files from strangers'. Where it publishes
     # already they are taken for its own; should one be in the way, publishing refuses to replace it.
     if foreign and not (is_ours and run.has_forgotten):
