@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -44,22 +43,24 @@ class OnChange(BaseModel):
         return self.appended != self.replaced
 
 
-def change_of(seen: Seen, now: Stat, fingerprint: Callable[[], int] = lambda: UNKNOWN) -> Change:
-    """Name the difference between two versions of one path.
+def seems_appended(seen: Seen, now: Stat) -> bool:
+    """Whether a change looks like an append, as far as names, sizes and times tell."""
+    # An object store replaces whole objects.
+    is_other = now.etag or (seen.identity and now.file_id and seen.identity != now.file_id)
+    return not is_other and now.size_bytes > seen.size_bytes
 
-    An object store replaces whole objects, so there every change is a replacement.
+
+def change_of(seen: Seen, now: Stat, fingerprint: int = UNKNOWN) -> Change:
+    """Name the difference between two versions of one path.
 
     Args:
         seen: The version that was taken.
         now: Another version.
-        fingerprint: Looks at as many of the file's bytes as the version that was taken had. Without it a
-            rewrite in place that made the file longer looks like an append.
+        fingerprint: Of as many of the file's bytes now as the version that was taken had; UNKNOWN where it no longer
+            has them. A version that was taken without one cannot be told from what a rewrite in place made longer.
     """
-    if now.etag or (seen.identity and now.file_id and seen.identity != now.file_id):
-        return "replaced"
-    if now.size_bytes == seen.size_bytes:
-        return "replaced"
-    if now.size_bytes < seen.size_bytes:
-        return "truncated"
-    is_other = seen.fingerprint != UNKNOWN and seen.fingerprint != fingerprint()
-    return "replaced" if is_other else "appended"
+    if seems_appended(seen, now):
+        is_other = seen.fingerprint not in (UNKNOWN, fingerprint)
+        return "replaced" if is_other else "appended"
+    is_same = not now.etag and not (seen.identity and now.file_id and seen.identity != now.file_id)
+    return "truncated" if is_same and now.size_bytes < seen.size_bytes else "replaced"

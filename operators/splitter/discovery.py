@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
-from dagflow.storage.fingerprint import fingerprint
+from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
-from operators.splitter.changes import OnChange, change_of
+from operators.splitter.changes import OnChange, change_of, seems_appended
 from operators.splitter.clock import Clock
+from operators.splitter.ends import Ends, Fingerprinter
 from operators.splitter.file_index import Answers, FileIndex, Seen
 from operators.splitter.found import Found, FoundFiles
 from operators.splitter.scanner import FIRST_STEP, LAST_STEP, Scanner
@@ -34,11 +37,22 @@ class Candidate:
         found: The file, and its version.
         start: First byte to be read.
         is_noted: Whether its version is only to be remembered, and nothing of it read.
+        fingerprint: Of the version's ends; UNKNOWN where nobody looked at them.
     """
 
     found: Found
     start: int = 0
     is_noted: bool = False
+    fingerprint: int = UNKNOWN
+
+    @classmethod
+    def of(cls, files: FoundFiles, position: int) -> Candidate:
+        """One of several new files."""
+        return cls(files[position], fingerprint=files.fingerprints[position] if files.fingerprints else UNKNOWN)
+
+
+_Due = FoundFiles | tuple[Found, Seen | None]
+"""New files in a row, or one that may be new, with what was taken of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +81,24 @@ class Discovery:
         rules: What is to be taken.
         counters: Where changes are counted.
         clock: The time.
+        fingerprinter: Looks at the ends of files.
     """
 
-    def __init__(self, scanner: Scanner, index: FileIndex, rules: Rules, counters: Counter[str], clock: Clock) -> None:
+    def __init__(
+        self,
+        scanner: Scanner,
+        index: FileIndex,
+        rules: Rules,
+        counters: Counter[str],
+        clock: Clock,
+        fingerprinter: Fingerprinter,
+    ) -> None:
         self._scanner = scanner
         self._index = index
         self._rules = rules
         self._counters = counters
         self._clock = clock
+        self._fingerprinter = fingerprinter
         self._unsettled = 0
 
     def candidates(self) -> Iterator[Candidate]:
@@ -85,13 +109,22 @@ class Discovery:
         Raises:
             StorageError: Something cannot be listed or examined; SourceChangedError where policy says so.
         """
-        if not self._rules.latest_first:
-            yield from self._one_by_one()
-            return
+        return _singles(self.stretches())
+
+    def stretches(self) -> Generator[Candidate | FoundFiles]:
+        """Scan once, as candidates() does; new files that come in a row in one piece, where the order allows it."""
+        return self._newest_first() if self._rules.latest_first else self._fingerprinted(self._steps())
+
+    def everything(self) -> Iterator[Candidate]:
+        """Scan once, only to remember what is there and was not taken."""
+        for candidate in _singles(self._fingerprinted(self._steps())):
+            yield replace(candidate, start=0, is_noted=True)
+
+    def _newest_first(self) -> Generator[Candidate | FoundFiles]:
         while True:
             count = 0
             held: list[tuple[int, bytes, Candidate]] = []
-            for candidate in self._one_by_one():
+            for candidate in _singles(each for step in self._steps() for each in step):
                 count += 1
                 entry = (candidate.found.stat.mtime_ns, candidate.found.key, candidate)
                 if len(held) < NEWEST_HELD:
@@ -99,27 +132,31 @@ class Discovery:
                 else:
                     heapq.heappushpop(held, entry)
             held.sort(reverse=True)
-            yield from (candidate for _, _, candidate in held)
+            # All of them are out, and the index knows them, before the next scan looks at it.
+            yield from self._fingerprinted(
+                [candidate for _, _, candidate in held[start : start + LAST_STEP]]
+                for start in range(0, len(held), LAST_STEP)
+            )
             if count <= NEWEST_HELD:
                 return
 
-    def stretches(self) -> Iterator[Candidate | FoundFiles]:
-        """Scan once, as candidates() does; new files that come in a row in one piece, where the order allows it."""
-        return self.candidates() if self._rules.latest_first else self._scanned()
+    def _fingerprinted(self, steps: Iterator[list[Candidate | FoundFiles]]) -> Generator[Candidate | FoundFiles]:
+        """What is to be taken, with fingerprints where these are of use; a step ahead, because tasks look at files."""
+        if not self._rules.on_change.tells_appends:
+            for step in steps:
+                yield from step
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="fingerprints") as jobs:
+            waiting: deque[tuple[list[Candidate | FoundFiles], Future[list[int]]]] = deque()
+            for step in steps:
+                wanted = [ends for each in step for ends in _ends(each)]
+                waiting.append((step, jobs.submit(self._fingerprinter.look, wanted)))
+                if len(waiting) > 1:
+                    yield from _marked(*waiting.popleft())
+            while waiting:
+                yield from _marked(*waiting.popleft())
 
-    def everything(self) -> Iterator[Candidate]:
-        """Scan once, only to remember what is there and was not taken."""
-        for candidate in self._one_by_one():
-            yield Candidate(candidate.found, is_noted=True)
-
-    def _one_by_one(self) -> Iterator[Candidate]:
-        for each in self._scanned():
-            if isinstance(each, Candidate):
-                yield each
-            else:
-                yield from map(Candidate, each)
-
-    def _scanned(self) -> Iterator[Candidate | FoundFiles]:
+    def _steps(self) -> Iterator[list[Candidate | FoundFiles]]:
         now_millis = self._clock.now_millis()
         view = self._index.view(now_millis)
         self._unsettled = 0
@@ -128,16 +165,19 @@ class Discovery:
                 step[0].names if len(step) == 1 else [name for found in step for name in found.names]
             )
             start = 0
+            due: list[_Due] = []
             for found in step:
                 end = start + len(found)
-                yield from self._judged(found, answers.slice(start, end), now_millis)
+                due += self._due(found, answers.slice(start, end), now_millis)
                 start = end
+            if due:
+                yield list(self._judged(due))
         if self._unsettled:
             self._counters[names.UNSETTLED] += self._unsettled
             logger.info("files left for later, as they are not complete yet files=%d", self._unsettled)
 
-    def _judged(self, files: FoundFiles, answers: Answers, now_millis: int) -> Iterator[Candidate | FoundFiles]:
-        """Those that are to be taken."""
+    def _due(self, files: FoundFiles, answers: Answers, now_millis: int) -> Iterator[_Due]:
+        """Those that are not as they were taken, as far as they are complete."""
         rules = self._rules
         positions = np.flatnonzero(~_unchanged(files, answers))
         if not len(positions):
@@ -147,9 +187,20 @@ class Discovery:
             return
         for position in positions.tolist():
             found = files[position]
-            if not self._is_settled(found, now_millis):
+            if self._is_settled(found, now_millis):
+                yield found, answers[position]
+            else:
                 self._unsettled += 1
-            elif (candidate := self._judge(found, answers[position])) is not None:
+
+    def _judged(self, due: list[_Due]) -> Iterator[Candidate | FoundFiles]:
+        """Those that are to be taken."""
+        changed = [(each[0], each[1]) for each in due if not isinstance(each, FoundFiles) and each[1] is not None]
+        grown = [(found.key, seen.size_bytes) for found, seen in changed if seems_appended(seen, found.stat)]
+        looked = dict(zip(grown, self._fingerprinter.look(grown), strict=True))
+        for each in due:
+            if isinstance(each, FoundFiles):
+                yield each
+            elif (candidate := self._judge(*each, looked)) is not None:
                 yield candidate
 
     def _is_settled(self, found: Found, now_millis: int) -> bool:
@@ -164,12 +215,12 @@ class Discovery:
         marker = rules.done_marker.replace("{name}", found.root.lister.url(name))
         return found.root.lister.kind(directory + b"/" + marker.encode("utf-8", "surrogateescape")) is not None
 
-    def _judge(self, found: Found, seen: Seen | None) -> Candidate | None:
+    def _judge(self, found: Found, seen: Seen | None, looked: Mapping[Ends, int]) -> Candidate | None:
         if seen is None:
             return None if self._is_marker(found) else Candidate(found)
         if found.is_directory:
             return Candidate(found)
-        change = change_of(seen, found.stat, lambda: fingerprint(found.key, seen.size_bytes))
+        change = change_of(seen, found.stat, looked.get((found.key, seen.size_bytes), UNKNOWN))
         action = self._rules.on_change.action(change)
         self._counters[names.changed(change)] += 1
         url = redacted(found.url)
@@ -191,6 +242,31 @@ class Discovery:
         if not has_name:
             return name == marker
         return len(name) > len(before) + len(after) and name.startswith(before) and name.endswith(after)
+
+
+def _singles(found: Iterable[Candidate | FoundFiles]) -> Iterator[Candidate]:
+    for each in found:
+        if isinstance(each, Candidate):
+            yield each
+        else:
+            yield from (Candidate.of(each, position) for position in range(len(each)))
+
+
+def _ends(each: Candidate | FoundFiles) -> Iterable[Ends]:
+    """What is to be looked at: nothing of object stores, which replace whole objects."""
+    if isinstance(each, FoundFiles):
+        return zip(each.keys, each.stats.size_bytes, strict=True) if each.root.is_local else ()
+    found = each.found
+    return [(found.key, found.stat.size_bytes)] if found.root.is_local else ()
+
+
+def _marked(step: list[Candidate | FoundFiles], looked: Future[list[int]]) -> Iterator[Candidate | FoundFiles]:
+    prints = iter(looked.result())
+    for each in step:
+        if isinstance(each, FoundFiles):
+            yield replace(each, fingerprints=list(itertools.islice(prints, len(each)))) if each.root.is_local else each
+        else:
+            yield replace(each, fingerprint=next(prints)) if each.found.root.is_local else each
 
 
 def _stepped(found: Iterable[FoundFiles]) -> Iterator[list[FoundFiles]]:

@@ -64,11 +64,13 @@ class FoundFiles(Sequence[Found]):
         root: The root.
         keys: What Found calls the key.
         stats: The versions.
+        fingerprints: Of their ends; () where nobody looked at them.
     """
 
     root: Root
     keys: list[bytes]
     stats: Stats
+    fingerprints: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -118,14 +120,15 @@ class FoundFiles(Sequence[Found]):
         """The stretch [start, end)."""
         if start == 0 and end >= len(self):
             return self
-        return FoundFiles(self.root, self.keys[start:end], self.stats.slice(start, end))
+        return FoundFiles(self.root, self.keys[start:end], self.stats.slice(start, end), self.fingerprints[start:end])
 
     def take(self, positions: npt.NDArray[np.intp]) -> FoundFiles:
         """Those at ascending positions."""
         if len(positions) and positions[-1] - positions[0] + 1 == len(positions):
             return self.slice(int(positions[0]), int(positions[-1]) + 1)
         chosen = positions.tolist()
-        return FoundFiles(self.root, [self.keys[index] for index in chosen], self.stats.take(chosen))
+        prints = [self.fingerprints[index] for index in chosen] if self.fingerprints else ()
+        return FoundFiles(self.root, [self.keys[index] for index in chosen], self.stats.take(chosen), prints)
 
 
 class Gathering:

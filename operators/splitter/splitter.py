@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,7 +17,7 @@ from dagflow.api.operator import ControlOperator, InputOperator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Paths, Size
 from dagflow.errors import MissingError
-from dagflow.storage.fingerprint import UNKNOWN, fingerprint
+from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import expanded, root_of, shortened
 from operators.codecs import CUT_SUFFIXES, UnitSuffix
 from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
@@ -24,9 +25,10 @@ from operators.splitter.changes import OnChange
 from operators.splitter.clock import Clock, SystemClock
 from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter, estimated
 from operators.splitter.discovery import Candidate, Discovery, Rules
+from operators.splitter.ends import Fingerprinter
 from operators.splitter.file_index import FileIndex, Seen
 from operators.splitter.following import TimeBasedDirectoryScanner
-from operators.splitter.found import Found, FoundFiles
+from operators.splitter.found import FoundFiles
 from operators.splitter.packing import (
     DEFAULT_PACK_BYTES,
     DEFAULT_PACK_FILES,
@@ -236,15 +238,16 @@ class FileSplitterInput(InputOperator):
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)
         # Counted apart, because the scanner's thread must not touch what the driver is reading.
         self._scanned = Counter()
+        in_tasks = None if control is None else control.in_tasks
         sharded = None
-        if control is not None and self.listing == "sharded":
-            in_tasks = control.in_tasks
-            sharded = lambda: ShardedLister(in_tasks)  # noqa: E731  # one for each root
+        if in_tasks is not None and self.listing == "sharded":
+            sharded = functools.partial(ShardedLister, in_tasks)  # one for each root
         scanner = Scanner(
             self.files, self._selection(), self._scanned, tolerates_missing=self._is_following, sharded=sharded
         )
         rules = Rules(self.on_change, self.settle_millis, self.done_marker, self.latest_first)
-        self._discovery = Discovery(scanner, self._index, rules, self._scanned, self._clock)
+        looked = Fingerprinter(in_tasks)
+        self._discovery = Discovery(scanner, self._index, rules, self._scanned, self._clock, looked)
         self._source = None
         self._has_begun = False
 
@@ -323,23 +326,23 @@ class FileSplitterInput(InputOperator):
         if isinstance(found, Candidate):
             return int(self._begin(found))
         if self._cutter.announces or self._waits:
-            return int(self._begin(Candidate(found[0])))
+            return int(self._begin(Candidate.of(found, 0)))
         self._enter(found.root.lister.url(found.root.base))
         count = self._cutter.pack_files(found, self.block_size)
         if not count:
             # The window is full, or the next file is none of the small ones.
-            return int(self._begin(Candidate(found[0])))
+            return int(self._begin(Candidate.of(found, 0)))
         taken = found.slice(0, count)
         stats = taken.stats
         self._index.record_all(
-            taken.names, stats.size_bytes, stats.mtime_ns, stats.identities, self._clock.now_millis(), self._ends(taken)
+            taken.names,
+            stats.size_bytes,
+            stats.mtime_ns,
+            stats.identities,
+            self._clock.now_millis(),
+            taken.fingerprints or [UNKNOWN] * count,
         )
         return count
-
-    def _ends(self, files: FoundFiles) -> list[int]:
-        if not (self.on_change.tells_appends and files.root.is_local):
-            return [UNKNOWN] * len(files)
-        return [self._fingerprint(found) for found in files]
 
     def _enter(self, url: str) -> None:
         if (root := root_of(url)) != self._root:
@@ -350,20 +353,13 @@ class FileSplitterInput(InputOperator):
     def _begin(self, candidate: Candidate) -> bool:
         found = candidate.found
         stat = found.stat
-        fingerprinted = self._fingerprint(found)
-        if not candidate.is_noted and not self._announce(candidate, fingerprinted):
+        if not candidate.is_noted and not self._announce(candidate):
             return False
         version = stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis()
-        self._index.record(found.name, Seen(*version, fingerprinted))
+        self._index.record(found.name, Seen(*version, candidate.fingerprint))
         return True
 
-    def _fingerprint(self, found: Found) -> int:
-        # Object stores replace whole objects, and where both changes mean the same no file need be opened.
-        if found.is_directory or not found.root.is_local or not self.on_change.tells_appends:
-            return UNKNOWN
-        return fingerprint(found.key, found.stat.size_bytes)
-
-    def _announce(self, candidate: Candidate, fingerprinted: int) -> bool:
+    def _announce(self, candidate: Candidate) -> bool:
         found = candidate.found
         if found.is_directory:
             return self._cutter.announce_directory(found.url, found.relative_path, self.block_size)
@@ -372,7 +368,7 @@ class FileSplitterInput(InputOperator):
         self._enter(found.url)
         is_open = self._waits and not version.etag
         place = found.url, relative_path, version, self.block_size, candidate.start
-        return self._cutter.begin(*place, is_open=is_open, fingerprint=fingerprinted if is_open else UNKNOWN)
+        return self._cutter.begin(*place, is_open=is_open, fingerprint=candidate.fingerprint if is_open else UNKNOWN)
 
     def _scanned_since(self) -> Counter[str]:
         """What the scans counted since this was last asked for."""
@@ -391,7 +387,7 @@ class FileSplitterInput(InputOperator):
 
     def teardown(self) -> None:
         """Called once at the end."""
-        if isinstance(self._source, TimeBasedDirectoryScanner):
+        if self._source is not None:
             self._source.stop()
         self._index.close()
 
@@ -417,7 +413,7 @@ class FileSplitterInput(InputOperator):
 class _OneScan:
     """What one scan found to be taken, made as it is asked for."""
 
-    def __init__(self, found: Iterator[Candidate | FoundFiles]) -> None:
+    def __init__(self, found: Generator[Candidate | FoundFiles]) -> None:
         self._found = found
         self._head: Candidate | FoundFiles | None = None
 
@@ -433,6 +429,10 @@ class _OneScan:
         self._head = None
         if isinstance(head, FoundFiles) and count < len(head):
             self._head = head.slice(count, len(head))
+
+    def stop(self) -> None:
+        """End the scan, and what tasks look at for it."""
+        self._found.close()
 
 
 def _allowance(

@@ -9,6 +9,7 @@ import pytest
 from dagflow.testing.clock import ManualClock
 from operators.splitter import discovery
 from operators.splitter.discovery import Discovery, Rules
+from operators.splitter.ends import Fingerprinter
 from operators.splitter.file_index import FileIndex, Seen
 from operators.splitter.scanner import Scanner, Selection
 from tests.operators.splitter.driving import write
@@ -31,7 +32,8 @@ def test_the_newest_are_found_first_however_many_there_are(tmp_path: Path, count
     index = FileIndex()
     found = []
     scanner = Scanner([str(tmp_path)], Selection())
-    for candidate in Discovery(scanner, index, Rules(latest_first=True), Counter(), ManualClock()).candidates():
+    discovery = Discovery(scanner, index, Rules(latest_first=True), Counter(), ManualClock(), Fingerprinter(None))
+    for candidate in discovery.candidates():
         stat = candidate.found.stat
         found.append(stat.mtime_ns // 10**9 - 1000)
         index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity))
@@ -47,7 +49,7 @@ def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
 
     def scanned() -> list[str]:
         found = []
-        for candidate in Discovery(scanner, index, Rules(), Counter(), ManualClock()).candidates():
+        for candidate in Discovery(scanner, index, Rules(), Counter(), ManualClock(), Fingerprinter(None)).candidates():
             stat = candidate.found.stat
             found.append(candidate.found.relative_path)
             index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity))

@@ -140,7 +140,7 @@ class OneByOne(FileSplitterInput):
     """Takes files one at a time, as it does where somebody listens to them."""
 
     def _take(self, found: Candidate | FoundFiles) -> int:
-        return int(self._begin(found if isinstance(found, Candidate) else Candidate(found[0])))
+        return int(self._begin(found if isinstance(found, Candidate) else Candidate.of(found, 0)))
 
 
 def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[Any]], Any]:
