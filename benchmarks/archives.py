@@ -5,8 +5,8 @@
 
 Makes lines of logs, compresses them in several ways, and reads each file as it is read in a run, without Spark: as one
 block; where it can be cut, also as blocks that are surveyed and read by one process, and by two at the same time; and
-two such files by two processes. Rates are of what is compressed, by the clock, medians of two rounds behind one that
-warms up; so they want a machine with nothing else to do.
+two such files by two processes. Rates are of what is compressed, by the clock, medians of rounds in which all of these
+take turns; so they want a machine with nothing else to do.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lz4.frame
 from backports import zstd
 
-from benchmarks.two_processes import TwoProcesses, blocks_of
+from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
 from dagflow.worker.process import keep_freed_memory
 from operators.codecs import codec_of_name
@@ -87,14 +88,13 @@ def main() -> None:
 def row(case: Case, path: Path, size_bytes: int, two: TwoProcesses) -> str:
     """A row of the table."""
     blocks = blocks_of(path, BLOCKS)
-    acts: list[Callable[[], tuple[int, float]]] = [lambda: two.read_files("lines", [path], 1)]
+    acts: list[Act] = [partial(two.read_files, "lines", [path], 1), partial(two.read_files, "lines", [path, path], 2)]
     if case.is_cut:
-        acts += [lambda: two.read_blocks("lines", blocks, 1), lambda: two.read_blocks("lines", blocks, 2)]
-    rates = [size_bytes / 1e6 / seconds for seconds in two.best(ROUNDS, *acts)]
-    both = 2 * size_bytes / 1e6 / two.best(ROUNDS, lambda: two.read_files("lines", [path, path], 2))[0]
+        acts += [partial(two.read_blocks, "lines", blocks, 1), partial(two.read_blocks, "lines", blocks, 2)]
+    one, twice, *rest = (size_bytes / 1e6 / seconds for seconds in two.best(ROUNDS, *acts))
     library = size_bytes / 1e6 / min(library_alone(path) for _ in range(ROUNDS + 1))
-    cut = [f"{rates[1]:,.0f}", f"{rates[2]:,.0f}", f"{rates[2] / rates[0]:.2f}"] if case.is_cut else ["", "", ""]
-    cells = [f"{library:,.0f}", f"{rates[0]:,.0f}", f"{rates[0] / library:.2f}", f"{both:,.0f}", *cut]
+    cut = [f"{rest[0]:,.0f}", f"{rest[1]:,.0f}", f"{rest[1] / one:.2f}"] if case.is_cut else ["", "", ""]
+    cells = [f"{library:,.0f}", f"{one:,.0f}", f"{one / library:.2f}", f"{2 * twice:,.0f}", *cut]
     return f"| {case.label} | {' | '.join(cells)} |"
 
 

@@ -24,13 +24,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # Before polars is imported: it makes its threads once.
 os.environ["POLARS_MAX_THREADS"] = "1"
 
-from benchmarks.two_processes import TwoProcesses, blocks_of
+from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
 from dagflow.worker.process import keep_freed_memory
 
@@ -61,6 +62,8 @@ class Case:
         head: What the file begins with.
         column: Where there are columns, the one that the filter looks at, for the text b; otherwise records that
             begin with a dot are dropped.
+        share: Of the bytes that are asked for, how many the file has when two processes read it: the slower a format,
+            the fewer, so that a round is short.
         is_serial: Whether files are gone through from their beginning, so that two processes need two of them.
         peers: Others that read the same, by name; each is given the file and whether to filter.
     """
@@ -71,6 +74,7 @@ class Case:
     record: Callable[[random.Random], bytes]
     head: bytes = b""
     column: str = ""
+    share: float = 1
     is_serial: bool = False
     peers: dict[str, Callable[[str, bool], int]] = field(default_factory=dict)
 
@@ -147,18 +151,20 @@ def cases(peers: Peers | None) -> list[Case]:
             *("csv, both passes", "csv", 250, row),
             head=",".join(CSV_NAMES).encode() + b"\n",
             column="name",
+            share=0.4,
             peers=others("csv"),
         ),
-        Case("json_lines, checked", "json_lines", None, json_line),
+        Case("json_lines, checked", "json_lines", None, json_line, share=0.4),
         Case(
             *("json_lines, parsed", {"type": "json_lines", "columns": JSON_TYPES}, 150, json_line),
             column="level",
+            share=0.2,
             peers=others("json"),
         ),
-        Case("regex", {"type": "regex", "pattern": r"\d{4}-", "max_record": "64KiB"}, None, log_entry),
+        Case("regex", {"type": "regex", "pattern": r"\d{4}-", "max_record": "64KiB"}, None, log_entry, share=0.4),
         Case("paragraphs", "paragraphs", None, paragraph),
-        Case("length_prefixed", "length_prefixed", None, prefixed, is_serial=True),
-        Case("xml", {"type": "xml", "tag": "row"}, None, element, is_serial=True),
+        Case("length_prefixed", "length_prefixed", None, prefixed, share=0.4, is_serial=True),
+        Case("xml", {"type": "xml", "tag": "row"}, None, element, share=0.1, is_serial=True),
     ]
 
 
@@ -364,22 +370,24 @@ def on_two_cores(case: Case, work: Path, size_bytes: int, rounds: int, two: TwoP
     """A row of the second table."""
     paths = [work / "first", work / "second"] if case.is_serial else [work / "first"]
     for path in paths:
-        make_file(case, path, size_bytes)
+        make_file(case, path, int(size_bytes * case.share))
     size = sum(path.stat().st_size for path in paths)
-    blocks = blocks_of(paths[0], DEALT_BLOCKS)
-    if case.is_serial:
-        taken = two.best(
-            *(rounds, lambda: two.read_files(case.format, paths, 1), lambda: two.read_files(case.format, paths, 2))
-        )
-    else:
-        taken = two.best(
-            *(rounds, lambda: two.read_blocks(case.format, blocks, 1), lambda: two.read_blocks(case.format, blocks, 2))
-        )
+    dealt = blocks_of(paths[0], DEALT_BLOCKS)
+    read = [blocks_of(path, 1)[0] for path in paths] if case.is_serial else dealt
+    acts: list[Act] = []
+    for processes in (1, 2):
+        acts += [
+            partial(two.read_blocks, case.format, read, processes),
+            partial(two.copy, dealt, processes),
+            partial(two.count_in_cache, processes),
+        ]
+    taken = two.rounds(rounds, *acts)
     for path in paths:
         path.unlink()
-    read = "two files" if case.is_serial else f"{len(blocks)} blocks"
-    one, both = (size / 1e6 / seconds for seconds in taken)
-    return f"| {case.name} | {read} | {one:,.0f} | {both:,.0f} | {both / one:.2f} |"
+    one, both = (size / 1e6 / statistics.median(seconds[index] for seconds in taken) for index in (0, 3))
+    ratios = [statistics.median(seconds[index] / seconds[index + 3] for seconds in taken) for index in range(3)]
+    what = "two files" if case.is_serial else f"{len(dealt)} blocks"
+    return f"| {case.name} | {what} | {one:,.0f} | {both:,.0f} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |"
 
 
 def main() -> None:
@@ -406,10 +414,9 @@ def main() -> None:
                     print(line, flush=True)
         if arguments.part != "cpu":
             print("\nMB per second of wall time\n")
-            print("| format | read | one process | two processes | ratio |\n|---|---|---|---|---|", flush=True)
+            print("| format | read | one process | two processes | ratio | copying alone | loop in cache |")
+            print("|---|---|---|---|---|---|---|", flush=True)
             with TwoProcesses() as two:
-                one, both = two.best(*(arguments.rounds, lambda: two.count_in_cache(1), lambda: two.count_in_cache(2)))
-                print(f"| (the machine: a loop in its caches) | | | | {one / both:.2f} |", flush=True)
                 for case in cases(None):
                     if case.name.startswith(arguments.only):
                         print(on_two_cores(case, work, size_bytes, arguments.rounds, two), flush=True)

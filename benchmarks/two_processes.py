@@ -3,39 +3,75 @@
 Used by formats.py and archives.py. Processes are settled and warmed up as those of a run are. A format whose blocks
 are read apart from each other has its blocks dealt out; of one that goes through files from their beginning, and of
 compressed files that are not cut, each process reads a file of its own.
+
+Rounds are short and many. In each, all that is compared takes its turn, and whatever is fast is done over and over; a
+round in which others used the cores does not count.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from dagflow.api.context import OperatorContext
-from dagflow.storage.files import stat
+from dagflow.storage.files import open_file, stat
 from dagflow.worker.process import keep_freed_memory
 from operators.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
+from operators.reader.formats.base import CHUNK_BYTES
 
-START_S = 0.2
-"""Seconds from a request to the moment at which all processes begin."""
+LASTING_S = 0.1
+"""Seconds that an act lasts at least in a round. Short, so that one process and two find the machine in the same mood:
+what a shared host gives was seen to change by a third from one second to the next."""
+
+FOREIGN_SHARE = 0.05
+"""Of one core: a round counts if others used less; /proc/stat, in ticks of 10 ms, tells no smaller share."""
+
+TRIES = 6
+"""Rounds that are begun for each one that counts, before it is said that the machine is busy."""
 
 COUNTED_BYTES = 1 << 28
 """Bytes that count_in_cache counts in place of a block."""
+
+Act = Callable[[int], "Done"]
+"""Something that processes do a number of times."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What processes did.
+
+    Attributes:
+        count: Records, or whatever was counted, of all passes.
+        seconds: From when the first one began to when the last one was done.
+        cpu_s: CPU time of all of them.
+    """
+
+    count: int
+    seconds: float
+    cpu_s: float
 
 
 class TwoProcesses:
     """Two processes that read at the same time, or one of them alone."""
 
     def __init__(self) -> None:
+        context = get_context("spawn")
+        meeting = context.Barrier(2)
         # Not forked: a fork would pay for the memory of its parent, page by page, while it is timed.
-        self._pools = [ProcessPoolExecutor(1, get_context("spawn"), keep_freed_memory) for _ in range(2)]
+        self._pools = [ProcessPoolExecutor(1, context, _prepare, (meeting,)) for _ in range(2)]
         for pool in self._pools:
             pool.submit(_is_ready).result()
 
@@ -48,53 +84,69 @@ class TwoProcesses:
         for pool in self._pools:
             pool.shutdown()
 
-    def best(self, rounds: int, *acts: Callable[[], tuple[int, float]]) -> list[float]:
-        """Median seconds of each act, the acts taking turns; the first round warms up.
+    def rounds(self, count: int, *acts: Act) -> list[list[float]]:
+        """Seconds of one pass of each act, for each round; the acts take turns.
 
         Raises:
-            ValueError: They disagree about how many records there are.
+            ValueError: The passes of an act disagree about how many records there are.
+            TimeoutError: Something else keeps the cores busy.
         """
-        taken: list[list[float]] = [[] for _ in acts]
-        for _ in range(rounds + 1):
-            done = [act() for act in acts]
-            if len({count for count, _ in done}) > 1:
-                raise ValueError(f"counts differ: {done}")
-            for seconds, (_, spent) in zip(taken, done, strict=True):
-                seconds.append(spent)
-        return [statistics.median(seconds[1:]) for seconds in taken]
+        first = [act(1) for act in acts]
+        passes = [math.ceil(LASTING_S / done.seconds) for done in first]
+        taken: list[list[float]] = []
+        for _ in range(count * TRIES):
+            before, begun, own = _busy_s(), time.monotonic(), time.process_time()
+            done = [act(times) for act, times in zip(acts, passes, strict=True)]
+            own = time.process_time() - own + sum(each.cpu_s for each in done)
+            if any(each.count != times * one.count for each, times, one in zip(done, passes, first, strict=True)):
+                raise ValueError(f"counts differ: {first}, {done}, {passes} passes")
+            if _busy_s() - before - own < FOREIGN_SHARE * (time.monotonic() - begun):
+                taken.append([each.seconds / times for each, times in zip(done, passes, strict=True)])
+            if len(taken) == count:
+                return taken
+        raise TimeoutError(f"others used the cores in all but {len(taken)} of {count * TRIES} rounds")
 
-    def read_blocks(self, format: Any, blocks: Sequence[BlockMetadata], processes: int) -> tuple[int, float]:
-        """Records and seconds of the blocks of a file, dealt out, surveyed first where that is needed."""
+    def best(self, rounds: int, *acts: Act) -> list[float]:
+        """Median seconds of one pass of each act."""
+        return [statistics.median(seconds) for seconds in zip(*self.rounds(rounds, *acts), strict=True)]
+
+    def read_blocks(self, format: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int = 1) -> Done:
+        """Read the blocks of a file, dealt out, surveyed first where that is needed."""
         reader = BlockReader(format=format)
-        seconds = 0.0
+        surveyed = Done(0, 0, 0)
         if any(reader.needs_survey(block) for block in blocks):
-            findings, seconds = self._all(_survey, format, blocks, processes)
+            findings, surveyed = self._all(_survey, format, blocks, processes, passes)
             blocks = reader.resolve(blocks, findings)
-        counts, more = self._all(_read, format, blocks, processes)
-        return sum(counts), seconds + more
+        counts, done = self._all(_read, format, blocks, processes, passes)
+        return Done(sum(counts), surveyed.seconds + done.seconds, surveyed.cpu_s + done.cpu_s)
 
-    def read_files(self, format: Any, paths: Sequence[Path], processes: int) -> tuple[int, float]:
-        """Records and seconds of files, each read as one block."""
-        counts, seconds = self._all(_read, format, [blocks_of(path, 1)[0] for path in paths], processes)
-        return sum(counts), seconds
+    def read_files(self, format: Any, paths: Sequence[Path], processes: int, passes: int = 1) -> Done:
+        """Read files, each as one block."""
+        return self.read_blocks(format, [blocks_of(path, 1)[0] for path in paths], processes, passes)
 
-    def count_in_cache(self, processes: int) -> tuple[int, float]:
+    def copy(self, blocks: Sequence[BlockMetadata], processes: int, passes: int = 1) -> Done:
+        """What reading costs by itself: the bytes of blocks, from the page cache into one buffer, a chunk at a time."""
+        counts, done = self._all(_copy, None, blocks, processes, passes)
+        return Done(sum(counts), done.seconds, done.cpu_s)
+
+    def count_in_cache(self, processes: int, passes: int = 1) -> Done:
         """What the cores themselves give: the ones in 64 KiB, over and over, without any memory beyond the caches."""
-        counts, seconds = self._all(_count, None, [None] * 8, processes)
-        return sum(counts), seconds
+        counts, done = self._all(_count, None, [None] * 8, processes, passes)
+        return Done(sum(counts), done.seconds, done.cpu_s)
 
-    def _all(self, act: Any, format: Any, blocks: Sequence[Any], processes: int) -> tuple[list[Any], float]:
-        """What an act gives for each block, and the seconds from the start until all processes are done."""
+    def _all(self, act: Any, format: Any, blocks: Sequence[Any], processes: int, passes: int) -> tuple[list[Any], Done]:
+        """What an act gives for each block, and what it took from the first start until all processes were done."""
         shares = [blocks[index::processes] for index in range(processes)]
-        # A start that both have time to get ready for: else the second one's request is what is timed.
-        start = time.monotonic() + START_S
-        waiting = [pool.submit(act, format, share, start) for pool, share in zip(self._pools, shares, strict=False)]
+        waiting = [
+            pool.submit(act, format, share, processes, passes) for pool, share in zip(self._pools, shares, strict=False)
+        ]
         found: list[Any] = [None] * len(blocks)
-        ends = []
+        clocks = []
         for index, each in enumerate(waiting):
-            found[index::processes], end = each.result()
-            ends.append(end)
-        return found, max(ends) - start
+            found[index::processes], clock = each.result()
+            clocks.append(clock)
+        seconds = max(clock.ended for clock in clocks) - min(clock.begun for clock in clocks)
+        return found, Done(0, seconds, sum(clock.cpu_s for clock in clocks))
 
 
 def blocks_of(path: Path, count: int) -> list[BlockMetadata]:
@@ -108,47 +160,85 @@ def blocks_of(path: Path, count: int) -> list[BlockMetadata]:
     ]
 
 
+@dataclass
+class _Clock:
+    begun: float = 0
+    ended: float = 0
+    cpu_s: float = 0
+
+    @contextmanager
+    def timed(self, processes: int) -> Iterator[None]:
+        """Wait until all processes are ready, and take the time."""
+        if processes > 1:
+            _meeting.wait()
+        spent = time.process_time()
+        self.begun = time.monotonic()
+        yield
+        self.ended = time.monotonic()
+        self.cpu_s = time.process_time() - spent
+
+
+_meeting: Barrier
+
+
+def _prepare(meeting: Barrier) -> None:
+    global _meeting
+    _meeting = meeting
+    keep_freed_memory()
+
+
 def _is_ready() -> bool:
     """Whether all that this module needs is imported."""
     return True
 
 
-def _wait_until(start: float) -> None:
-    late = time.monotonic() - start
-    if late > 0:
-        raise TimeoutError(f"a process got ready {late * 1000:.0f} ms late: raise START_S")
-    time.sleep(-late)
+def _busy_s() -> float:
+    """Seconds of all cores that somebody used, or that the host took."""
+    user, nice, system, _, _, irq, soft_irq, steal = map(int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
+    return (user + nice + system + irq + soft_irq + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def _count(_: Any, blocks: Sequence[None], start: float) -> tuple[list[int], float]:
-    ones = np.ones(64 << 10, np.uint8)
-    _wait_until(start)
-    counts = [sum(int(np.count_nonzero(ones)) for _ in range(COUNTED_BYTES // len(ones))) for _ in blocks]
-    return counts, time.monotonic()
+def _count(_: Any, blocks: Sequence[None], processes: int, passes: int) -> tuple[list[int], _Clock]:
+    ones, clock, counts = np.ones(64 << 10, np.uint8), _Clock(), [0] * len(blocks)
+    with clock.timed(processes):
+        for _ in range(passes):
+            for index in range(len(blocks)):
+                counts[index] += sum(int(np.count_nonzero(ones)) for _ in range(COUNTED_BYTES // len(ones)))
+    return counts, clock
 
 
-def _survey(format: Any, blocks: Sequence[BlockMetadata], start: float) -> tuple[list[Any], float]:
-    reader = BlockReader(format=format)
-    _wait_until(start)
-    found = [reader.survey(block) if reader.needs_survey(block) else None for block in blocks]
-    ended = time.monotonic()
+def _copy(_: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int) -> tuple[list[int], _Clock]:
+    buffer, clock, counts = memoryview(bytearray(CHUNK_BYTES)), _Clock(), [0] * len(blocks)
+    with open_file(blocks[0].url) as file, clock.timed(processes):
+        for _ in range(passes):
+            for index, block in enumerate(blocks):
+                for start in range(block.start, block.end, CHUNK_BYTES):
+                    counts[index] += file.read_into(start, buffer[: block.end - start])
+    return counts, clock
+
+
+def _survey(format: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int) -> tuple[list[Any], _Clock]:
+    reader, clock = BlockReader(format=format), _Clock()
+    with clock.timed(processes):
+        for _ in range(passes):
+            found = [reader.survey(block) if reader.needs_survey(block) else None for block in blocks]
     reader.teardown()
-    return found, ended
+    return found, clock
 
 
-def _read(format: Any, blocks: Sequence[BlockMetadata], start: float) -> tuple[list[int], float]:
-    reader, counts = BlockReader(format=format), [0]
+def _read(format: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int) -> tuple[list[int], _Clock]:
+    reader, clock, counts = BlockReader(format=format), _Clock(), [0] * len(blocks)
+    index = 0
 
     def count(batch: Any) -> None:
-        counts[-1] += len(batch)
+        counts[index] += len(batch)
 
     reader.messages.connect(count)
     reader.setup(OperatorContext())
-    _wait_until(start)
-    for block in blocks:
-        for _ in reader.read(block):
-            pass
-        counts.append(0)
-    ended = time.monotonic()
+    with clock.timed(processes):
+        for _ in range(passes):
+            for index, block in enumerate(blocks):  # noqa: B007  # count uses it
+                for _ in reader.read(block):
+                    pass
     reader.teardown()
-    return counts[:-1], ended
+    return counts, clock

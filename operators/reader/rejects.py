@@ -44,7 +44,7 @@ class BlockAccount:
             RecordError: Nobody listens.
         """
         if self.listener is None:
-            hint = "connect the reader's port errors to take such records aside"
+            hint = "connect the reader's port errors to take such records aside, and start over with --fresh"
             raise RecordError(reason, url=self.url, offset=offset, length=length, hint=hint)
         self.covered += length
         self._aside += 1

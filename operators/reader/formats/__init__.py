@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ValidationError, WithJsonSchema
 from dagflow.api.properties import Variants, property_model
 from operators.reader.formats.base import ReaderContext, option_problems
 
-_MODULES = {
+BUILT_IN = {
     "lines": "Lines",
     "escaped_lines": "EscapedLines",
     "csv": "Csv",
@@ -36,15 +36,15 @@ def format_class(name: str) -> type[ReaderContext]:
     Raises:
         ValueError: There is no such format, with the nearest name.
     """
-    if name in _MODULES:
+    if name in BUILT_IN:
         module = importlib.import_module(f"{__name__}.{name}")
-        found = getattr(module, _MODULES[name])
+        found = getattr(module, BUILT_IN[name])
     elif "." in name:
         found = _imported(name)
     else:
-        close = difflib.get_close_matches(name, _MODULES, 1)
+        close = difflib.get_close_matches(name, BUILT_IN, 1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
-        raise ValueError(f"there is no format '{name}'{hint} formats: {', '.join(sorted(_MODULES))}, or a dotted path")
+        raise ValueError(f"there is no format '{name}'{hint} formats: {', '.join(sorted(BUILT_IN))}, or a dotted path")
     if not (isinstance(found, type) and issubclass(found, ReaderContext)):
         raise ValueError(f"format '{name}' is not a subclass of ReaderContext")
     return found
@@ -105,13 +105,13 @@ _SCHEMA = {
         {"type": "string"},
         {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
     ],
-    "description": f"a format: one of {', '.join(_MODULES)}, or the dotted path of a ReaderContext",
+    "description": f"a format: one of {', '.join(BUILT_IN)}, or the dotted path of a ReaderContext",
 }
 
 FormatSpec = Annotated[
     ReaderContext,
     BeforeValidator(make_format),
     WithJsonSchema(_SCHEMA),
-    Variants(lambda: {name: format_class(name) for name in _MODULES}),
+    Variants(lambda: {name: format_class(name) for name in BUILT_IN}),
 ]
 """A property that holds a record format; YAML gives a name, or a mapping with `type` and options."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 from pydantic import Field
 
@@ -247,10 +248,13 @@ class Csv(Delimited):
 
     def parse(self, batch: RecordBatch, account: Account) -> Parsed:
         """Columns of strings, or of the types that are asked for."""
-        is_empty = np.diff(borders_of(batch.framed())) == batch.delimiters.lengths()
+        lengths = np.diff(borders_of(batch.framed())) - batch.delimiters.lengths()
+        is_empty = lengths == 0
+        if self.keep_delimiter:
+            is_empty |= pc.is_in(batch.record, pa.array(self.table, pa.binary())).to_numpy(zero_copy_only=False)
         if is_empty.any():
-            for offset in batch.offsets()[is_empty].tolist():
-                account.skip(offset, 0, "empty line")
+            for offset, length in zip(batch.offsets()[is_empty].tolist(), lengths[is_empty].tolist(), strict=True):
+                account.skip(offset, length, "empty line")
             batch = batch.take(np.flatnonzero(~is_empty))
         batch = valid_text(batch, account)
         if not len(batch):

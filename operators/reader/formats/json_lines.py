@@ -92,7 +92,7 @@ class JsonLines(Delimited):
     def _is_value(
         self, batch: RecordBatch, index: int, record: bytes, check: Callable[[bytes], object], account: Account
     ) -> bool:
-        text = record.strip(b" \t\r")
+        text = record.strip(b" \t\r\n")
         if not text:
             account.skip(int(batch.offsets()[index]), len(record), "blank line")
             return False

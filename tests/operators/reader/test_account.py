@@ -32,13 +32,13 @@ operators:
     class: FileSplitterInput
     properties: {{files: {work}/in, block_size: {block_size}, blocks_threshold: {threshold}, pack_bytes: {pack_bytes}}}
   reader: {{class: BlockReader, properties: {{{reader}}}}}
-  writer: {{class: RecordWriter, properties: {{path: {work}/out}}, partition: parallel}}
-  rejects: {{class: RecordWriter, properties: {{path: {work}/rejects}}, partition: parallel}}
+  writer: {{class: RecordWriter, properties: {{path: {work}/out, file_name: {name}}}, partition: parallel}}{rejects}
 streams:
   blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
-  records: {{from: reader.messages, to: writer.input}}
-  refused: {{from: reader.errors, to: rejects.input}}
+  records: {{from: reader.messages, to: writer.input}}{refused}
 """
+REJECTS = "\n  rejects: {{class: RecordWriter, properties: {{path: {work}/rejects}}, partition: parallel}}"
+REFUSED = "\n  refused: {from: reader.errors, to: rejects.input}"
 
 
 def run_app(
@@ -49,14 +49,36 @@ def run_app(
     block_size: int = 7,
     threshold: int = 1000,
     pack_bytes: int = 0,
+    file_name: str = "part",
+    is_heard: bool = True,
 ) -> RunSummary:
-    """Read files with a BlockReader of the given properties, in this process."""
+    """Read files with a BlockReader of the given properties, in this process.
+
+    Args:
+        work: Holds the input in `in`, what is published in `out`, and what is refused in `rejects`.
+        reader: Properties of the BlockReader, as YAML.
+        files: Contents of files that are put into `in` first.
+        block_size: Bytes of a block.
+        threshold: Blocks of a window.
+        pack_bytes: Smaller files are read in packs.
+        file_name: Names of the published files.
+        is_heard: Whether the reader's errors are written.
+    """
     (work / "in").mkdir(exist_ok=True)
     for name, content in (files or {}).items():
         (work / "in" / name).write_bytes(content)
     app = work / "app.yaml"
     app.write_text(
-        APP.format(work=work, reader=reader, block_size=block_size, threshold=threshold, pack_bytes=pack_bytes)
+        APP.format(
+            work=work,
+            reader=reader,
+            block_size=block_size,
+            threshold=threshold,
+            pack_bytes=pack_bytes,
+            name=file_name,
+            rejects=REJECTS.format(work=work) if is_heard else "",
+            refused=REFUSED if is_heard else "",
+        )
     )
     return run(load_app(str(app)), runtime=InlineRuntime)
 

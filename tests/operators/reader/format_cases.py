@@ -1,0 +1,393 @@
+"""Every option of every format, at work: what an app makes of some content, worked out by other means."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+from operators.reader.formats import make_format
+
+NAME = "input.txt"
+
+LINES = b"\xef\xbb\xbfone\r\n\r\nthree, longer\rfour\n\n" * 3 + b"last"
+BARS = b"a|||b||||c|d||" * 4 + b"end|"
+ESCAPED = rb"plain^nnone ^\nn more ^^^^n^^^n^" + b"n" + b"x^\ny\nlast^^\n" * 3
+LOG = b"continued\n2026-01-02 first\n\tat a\n\tat b\r\n2026-01-03 second\n12 no\n" * 3
+STANZAS = b"\n  \nA: 1\nB: 2\n\n\n \t\nA: 3\r\n\r\nA: 4 and more\n\n" * 2
+TABLE = 'id,name,ratio\n1,"a ""b"", c",0.5\n\n2,"two\nlines\r\n",1.25\r\n3,plain,\n'
+ROWS = TABLE + '4,"x\n""\n,",2\n' * 5
+MARKUP = (
+    "<?xml version='1.0'?><!DOCTYPE t [<!ELEMENT a ANY>]><t><!-- <a>no</a> --><a x='>'>1<a/><a>2</a></a> text "
+    "<![CDATA[<a>]]><ab>no</ab><a\n/></t>\n"
+) * 3
+VALUES = b'{"n": 1, "s": "a", "more": [1]}\r\n\n  \n{"s": "b\\n"}\n{"n": null, "s": "\xc3\xa4"}\n' * 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """A format with options.
+
+    Attributes:
+        format: As YAML gives it.
+        content: A file.
+        published: What a RecordWriter must make of its records.
+        rejects: Offset and bytes of each record that is refused.
+        cuts: Sizes of the blocks to try.
+    """
+
+    format: dict[str, Any]
+    content: bytes
+    published: bytes
+    rejects: list[tuple[int, bytes]] = field(default_factory=list)
+    cuts: tuple[int, ...] = (1, 5, 1 << 20)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether a run of it checks its account."""
+        return make_format(self.format).adds_up
+
+    @property
+    def label(self) -> str:
+        """What a test calls it."""
+        return " ".join(str(value) for value in self.format.values())
+
+
+def is_tagged(record: bytes) -> bool:
+    """Whether a record is one, for `validate`: those in TAGGED begin with a tag and end with a dot."""
+    return record.startswith(b"#") and record.endswith(b".")
+
+
+IS_TAGGED = f"{__name__}.is_tagged"
+TAGGED = b"#one.\n#two.\nnone\n#three.\n"
+
+
+def split_lines(content: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Offset, bytes and newline of each line."""
+    found = re.finditer(rb"([^\r\n]*)(\r\n|\n|\r|$)", content)
+    return [(each.start(), each[1], each[2]) for each in found if each[0]]
+
+
+def as_json(*rows: dict[str, Any]) -> bytes:
+    """Lines of JSON as a RecordWriter writes them."""
+    return "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def table_of(text: str, **dialect: Any) -> list[list[str]]:
+    """Rows by Python's own reader, without empty lines."""
+    return [row for row in csv.reader(io.StringIO(text, newline=""), **dialect) if row]
+
+
+def named(names: list[str], rows: list[list[str]]) -> bytes:
+    """Rows as lines of JSON."""
+    return as_json(*(dict(zip(names, row, strict=True)) for row in rows))
+
+
+def prefixed(code: str, *records: bytes) -> bytes:
+    """Records, each with its length before it."""
+    return b"".join(struct.pack(code, len(record)) + record for record in records)
+
+
+def varints(*records: bytes) -> bytes:
+    """Records, each with its length before it as protobuf writes it."""
+    made = b""
+    for record in records:
+        length = len(record)
+        while length > 0x7F:
+            made += bytes([length & 0x7F | 0x80])
+            length >>= 7
+        made += bytes([length]) + record
+    return made
+
+
+def lines_cases() -> list[Case]:
+    """Lines, and lines with escapes."""
+    body = LINES.removeprefix(b"\xef\xbb\xbf")
+    lines = split_lines(body)
+    long = {"type": "lines", "max_record": 4}
+    kept = b"".join(line + end for _, line, end in lines if len(line) <= 4) + b"\n"
+    longer = [(at + 3, line[:4]) for at, line, _ in lines if len(line) > 4]
+    cut = b"".join(line[:4] + (end if len(line) <= 4 else b"\n") for _, line, end in lines) + b"\n"
+    wide = "a\u3a0a\U0001f600\r\nÄ\n\nend"
+    bad = b"good\nb\xffd\nalso good\n\xfe\n"
+    bars = BARS.split(b"||")
+    return [
+        Case({"type": "lines"}, LINES, body + b"\n"),
+        Case({"type": "lines", "keep_delimiter": True}, LINES, body),
+        Case({"type": "lines", "delimiter": "||"}, BARS, b"".join(bar + b"||" for bar in bars)),
+        Case({"type": "lines", "skip_header": 3}, LINES, b"".join(line + end for _, line, end in lines[3:]) + b"\n"),
+        Case({**long, "on_long": "skip"}, LINES, kept),
+        Case({**long, "on_long": "cut"}, LINES, cut),
+        Case({**long, "on_long": "reject"}, LINES, kept, [(at, raw) for at, raw in longer]),
+        Case({"type": "lines", "encoding": "utf-16"}, wide.encode("utf-16"), wide.encode() + b"\n"),
+        Case({"type": "lines", "encoding": "utf-16-be"}, wide.encode("utf-16-be"), wide.encode() + b"\n"),
+        Case({"type": "lines", "encoding": "latin-1"}, b"\xe4\n\xf6", "ä\nö\n".encode()),
+        Case(
+            {"type": "lines", "encoding": "utf-8", "on_bad_bytes": "replace"},
+            bad,
+            bad.decode(errors="replace").encode(),
+        ),
+        Case(
+            {"type": "lines", "encoding": "utf-8", "on_bad_bytes": "reject"},
+            bad,
+            b"good\nalso good\n",
+            [(5, b"b\xffd"), (19, b"\xfe")],
+        ),
+        Case({"type": "lines", "validate": IS_TAGGED}, TAGGED, TAGGED.replace(b"none\n", b"")),
+        Case({"type": "lines", "validate": IS_TAGGED, "read_ahead": False}, TAGGED, TAGGED.replace(b"none\n", b"")),
+    ]
+
+
+def escaped_cases() -> list[Case]:
+    """Lines with escapes."""
+    pieces = [each[0] for each in re.finditer(rb"(?s)((?:[^\n^]|\^.)*)\n", ESCAPED)]
+    bare = b"".join(re.sub(rb"(?s)\^(.)", rb"\1", piece) for piece in pieces)
+    stars = b"a*|b||c**|d|*||" * 3
+    split = re.findall(rb"((?:[^|*]|\*.)*)\|", stars)
+    assert b"".join(pieces) == ESCAPED
+    assert b"".join(piece + b"|" for piece in split) == stars
+    return [
+        Case({"type": "escaped_lines", "escape": "^"}, ESCAPED, ESCAPED),
+        Case({"type": "escaped_lines", "escape": "^", "unescape": True}, ESCAPED, bare),
+        Case({"type": "escaped_lines"}, b"a\\\nb\nc\\\\\nd", b"a\\\nb\nc\\\\\nd\n"),
+        Case({"type": "escaped_lines", "escape": "*", "delimiter": "|", "keep_delimiter": True}, stars, stars),
+        Case(
+            {"type": "escaped_lines", "escape": "*", "delimiter": "|", "max_record": 1, "on_long": "skip"},
+            stars,
+            b"".join(piece + b"|" for piece in split if len(piece) <= 1),
+        ),
+        Case({"type": "escaped_lines", "escape": "^", "skip_header": 2}, ESCAPED, b"".join(pieces[2:])),
+        Case(
+            {"type": "escaped_lines", "escape": "^", "encoding": "utf-16-le", "on_bad_bytes": "reject"},
+            "ä^\nö\n".encode("utf-16-le") + b"\x00\xd8\n\0" + "x".encode("utf-16-le"),
+            "ä^\nö\nx\n".encode(),
+            [(10, b"\x00\xd8")],
+        ),
+        Case(
+            {"type": "escaped_lines", "validate": IS_TAGGED, "delimiter": "\n", "read_ahead": False},
+            TAGGED,
+            TAGGED.replace(b"none\n", b""),
+        ),
+    ]
+
+
+def csv_cases() -> list[Case]:
+    """CSV, beside Python's own reader."""
+    names, *rows = table_of(ROWS)
+    typed = as_json(*({"id": int(row[0]), "name": row[1], "ratio": float(row[2]) if row[2] else None} for row in rows))
+    single = ROWS.replace(",", ";").replace('"', "'")
+    escaped = 'a,b\n"x\\"y\n",2\nc\\,d,3\n'
+    wrong = 'id,n\n1,2\n1,2,3\n"a\nb"\nx,4\n5,"never\nclosed'
+    long = 'a,b\n1,2\n"long, \n so long",3\n4,5\n'
+    long_row = (8, b'"long, \n s')
+    return [
+        Case({"type": "csv"}, ROWS.encode(), named(names, rows)),
+        Case(
+            {"type": "csv", "delimiter": ";", "quote": "'"},
+            single.encode(),
+            named(["id", "name", "ratio"], table_of(single, delimiter=";", quotechar="'")[1:]),
+        ),
+        Case(
+            {"type": "csv", "escape": "\\"},
+            escaped.encode(),
+            named(["a", "b"], table_of(escaped, escapechar="\\")[1:]),
+        ),
+        Case(
+            {"type": "csv", "header": False, "columns": ["x", "y", "z"]},
+            ROWS.encode(),
+            named(["x", "y", "z"], [names, *rows]),
+        ),
+        Case({"type": "csv", "columns": {"id": "int64", "ratio": "double"}}, ROWS.encode(), typed),
+        Case(
+            {"type": "csv", "skip_header": 2},
+            b'"made by\nhand"\n# x\n' + ROWS.encode(),
+            named(names, rows),
+        ),
+        Case(
+            {"type": "csv", "columns": {"id": "int64"}},
+            wrong.encode(),
+            as_json({"id": 1, "n": "2"}),
+            [(9, b"1,2,3"), (15, b'"a\nb"'), (21, b"x,4"), (25, b'5,"never\nclosed')],
+        ),
+        Case(
+            {"type": "csv", "max_record": 10, "on_long": "reject"},
+            long.encode(),
+            named(["a", "b"], [["1", "2"], ["4", "5"]]),
+            [long_row],
+        ),
+        Case({"type": "csv", "keep_delimiter": True}, ROWS.encode(), named(names, rows)),
+        Case(
+            {"type": "csv", "max_record": 10, "on_long": "skip"},
+            long.encode(),
+            named(["a", "b"], [["1", "2"], ["4", "5"]]),
+        ),
+    ]
+
+
+def json_cases() -> list[Case]:
+    """JSON lines, beside Python's own parser."""
+    lines = [line for line in VALUES.split(b"\n") if line.strip()]
+    objects = [json.loads(line) for line in lines]
+    wrong = b'{"n": 1}\n[2]\nnot json\n{"n": "x"}\n{"n": 3}\n'
+    return [
+        Case({"type": "json_lines"}, VALUES, b"".join(line + b"\n" for line in lines)),
+        Case({"type": "json_lines", "keep_delimiter": True}, VALUES, b"".join(line + b"\n" for line in lines)),
+        Case(
+            {"type": "json_lines", "columns": {"s": "string", "n": "int64"}},
+            VALUES,
+            as_json(*({"s": each.get("s"), "n": each.get("n")} for each in objects)),
+        ),
+        Case(
+            {"type": "json_lines", "columns": "infer"},
+            b'{"a": 1, "b": "x"}\n' * 4,
+            as_json({"a": 1, "b": "x"}) * 4,
+        ),
+        Case({"type": "json_lines", "skip_header": 1}, b"header\n" + VALUES, b"".join(line + b"\n" for line in lines)),
+        Case(
+            {"type": "json_lines", "columns": {"n": "int64"}},
+            wrong,
+            as_json({"n": 1}, {"n": 3}),
+            [(9, b"[2]"), (13, b"not json"), (22, b'{"n": "x"}')],
+        ),
+        Case(
+            {"type": "json_lines", "max_record": 9, "on_long": "reject"},
+            wrong,
+            b'{"n": 1}\n[2]\n{"n": 3}\n',
+            [(13, b"not json"), (22, b'{"n": "x"')],
+        ),
+    ]
+
+
+def text_cases() -> list[Case]:
+    """Records of several lines."""
+    entries = [entry for entry in re.split(rb"(?m)^(?=\d{4}-)", LOG) if entry]
+    stanzas = re.findall(rb"(?m)(?:^(?:[^\S\n]*\S.*)\n?)+", STANZAS)
+    bare = [stanza.removesuffix(b"\n").removesuffix(b"\r") for stanza in stanzas]
+    regex = {"type": "regex", "pattern": r"\d{4}-"}
+    places = [LOG.index(entry) if index < 3 else 0 for index, entry in enumerate(entries)]
+    assert places[0] == 0
+    return [
+        Case(regex, LOG, LOG),
+        Case({**regex, "keep_delimiter": True}, LOG, LOG),
+        Case({**regex, "skip_header": 1}, LOG, LOG.removeprefix(b"continued\n")),
+        Case(
+            {**regex, "max_record": 27, "on_long": "skip"},
+            LOG,
+            b"".join(entry for entry in entries if len(entry.rstrip(b"\r\n")) <= 27),
+        ),
+        Case({"type": "paragraphs"}, STANZAS, b"".join(stanza + b"\n\n" for stanza in bare)),
+        Case({"type": "paragraphs", "keep_delimiter": True}, STANZAS, STANZAS[STANZAS.index(b"A: 1") :]),
+        Case({"type": "paragraphs", "skip_header": 2}, STANZAS, b"".join(stanza + b"\n\n" for stanza in bare[2:])),
+        Case(
+            {"type": "paragraphs", "max_record": 9, "on_long": "skip"},
+            STANZAS,
+            b"".join(stanza + b"\n\n" for stanza in bare if len(stanza) <= 9),
+        ),
+    ]
+
+
+def binary_cases() -> list[Case]:
+    """Records that are found by their length, and files that are one."""
+    content = bytes(range(1, 24))
+    full, tail = content[:20], content[20:]
+    words = [b"", b"one", b"two two", b"\0\xff", b"x" * 150]
+    joined = b"".join(words)
+    fixed = {"type": "fixed", "length": 5}
+    torn = prefixed("<I", b"abc") + b"\x09\0\0\0ab"
+    return [
+        Case(fixed, content, full, [(20, tail)]),
+        Case({**fixed, "tail": "keep"}, content, content),
+        Case({**fixed, "tail": "reject"}, full, full),
+        Case({"type": "length_prefixed"}, prefixed("<I", *words), joined),
+        Case({"type": "length_prefixed", "prefix": 1}, prefixed("<B", *words), joined),
+        Case({"type": "length_prefixed", "prefix": 2, "byte_order": "big"}, prefixed(">H", *words), joined),
+        Case({"type": "length_prefixed", "prefix": 8, "byte_order": "little"}, prefixed("<Q", *words), joined),
+        Case({"type": "length_prefixed", "prefix": "varint"}, varints(*words), joined),
+        Case({"type": "length_prefixed", "max_record": 10}, torn, b"abc", [(7, b"\x09\0\0\0ab")]),
+        Case(
+            {"type": "length_prefixed", "prefix": 2, "max_record": 100},
+            prefixed("<H", b"abc", b"y" * 101),
+            b"abc",
+            [(5, prefixed("<H", b"y" * 101))],
+        ),
+        Case({"type": "whole_file"}, content, content),
+        Case({"type": "whole_file", "columns": True}, b"a\nb", as_json({"path": NAME, "content": "a\nb"})),
+        Case({"type": "whole_file", "max_record": 4, "on_long": "skip"}, content, b""),
+        Case({"type": "whole_file", "max_record": 4, "on_long": "reject"}, content, b"", [(0, b"")]),
+        Case({"type": "xml", "tag": "a"}, MARKUP.encode(), b"<a x='>'>1<a/><a>2</a></a>\n<a\n/>\n" * 3),
+        Case({"type": "xml", "tag": "a", "max_record": 12}, b"<t><a>1</a> <a>open", b"<a>1</a>\n", [(12, b"<a>open")]),
+    ]
+
+
+CASES = lines_cases() + escaped_cases() + csv_cases() + json_cases() + text_cases() + binary_cases()
+
+# Of each the place, and in place of what is published the error.
+FAILURES = [
+    Case(
+        {"type": "lines", "max_record": 4, "on_long": "fail"}, b"a\nlonger\n", b"the record is longer", [(2, b"long")]
+    ),
+    Case(
+        {"type": "lines", "encoding": "utf-8", "on_bad_bytes": "fail"}, b"a\n\xff\n", b"not valid utf-8", [(2, b"\xff")]
+    ),
+    Case({"type": "csv", "columns": {"c": "string"}}, b"a,b\n1,2\n", b"there is no column 'c'", [(0, b"a,b\n")]),
+    Case({"type": "fixed", "length": 3, "tail": "fail"}, b"abcde", b"the file ends after 2 of the 3", [(3, b"de")]),
+    Case({"type": "whole_file", "max_record": 2}, b"abc", b"the file is longer than max_record", [(0, b"abc")]),
+    Case({"type": "xml", "tag": "a", "max_record": 5}, b"<a>123</a>", b"the element a is longer", [(0, b"<a>123</a>")]),
+]
+
+_TEXT = [
+    ({"keep_delimiter": "maybe"}, "valid boolean"),
+    ({"max_record": 0}, "greater than or equal to 1"),
+    ({"on_long": "drop"}, "'fail', 'skip', 'cut' or 'reject'"),
+    ({"skip_header": -1}, "greater than or equal to 0"),
+]
+_LINES = [
+    *_TEXT,
+    ({"delimiter": ""}, "at least 1 character"),
+    ({"encoding": "utf-99"}, "encoding 'utf-99' is not one that Python knows"),
+    ({"encoding": "utf-8", "on_bad_bytes": "ignore"}, "'fail', 'replace' or 'reject'"),
+    ({"read_ahead": False}, "read_ahead: false needs validate"),
+    ({"validate": "nowhere.at_all"}, "there is no function 'nowhere.at_all'"),
+]
+_WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "lines": [*_LINES, ({"delimeter": "x"}, "did you mean 'delimiter'")],
+    "escaped_lines": [
+        *_LINES,
+        ({"escape": "ab"}, "at most 1 character"),
+        ({"escape": "|", "delimiter": "||"}, "is part of the delimiter"),
+        ({"unescape": 3}, "valid boolean"),
+    ],
+    "csv": [
+        *_TEXT,
+        ({"delimiter": "::"}, "at most 1 character"),
+        ({"quote": ","}, "must be different characters"),
+        ({"escape": "\u00e4"}, "should match pattern"),
+        ({"header": False}, "columns must be given where there is no header"),
+        ({"columns": {"a": "int65"}}, "there is no type 'int65'"),
+    ],
+    "json_lines": [*_TEXT, ({"columns": {"a": "nothing"}}, "there is no type 'nothing'")],
+    "paragraphs": _TEXT,
+    "regex": [*(({"pattern": "x", **wrong}, message) for wrong, message in _TEXT), ({"pattern": "("}, "pattern")],
+    "fixed": [
+        ({}, "needs option 'length'"),
+        ({"length": 0}, "greater"),
+        ({"length": 1, "tail": "eat"}, "'reject', 'keep'"),
+    ],
+    "length_prefixed": [
+        ({"prefix": 3}, "option 'prefix'.*1, 2, 4, 8 or 'varint'"),
+        ({"byte_order": "middle"}, "'little' or 'big'"),
+        ({"max_record": "many"}, "'many' is not a size"),
+    ],
+    "whole_file": [({"columns": 5}, "boolean"), ({"max_record": 0}, "greater"), ({"on_long": "cut"}, "'fail', 'skip'")],
+    "xml": [
+        ({}, "needs option 'tag'"),
+        ({"tag": "a b"}, "should match pattern"),
+        ({"tag": "a", "max_record": 0}, "greater"),
+    ],
+}
+MISUSES = [({"type": name, **options}, message) for name, wrong in _WRONG.items() for options, message in wrong]
+"""Formats with an option that cannot be, and what is said of it."""
