@@ -20,13 +20,14 @@ from operators.reader.formats.positions import Positions
 from operators.reader.formats.window import Window, read_exactly
 
 SHOWN_BYTES = 4 << 10
-"""How much of an element that is never closed goes with the reject."""
+"""How much goes with the reject of an element that is never closed, or of a whole file."""
 
 _ASIDES = {b"<!--": b"-->", b"<![CDATA[": b"]]>", b"<?": b"?>"}
 _ASIDE = rb"<!--|<!\[CDATA\[|<\?"
 _REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
 _REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:\[.*?\]\s*)?>""", re.DOTALL)
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
+"""How files in UTF-16 begin."""
 
 
 class Xml(ReaderContext):
@@ -63,9 +64,7 @@ class Xml(ReaderContext):
         limit = min(block.end, source.size_bytes)
         reached, end, position, covered = self._reached
         if reached != file or end > block.start:
-            position = covered = 0
-            if read_exactly(source, 0, 2).tobytes() in _MARKS:
-                raise RecordError("XML in UTF-16 cannot be read", url=block.url, offset=0, length=2)
+            position = covered = self._begin(source, block, account)
         window = Window(source)
         held = self.chunk_bytes
         while position < limit:
@@ -97,6 +96,15 @@ class Xml(ReaderContext):
             held = self.chunk_bytes if following else 2 * held
         _skip(max(covered, block.start), limit, account)
         self._reached = (file, block.end, position, covered)
+
+    def _begin(self, source: ByteSource, block: BlockMetadata, account: Account) -> int:
+        """Where the search for elements begins; a file that cannot be searched is refused as a whole."""
+        if read_exactly(source, 0, 2).tobytes() not in _MARKS:
+            return 0
+        if block.start == 0:
+            raw = read_exactly(source, 0, SHOWN_BYTES).tobytes()
+            account.reject(0, source.size_bytes, "XML in UTF-16 cannot be read", raw)
+        return source.size_bytes
 
     def _refuse(self, block: BlockMetadata, offset: int, length: int) -> None:
         reason = f"the element {self.tag} is longer than max_record, {self.max_record} bytes"
