@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -103,7 +104,7 @@ def read_cut(made: ReaderContext, content: bytes, block_size: int) -> tuple[Reco
     return records, rejects
 
 
-class FormatContract:
+class FormatContract(ABC):
     """The laws of a format, to be inherited by a class of tests.
 
     A subclass says which formats, what contents are made of, and how a simple parser that goes from left
@@ -122,9 +123,9 @@ class FormatContract:
     longest: ClassVar[int] = 5
     """Every content of so many pieces, and fewer, is tried."""
 
+    @abstractmethod
     def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
         """What a file holds, by a simple parser that goes from left to right."""
-        raise NotImplementedError
 
     def _contents(self) -> Iterator[bytes]:
         for count in range(self.longest + 1):

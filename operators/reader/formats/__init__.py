@@ -47,6 +47,8 @@ def format_class(name: str) -> type[ReaderContext]:
         raise ValueError(f"there is no format '{name}'{hint} formats: {', '.join(sorted(BUILT_IN))}, or a dotted path")
     if not (isinstance(found, type) and issubclass(found, ReaderContext)):
         raise ValueError(f"format '{name}' is not a subclass of ReaderContext")
+    if missing := ", ".join(sorted(found.__abstractmethods__)):
+        raise ValueError(f"format '{name}' does not define {missing}")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -97,7 +98,7 @@ class Parsed:
         return self.raw if self.columns is None else self.raw.with_columns(self.columns)
 
 
-class ReaderContext:
+class ReaderContext(ABC):
     """A record format: says where the records of a file begin and end.
 
     A subclass declares its options as annotated class attributes, as an operator does its properties,
@@ -133,13 +134,14 @@ class ReaderContext:
         set_properties(self, options)
         self.check_options()
 
-    def check_options(self) -> None:
+    def check_options(self) -> None:  # noqa: B027  # most formats have nothing to refuse
         """Refuse values that are wrong together; called last by the constructor.
 
         Raises:
             ValueError: What does not fit, naming the options.
         """
 
+    @abstractmethod
     def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
         """The records that begin in a block.
 
@@ -157,7 +159,6 @@ class ReaderContext:
             RecordError: The bytes are not what the format says, and nobody listens to rejects.
             StorageError: The source failed.
         """
-        raise NotImplementedError
 
     @property
     def adds_up(self) -> bool:

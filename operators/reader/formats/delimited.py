@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -65,9 +66,9 @@ class Delimited(ReaderContext):
     skip_header: Annotated[Count, Field(ge=0, description="records at the head of each file to pass over")] = 0
 
     @property
+    @abstractmethod
     def table(self) -> tuple[bytes, ...]:
         """The terminators that there are; the first is put behind a last record that has none."""
-        raise NotImplementedError
 
     @property
     def _probe_bytes(self) -> int:
@@ -78,6 +79,7 @@ class Delimited(ReaderContext):
         """How many bytes from its first byte on decide whether and where a terminator ends."""
         return max(map(len, self.table))
 
+    @abstractmethod
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The terminators in a stretch that begins where a record, or an anchor, is.
 
@@ -85,7 +87,6 @@ class Delimited(ReaderContext):
             data: The stretch.
             is_at_end: Whether it reaches the end of the file; if not, what is undecided is left out.
         """
-        raise NotImplementedError
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
         """A place at or before position such that a scan from there finds every terminator that ends there or later.

@@ -92,7 +92,10 @@ def test_foreign_files_are_left_alone_and_do_not_matter(tmp_path: Path) -> None:
     """Other names in the directory are nobody's business."""
     (tmp_path / "README").write_text("mine")
     (tmp_path / "part-of-me").write_text("mine")
-    RecordWriter(path=str(tmp_path)).prepare(Preparation())
+    run = Preparation()
+    RecordWriter(path=str(tmp_path)).prepare(run)
+    assert run.claims == [str(tmp_path)]
+    assert [(tmp_path / name).read_text() for name in ("README", "part-of-me")] == ["mine", "mine"]
 
 
 def test_a_name_that_somebody_else_has_taken_stops_the_run_before_it_starts(tmp_path: Path) -> None:
@@ -105,9 +108,12 @@ def test_a_name_that_somebody_else_has_taken_stops_the_run_before_it_starts(tmp_
     writer.prepare(Preparation([str(taken)]))
 
 
-def test_a_directory_that_is_not_there_yet_is_fine() -> None:
-    """The first run creates it."""
-    RecordWriter(path="/nonexistent/out").prepare(Preparation())
+def test_a_directory_that_is_not_there_yet_is_fine(tmp_path: Path) -> None:
+    """It is taken for this run, and what is published first creates it."""
+    run = Preparation()
+    RecordWriter(path=str(tmp_path / "not" / "yet")).prepare(run)
+    assert run.claims == [str(tmp_path / "not" / "yet")]
+    assert not (tmp_path / "not").exists()
 
 
 def test_columns_are_written_as_lines_of_json(tmp_path: Path) -> None:

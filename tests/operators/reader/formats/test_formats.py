@@ -73,6 +73,8 @@ def test_the_suite_finds_a_format_that_is_wrong() -> None:
         ("nowhere.Format", "cannot import nowhere"),
         ("operators.reader.formats.fixed.Fixd", "has no 'Fixd'; did you mean 'Fixed'"),
         ("operators.BlockReader", "is not a subclass of ReaderContext"),
+        ("operators.ReaderContext", "format 'operators.ReaderContext' does not define read"),
+        ("operators.reader.formats.delimited.Delimited", "does not define find, table"),
     ],
 )
 def test_mistakes_are_told_in_the_words_of_the_app(value: object, message: str) -> None:
