@@ -320,6 +320,7 @@ def binary_cases() -> list[Case]:
         Case({"type": "whole_file", "max_record": 4, "on_long": "reject"}, content, b"", [(0, b"")]),
         Case({"type": "xml", "tag": "a"}, MARKUP.encode(), b"<a x='>'>1<a/><a>2</a></a>\n<a\n/>\n" * 3),
         Case({"type": "xml", "tag": "a", "max_record": 12}, b"<t><a>1</a> <a>open", b"<a>1</a>\n", [(12, b"<a>open")]),
+        Case({"type": "xml", "tag": "a"}, b"\xff\xfe<\0", b"", [(0, b"\xff\xfe<\0")]),
     ]
 
 
@@ -339,13 +340,14 @@ FAILURES = [
     Case({"type": "xml", "tag": "a", "max_record": 5}, b"<a>123</a>", b"the element a is longer", [(0, b"<a>123</a>")]),
 ]
 
-_TEXT = [
+_Wrong = list[tuple[dict[str, Any], str]]
+_TEXT: _Wrong = [
     ({"keep_delimiter": "maybe"}, "valid boolean"),
     ({"max_record": 0}, "greater than or equal to 1"),
     ({"on_long": "drop"}, "'fail', 'skip', 'cut' or 'reject'"),
     ({"skip_header": -1}, "greater than or equal to 0"),
 ]
-_LINES = [
+_LINES: _Wrong = [
     *_TEXT,
     ({"delimiter": ""}, "at least 1 character"),
     ({"encoding": "utf-99"}, "encoding 'utf-99' is not one that Python knows"),
@@ -353,7 +355,7 @@ _LINES = [
     ({"read_ahead": False}, "read_ahead: false needs validate"),
     ({"validate": "nowhere.at_all"}, "there is no function 'nowhere.at_all'"),
 ]
-_WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
+_WRONG: dict[str, _Wrong] = {
     "lines": [*_LINES, ({"delimeter": "x"}, "did you mean 'delimiter'")],
     "escaped_lines": [
         *_LINES,

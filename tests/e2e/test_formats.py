@@ -1,0 +1,106 @@
+"""Formats with their options on Spark: one app reads a file of each, and takes aside what is refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.processes import dagflow_command
+from tests.operators.reader.format_cases import CASES, NAME
+from tests.operators.reader.test_account import published
+
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+
+
+def write_app(place: Path, block_size: int) -> None:
+    """An app in which each case has a splitter, a reader, and writers of its own, and the files of all."""
+    operators: dict[str, object] = {}
+    streams: dict[str, object] = {}
+    for number, case in enumerate(CASES):
+        folder = place / f"in{number}"
+        folder.mkdir()
+        (folder / NAME).write_bytes(case.content)
+        parallel = {"class": "RecordWriter", "partition": "parallel"}
+        operators |= {
+            f"split{number}": {
+                "class": "FileSplitterInput",
+                "properties": {"files": str(folder), "block_size": block_size, "pack_bytes": 0},
+            },
+            f"read{number}": {"class": "BlockReader", "properties": {"format": case.format, "max_readers": 2}},
+            f"write{number}": {**parallel, "properties": {"path": f"out{number}", "file_name": "block"}},
+            f"refuse{number}": {**parallel, "properties": {"path": f"refused{number}"}},
+        }
+        streams |= {
+            f"b{number}": {
+                "from": f"split{number}.blocks_metadata_output",
+                "to": f"read{number}.blocks_metadata_input",
+            },
+            f"r{number}": {"from": f"read{number}.messages", "to": f"write{number}.input"},
+            f"e{number}": {"from": f"read{number}.errors", "to": f"refuse{number}.input"},
+        }
+    app = {"name": "formats", "attributes": {"checkpoint": "journal"}, "operators": operators, "streams": streams}
+    (place / "app.yaml").write_text(yaml.safe_dump(app, sort_keys=False))
+
+
+def test_every_format_with_every_option_publishes_on_spark_what_other_means_make_of_it(tmp_path: Path) -> None:
+    """Records, rejects with file, offset and bytes, and one account of them all, in --json and in the journal."""
+    write_app(tmp_path, 50)
+    run = dagflow_command(["run", "app.yaml", "--json"], cwd=tmp_path, timeout_s=300)
+    assert run.returncode == 0, run.stderr
+    summary = json.loads(run.stdout)
+    for number, case in enumerate(CASES):
+        path = tmp_path / f"in{number}" / NAME
+        expected = case.published.replace(NAME.encode(), str(path).encode())
+        assert published(tmp_path / f"out{number}") == expected, case.label
+        facts = map(json.loads, published(tmp_path / f"refused{number}").splitlines())
+        found = sorted((each["url"], each["offset"], base64.b64decode(each["raw"])) for each in facts)
+        assert found == [(str(path), offset, raw) for offset, raw in case.rejects], case.label
+    assert summary["state"] == "completed"
+    assert summary["rejected"] == sum(len(case.rejects) for case in CASES)
+    assert summary["bytes"] == sum(len(case.content) for case in CASES)
+    status = json.loads(dagflow_command(["status", "journal", "--json"], cwd=tmp_path).stdout)
+    assert status["account"] == summary["account"]
+
+
+APP = """
+name: values
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: in, block_size: 64}}
+  reader: {class: BlockReader, properties: {format: json_lines}}
+  writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: writer.input}
+"""
+
+
+def test_a_refused_record_fails_the_run_until_somebody_takes_it_within_the_limit(tmp_path: Path) -> None:
+    """The error names the place and what to do; done so, the limit holds, and raised, the run goes on from there."""
+    (tmp_path / "in").mkdir()
+    content = b'{"n": 1}\nno\n' * 20 + b'{"n": 2}\n' * 20
+    (tmp_path / "in" / NAME).write_bytes(content)
+    (tmp_path / "app.yaml").write_text(APP)
+    failed = dagflow_command(["run", "app.yaml"], cwd=tmp_path)
+    assert failed.returncode == 1
+    assert f"{tmp_path / 'in' / NAME} offset 9 (2 bytes): not JSON" in failed.stderr
+    assert "connect the reader's port errors" in failed.stderr and "--fresh" in failed.stderr
+    app = yaml.safe_load(APP)
+    app["operators"]["rejects"] = {"class": "RecordWriter", "properties": {"path": "refused"}, "partition": "parallel"}
+    app["streams"]["refused"] = {"from": "reader.errors", "to": "rejects.input"}
+    (tmp_path / "app.yaml").write_text(yaml.safe_dump(app))
+    limited = dagflow_command(["run", "app.yaml", "--fresh", "--set", "reader.max_rejects=10%"], cwd=tmp_path)
+    assert limited.returncode == 1
+    assert "records were refused, and max_rejects is 10%" in limited.stderr
+    assert published(tmp_path / "out") == published(tmp_path / "refused") == b""
+    done = dagflow_command(["run", "app.yaml", "--set", "reader.max_rejects=20", "--json"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    lines = published(tmp_path / "refused").splitlines()
+    assert sorted(json.loads(line)["offset"] for line in lines) == [9 + 12 * number for number in range(20)]
+    assert (summary["rejected"], summary["records"]["reader.messages"]) == (20, 40)
+    assert summary["account"] == {"bytes": 420, "records": 320, "delimiters": 60, "skipped": 0, "rejected": 40}
