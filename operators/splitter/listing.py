@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage import files
 from dagflow.storage.location import redacted
+from operators.splitter.stat_helper import examined
 
 logger = logging.getLogger(__name__)
 
@@ -235,23 +236,10 @@ class LocalLister(Lister):
 
     def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], Stats]:
         """See Lister."""
-        examine = os.stat
-        try:
-            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            return super().stats(directory, names)
-        try:
-            # From the directory's descriptor the kernel has one name to look up, not all of the path.
-            found = [examine(name, dir_fd=descriptor) for name in names]
-        except OSError:
+        if (columns := examined(directory, names)) is None:
             # Told one by one, as each file has its own fate.
             return super().stats(directory, names)
-        finally:
-            os.close(descriptor)
-        if not all(map(stat.S_ISREG, {one.st_mode for one in found})):
-            return super().stats(directory, names)
-        sizes, times = [one.st_size for one in found], [one.st_mtime_ns for one in found]
-        return names, Stats(sizes, times, [one.st_ino for one in found])
+        return names, Stats(*columns)
 
     def kind(self, path: bytes) -> Kind | None:
         """See Lister."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from dagflow.errors import MissingError
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
+from operators.splitter.examining import Examiner, Group
 from operators.splitter.found import Found, FoundFiles, Gathering
 from operators.splitter.listing import DIRECTORY, Entries, Stats
 from operators.splitter.roots import Root, below, find_root
@@ -68,6 +69,7 @@ class Scanner:
         counters: Where names that are passed over are counted.
         tolerates_missing: Whether a location that does not exist is waited for; otherwise it is an error.
         sharded: Makes a lister that lets tasks list local directories; None lists them here.
+        examiner: Makes what examines the files of one scan.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class Scanner:
         *,
         tolerates_missing: bool = False,
         sharded: Callable[[], ShardedLister] | None = None,
+        examiner: Callable[[], Examiner] = Examiner,
     ) -> None:
+        self._examiner = examiner
         self._sharded = sharded
         self._locations = locations
         self._selection = selection
@@ -120,14 +124,18 @@ class Scanner:
             MissingError: A location does not exist, or a glob matches nothing.
             StorageError: A directory cannot be listed, or a file not be examined.
         """
-        pending = self.roots()[::-1]
+        with self._examiner() as examiner:
+            yield from self._merged(self.roots()[::-1], examiner)
+
+    def _merged(self, pending: list[Root], examiner: Examiner) -> Iterator[FoundFiles]:
+        """What the walks from the roots, the first of which stands last, give together by path."""
         heads: list[tuple[bytes, int, FoundFiles, Iterator[FoundFiles]]] = []
         opened = 0
         last = b""
         while heads or pending:
             # A root is opened when its first path may be next, so that a thousand roots hold one listing.
             while pending and (not heads or pending[-1].name(pending[-1].first_key) <= heads[0][0]):
-                walk = self._walk(pending.pop())
+                walk = self._walk(pending.pop(), examiner)
                 opened += 1
                 if (found := next(walk, None)) is not None:
                     heapq.heappush(heads, (found.names[0], opened, found, walk))
@@ -145,7 +153,7 @@ class Scanner:
             else:
                 heapq.heapreplace(heads, (following.names[0], order, following, walk))
 
-    def _walk(self, root: Root) -> Iterator[FoundFiles]:
+    def _walk(self, root: Root, examiner: Examiner) -> Iterator[FoundFiles]:
         if root.kind == "file":
             stat = root.lister.stat(root.base)
             if stat is None and not self._tolerates_missing:
@@ -153,7 +161,7 @@ class Scanner:
             if stat is not None:
                 yield FoundFiles(root, [root.base], Stats.of([stat]))
             return
-        walk = _Walk(root, self._selection, self._counters)
+        walk = _Walk(root, self._selection, self._counters, examiner)
         try:
             yield from walk.steps()
         except MissingError:
@@ -176,8 +184,9 @@ class _Walk:
         has_matched: Whether the root's glob has matched anything, taken or not.
     """
 
-    def __init__(self, root: Root, selection: Selection, counters: Counter[str]) -> None:
+    def __init__(self, root: Root, selection: Selection, counters: Counter[str], examiner: Examiner) -> None:
         self._root = root
+        self._examiner = examiner
         self._lister = root.lister
         self._selection = selection
         self._counters = counters
@@ -185,27 +194,31 @@ class _Walk:
 
     def steps(self) -> Iterator[FoundFiles]:
         """Every file and directory below the root that is taken, by path, in steps that grow."""
-        gathering, size = Gathering(self._root), FIRST_STEP
+        for step in self._examiner.examined(self._lister, self._cut()):
+            gathering = Gathering(self._root)
+            for directory, bare, versions in step:
+                if versions is not None:
+                    gathering.add([directory + name for name in bare], versions)
+            if len(gathering):
+                yield gathering.take()
+
+    def _cut(self) -> Iterator[list[Group]]:
+        """The stretches in steps that grow."""
+        step: list[Group] = []
+        count, size = 0, FIRST_STEP
         for directory, bare, stats in self._stretches():
             done = 0
             while done < len(bare):
-                part = slice(done, done + size - len(gathering))
-                done = part.stop
-                taken, versions = self._examined(directory, bare, stats, part)
-                gathering.add([directory + name for name in taken], versions)
-                if len(gathering) >= size:
-                    yield gathering.take()
-                    size = min(2 * size, LAST_STEP)
-        if len(gathering):
-            yield gathering.take()
-
-    def _examined(
-        self, directory: bytes, bare: list[bytes], stats: Stats | None, part: slice
-    ) -> tuple[list[bytes], Stats]:
-        """Some of a stretch's files with their versions, without those that are gone."""
-        if stats is None:
-            return self._lister.stats(directory, bare[part])
-        return bare[part], stats.slice(part.start, part.stop)
+                part = bare[done : done + size - count]
+                end = done + len(part)
+                step.append(Group(directory, part, None if stats is None else stats.slice(done, end)))
+                count += len(part)
+                done = end
+                if count == size:
+                    yield step
+                    step, count, size = [], 0, min(2 * size, LAST_STEP)
+        if step:
+            yield step
 
     def _stretches(self) -> Iterator[tuple[bytes, list[bytes], Stats | None]]:
         """Directories, names in them, and versions where the listing has brought these along."""
@@ -247,14 +260,36 @@ class _Walk:
 
     def _chosen(self, states: frozenset[int], files: Entries) -> Entries:
         """The files that are taken."""
-        selection = self._selection
-        is_any = selection.file_pattern is None and selection.ignore_pattern is None and states is _EVERYTHING
-        if is_any and not _may_hide(files.names):
-            self.has_matched = True
+        bare = files.names
+        chosen: Sequence[int]
+        if _may_hide(bare):
+            chosen = [index for index, name in enumerate(bare) if _is_taken(self._after(states, name), self._root)]
+        else:
+            chosen = self._plainly_chosen(states, bare)
+        if len(chosen) == len(bare):
             return files
-        chosen = [index for index, name in enumerate(files.names) if _is_taken(self._after(states, name), self._root)]
-        names = [files.names[index] for index in chosen]
-        return Entries(names, None if files.stats is None else files.stats.take(chosen))
+        kept = [bare[index] for index in chosen]
+        return Entries(kept, None if files.stats is None else files.stats.take(chosen))
+
+    def _plainly_chosen(self, states: frozenset[int], bare: list[bytes]) -> Sequence[int]:
+        """Where the files stand that are taken, where none is hidden: what _after says, for all of them at once."""
+        selection, segments = self._selection, self._root.segments
+        has_patterns = selection.file_pattern is not None or selection.ignore_pattern is not None
+        is_all = _is_taken(states, self._root)
+        chosen: Sequence[int] = range(len(bare))
+        # No name has a NUL, and one call is a fifth of many.
+        texts = [] if is_all and not has_patterns else self._lister.url(b"\0".join(bare)).split("\0")
+        if not is_all:
+            ends = [state for state in states if len(segments) in _closed(frozenset({state + 1}), self._root)]
+            matches = [segment.fullmatch for state in ends if (segment := segments[state]) is not None]
+            chosen = sorted({index for match in matches for index, text in enumerate(texts) if match(text)})
+        self.has_matched = self.has_matched or len(chosen) > 0
+        if not has_patterns:
+            return chosen
+        taken = [index for index in chosen if selection.takes_file(texts[index])]
+        if len(taken) < len(chosen):
+            self._counters[names.IGNORED] += len(chosen) - len(taken)
+        return taken
 
     def _enter(self, directory: bytes, ancestors: list[object]) -> Iterator[Entries] | None:
         try:

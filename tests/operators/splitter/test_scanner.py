@@ -77,6 +77,40 @@ def test_a_glob_means_what_pathlib_says(
     assert found == sorted(expected, key=os.fsencode)
 
 
+@given(
+    paths=trees,
+    pattern=st.sampled_from(["*", "a*", "*/a*", "**/a", "a/**/b", "**", "*-*/**", "**/[ab]*/**/b"]),
+    patterns=st.fixed_dictionaries({}, optional={"file_pattern": st.just("a.*"), "ignore_pattern": st.just(".*b")}),
+    recursive=st.booleans(),
+)
+def test_a_hidden_file_beside_others_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory,
+    paths: list[tuple[str, ...]],
+    pattern: str,
+    patterns: dict[str, str],
+    recursive: bool,
+) -> None:
+    """Names that are looked at one by one, because one of them is hidden, are taken as all at once are."""
+    root = tmp_path_factory.mktemp("tree")
+    grow(root, [tuple(part.replace(".", "_.") for part in parts) for parts in paths])
+
+    def found() -> tuple[list[str], Counter[str]]:
+        counters: Counter[str] = Counter()
+        selection = Selection(recursive, **{name: re.compile(pattern) for name, pattern in patterns.items()})
+        scanner = Scanner([f"{root}/{pattern}"], selection, counters)
+        try:
+            return [each.url for each in scanner.scan()], counters
+        except MissingError:
+            return [], counters
+
+    before, counted = found()
+    for directory, _, _ in list(os.walk(root)):
+        write(Path(directory) / ".hidden")
+    after, counted_after = found()
+    assert after == before
+    assert counted_after["ignored"] >= counted["ignored"]
+
+
 @pytest.mark.parametrize(
     "name",
     ["a b", "[", "[123]", "%", "ke ep2 %", "a\nb", "é", "*", "?", "'\"", "#", "a:b", "~"],

@@ -57,13 +57,9 @@ NAMES = st.binary(min_size=1, max_size=3).filter(lambda name: not {0, 47} & set(
 TREES = st.dictionaries(st.lists(NAMES, min_size=1, max_size=3).map(tuple), st.integers(0, 3), max_size=25)
 
 
-@settings(max_examples=60)  # a tree is written for each, on a disk that others use
-@given(TREES, st.integers(1, 5), st.integers(1, 40))
-def test_tasks_list_what_the_driver_lists(
-    tmp_path_factory: pytest.TempPathFactory, paths: dict[tuple[bytes, ...], int], large: int, held: int
-) -> None:
-    """Any tree, any names, directories large and small: the same files, versions and order."""
-    root = os.fsencode(tmp_path_factory.mktemp("tree"))
+def grown(directory: Path, paths: dict[tuple[bytes, ...], int]) -> bytes:
+    """Write files of some lengths, except where one would have to be a file and a directory; returns the directory."""
+    root = os.fsencode(directory)
     for parts, size in paths.items():
         folder = os.path.join(root, *parts[:-1])
         path = os.path.join(folder, parts[-1])
@@ -73,6 +69,16 @@ def test_tasks_list_what_the_driver_lists(
                 file.write(b"x" * size)
         except OSError:
             continue  # one path's file is another one's directory
+    return root
+
+
+@settings(max_examples=60)  # a tree is written for each, on a disk that others use
+@given(TREES, st.integers(1, 5), st.integers(1, 40))
+def test_tasks_list_what_the_driver_lists(
+    tmp_path_factory: pytest.TempPathFactory, paths: dict[tuple[bytes, ...], int], large: int, held: int
+) -> None:
+    """Any tree, any names, directories large and small: the same files, versions and order."""
+    root = grown(tmp_path_factory.mktemp("tree"), paths)
     plain = list(Scanner([os.fsdecode(root)], Selection()).scan()) if paths else []
     lister = ShardedLister(here, large, held)
     sharded = list(Scanner([os.fsdecode(root)], Selection(), sharded=lambda: lister).scan()) if paths else []
