@@ -61,6 +61,24 @@ class FileMetadata:
     is_directory: bool = False
 
 
+class FileEnds(NamedTuple):
+    """What a reader saw at the ends of files that it has read to the end; a source event, in columns.
+
+    Attributes:
+        base: What all URLs begin with.
+        names: For each file the rest of its URL.
+        sizes: Length in bytes of the version that was read.
+        mtimes: Its modification time in nanoseconds since 1970.
+        fingerprints: Of its first and last bytes.
+    """
+
+    base: str
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    mtimes: tuple[int, ...]
+    fingerprints: tuple[int, ...]
+
+
 class Unpacked(NamedTuple):
     """What a survey found of a block of a compressed file that is cut.
 

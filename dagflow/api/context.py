@@ -127,6 +127,8 @@ class OperatorContext:
             as positive, and what it has passed on as negative. A run that completes with any other sum fails.
             A key that was given the value UNTOLD is not looked at.
         skipped: What a reader has left out; it is journaled with the window.
+        source_events: What control operators shall hear of the window's tuples, if any listens; picklable. See
+            SourceEventListener.
         connected: Names of the operator's ports that the app connects.
         outputs: Where files to be published are opened; None in control operators.
         control: What the driver offers; None in partitioned operators.
@@ -139,6 +141,7 @@ class OperatorContext:
     counters: Counter[str] = field(default_factory=Counter)
     ledger: Counter[str] = field(default_factory=Counter)
     skipped: list[Skipped] = field(default_factory=list)
+    source_events: list[Any] | None = None
     connected: frozenset[str] = frozenset()
     outputs: OutputFiles | None = None
     control: ControlServices | None = None

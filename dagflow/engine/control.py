@@ -12,6 +12,7 @@ from typing import Any
 from dagflow.api.committed import CommitListener
 from dagflow.api.context import ControlServices, OperatorContext
 from dagflow.api.operator import InputOperator, Operator
+from dagflow.api.source_events import SourceEventListener
 from dagflow.errors import PlanError, Problem
 from dagflow.plan.physical import Edge, PhysicalPlan, PortRef
 from dagflow.storage.pending import PendingFile
@@ -161,11 +162,19 @@ class ControlGraph:
             reported: What report gave.
         """
         states = pickle.loads(planned) if planned else {}
-        states.update((name, pickle.loads(state)) for name, state in reported.items())
+        listeners = self._listeners()
+        states.update((name, pickle.loads(state)) for name, state in reported.items() if name not in listeners)
         for name, value in states.items():
             for chain in (self._sources, self._sinks):
                 if name in chain.operators:
                     chain.call(name, chain.operators[name].restore, value)
+        for name, listener in listeners.items():
+            if name in reported:
+                self._sources.call(name, listener.restore_heard, pickle.loads(reported[name]))
+
+    def _listeners(self) -> dict[str, SourceEventListener]:
+        operators = self._sources.operators.items()
+        return {name: each for name, each in operators if isinstance(each, SourceEventListener)}
 
     def emit(self, window_id: int) -> Emission | None:
         """Let the operators emit one window; None when nobody had anything to emit.
@@ -234,6 +243,22 @@ class ControlGraph:
             () if self._outputs is None else self._outputs.take_finished(),
             counters,
         )
+
+    def hear(self, window_id: int, events: Sequence[Any]) -> dict[str, bytes]:
+        """Tell those who listen what the tasks of a window saw of its tuples.
+
+        Returns:
+            What they must not lose of it, pickled, by name; part of the window's commit.
+
+        Raises:
+            DagflowError: An operator failed.
+        """
+        heard = {}
+        for name, listener in self._listeners().items():
+            if listener.wants_source_events:
+                self._sources.call(name, listener.handle_source_events, window_id, events)
+                heard[name] = pickle.dumps(self._sources.call(name, listener.heard), protocol=5)
+        return heard
 
     def committed(self, window_id: int) -> None:
         """Tell those who wait for it that a window, and all before it, are published.

@@ -334,11 +334,14 @@ class Driver:
                 self._run_ahead_of_straggler()
 
     def _report(self, planned: WindowPlan, results: list[StageResult]) -> Report:
-        """Let the control operators that wait for a window's results work on them."""
+        """Let the control operators that listen to tasks, or wait for a window's results, work on them."""
+        window_id = planned.window_id
         late: Sequence[tuple[PortRef, list[Any]]] = pickle.loads(planned.control_state)[2]
         # Tasks answer in any order; the operators see them in the same one in every run.
         ordered = sorted(results, key=lambda result: (result.stage, result.partition))
-        return self._control.report(planned.window_id, late, [each for result in ordered for each in result.reports])
+        heard = self._control.hear(window_id, [event for result in ordered for event in result.source_events])
+        report = self._control.report(window_id, late, [each for result in ordered for each in result.reports])
+        return replace(report, states={**report.states, **heard})
 
     def _states_after(self, window_id: int, results: list[StageResult], report: Report) -> bytes:
         """What the operators of the stages, and those that wait for their results, keep for the next window."""

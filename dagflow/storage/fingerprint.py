@@ -34,17 +34,19 @@ def fingerprint(path: str | bytes, size_bytes: int) -> int:
         return UNKNOWN
     finally:
         os.close(descriptor)
-    return UNKNOWN if len(head) + len(end) < min(size_bytes, 2 * PROBED_BYTES) else _hash(head, end)
+    return UNKNOWN if len(head) + len(end) < min(size_bytes, 2 * PROBED_BYTES) else fingerprint_of_ends(head, end)
 
 
 def fingerprint_of(data: memoryview) -> int:
     """What fingerprint() gives for a file whose first bytes these are."""
     size = len(data)
-    head = data[:PROBED_BYTES]
-    return _hash(head, data[max(len(head), size - PROBED_BYTES) :])
+    if size <= 2 * PROBED_BYTES:
+        return fingerprint_of_ends(data, b"")
+    return fingerprint_of_ends(data[:PROBED_BYTES], data[size - PROBED_BYTES :])
 
 
-def _hash(head: Buffer, end: Buffer) -> int:
+def fingerprint_of_ends(head: Buffer, end: Buffer) -> int:
+    """What fingerprint() gives for a file with these first and last bytes, none of them in both."""
     digest = hashlib.blake2b(head, digest_size=8)
     digest.update(end)
     return int.from_bytes(digest.digest(), "little", signed=True) or 1

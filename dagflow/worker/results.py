@@ -9,6 +9,7 @@ from typing import Any
 
 from dagflow.api.context import Skipped
 from dagflow.api.operator import Operator
+from dagflow.api.source_events import SourceEventListener
 from dagflow.errors import DagflowError
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.storage.options import StorageOptions
@@ -25,6 +26,7 @@ class Program:
         operators: Pickled operators by name; each task makes instances of its own.
         storage: How tasks reach stores: options by protocol.
         durability: What the files that tasks write survive.
+        listens: Whether a control operator wants to hear of source events.
     """
 
     app: str
@@ -32,6 +34,7 @@ class Program:
     operators: Mapping[str, bytes]
     storage: StorageOptions = field(default_factory=dict, repr=False)
     durability: Durability = "process"
+    listens: bool = False
 
     @classmethod
     def of(
@@ -45,7 +48,9 @@ class Program:
         """Pack the partitioned operators of a plan."""
         names = [name for stage in plan.stages for name in stage.operators]
         packed = {name: pickle.dumps(operators[name], protocol=5) for name in names}
-        return cls(app, plan, packed, storage or {}, durability)
+        listeners = (operators[name] for name in plan.control if name in operators)
+        listens = any(isinstance(each, SourceEventListener) and each.wants_source_events for each in listeners)
+        return cls(app, plan, packed, storage or {}, durability, listens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class StageResult:
         states: Pickled operator states by operator.
         ledger: Sums by key that must come to zero over all tasks and windows.
         skipped: What was left out, and why.
+        source_events: What control operators shall hear.
         busy_s: Seconds from the task's first item to its last.
         error: Why the window must not be committed, or None.
     """
@@ -94,6 +100,7 @@ class StageResult:
     busy_s: float
     error: DagflowError | None = None
     skipped: tuple[Skipped, ...] = ()
+    source_events: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

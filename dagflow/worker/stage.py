@@ -119,6 +119,7 @@ class StageTask:
         self._sequence = 0
         self._ledger: Counter[str] = Counter()
         self._skipped: list[Skipped] = []
+        self._source_events: list[Any] | None = [] if program.listens else None
         operators: dict[str, Operator] = {name: pickle.loads(program.operators[name]) for name in stage.operators}
         self._counters: dict[str, Counter[str]] = {name: Counter() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
@@ -157,6 +158,7 @@ class StageTask:
                 counters=self._counters[name],
                 ledger=self._ledger,
                 skipped=self._skipped,
+                source_events=self._source_events,
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 outputs=self._outputs,
             )
@@ -222,6 +224,7 @@ class StageTask:
             busy_s=time.perf_counter() - started,
             error=error,
             skipped=tuple(self._skipped),
+            source_events=tuple(self._source_events or ()),
         )
 
     def _sent(self) -> list[Parcel]:

@@ -24,6 +24,7 @@ from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
 from operators.reader.compression.opening import Compression, decompressed
+from operators.reader.ends import ends_of_block, ends_of_row
 from operators.reader.formats import FormatSpec
 from operators.reader.growing import read_growing
 from operators.reader.pace import Pace, PacedFile
@@ -131,17 +132,23 @@ class BlockReader(Operator):
         if is_empty:
             self.messages.emit(no_records(block))
         self._emit_rejects()
+        ends = None if context.source_events is None else ends_of_block(file, block)
         self._check_unchanged(block)
+        if ends is not None and context.source_events is not None:
+            context.source_events.append(ends)
         self._book(_key_of(block), context)
         self._count(block, context.counters)
         self.blocks_metadata_output.emit(block)
 
     def _read_pack(self, pack: BlockPack, context: OperatorContext) -> Iterator[None]:
         reader = PackReader(self.format, self.compression, self._account_of, self._leave_out)
-        for batches, indices in reader.read(pack):
+        for batches, row in reader.read(pack):
             for batch in batches:
                 self.messages.emit(batch)
             self._emit_rejects()
+            if context.source_events is not None and (ends := ends_of_row(row)) is not None:
+                context.source_events.append(ends)
+            indices = row.indices
             self._book(f"{redacted(pack.base)} and {len(pack)} files below", context)
             sizes = pack.sizes[indices]
             if self._pace is not None:

@@ -55,11 +55,11 @@ class PackReader:
         self._account_of = account_of
         self._on_failure = on_failure
 
-    def read(self, pack: BlockPack) -> Iterator[tuple[list[RecordBatch], npt.NDArray[np.int64]]]:
+    def read(self, pack: BlockPack) -> Iterator[tuple[list[RecordBatch], Row]]:
         """Read a pack, row by row.
 
         Yields:
-            Batches, and the indices of the members that they are the records of.
+            Batches, and the row of files that they are the records of.
 
         Raises:
             DagflowError: A file cannot be read, and on_failure says that this must end the run.
@@ -69,7 +69,7 @@ class PackReader:
             end = start + _row_length(pack.sizes[start : start + ROW_FILES], row_bytes)
             row, loaded = self._load(pack, np.arange(start, end))
             batches = list(self._records(row, loaded))
-            yield batches, row.indices
+            yield batches, row
             start = end
 
     def _load(self, pack: BlockPack, indices: npt.NDArray[np.int64]) -> tuple[Row, LoadedFiles]:

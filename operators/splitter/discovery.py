@@ -6,7 +6,7 @@ import heapq
 import itertools
 import logging
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
+from operators.splitter.awaited import AwaitedEnds
 from operators.splitter.changes import OnChange, change_of, seems_appended
 from operators.splitter.clock import Clock
 from operators.splitter.ends import Ends, Fingerprinter
@@ -51,8 +52,8 @@ class Candidate:
         return cls(files[position], fingerprint=files.fingerprints[position] if files.fingerprints else UNKNOWN)
 
 
-_Due = FoundFiles | tuple[Found, Seen | None]
-"""New files in a row, or one that may be new, with what was taken of it."""
+_Due = Candidate | FoundFiles | tuple[Found, Seen | None]
+"""What is judged already, new files in a row, or one that may be new, with what was taken of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,14 @@ class Rules:
         settle_millis: How long a file must have been left alone.
         done_marker: Name of the file that says that a file is complete, with `{name}` for the file's own; "" for none.
         latest_first: Whether the newest files are read first.
+        may_grow: Whether files may grow while they are read, so that tasks must look at them before that.
     """
 
     on_change: OnChange = OnChange()  # noqa: RUF009  # frozen
     settle_millis: int = 0
     done_marker: str = ""
     latest_first: bool = False
+    may_grow: bool = False
 
 
 class Discovery:
@@ -82,6 +85,7 @@ class Discovery:
         counters: Where changes are counted.
         clock: The time.
         fingerprinter: Looks at the ends of files.
+        awaited: Files whose fingerprints will be told by those who read them.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class Discovery:
         counters: Counter[str],
         clock: Clock,
         fingerprinter: Fingerprinter,
+        awaited: AwaitedEnds,
     ) -> None:
         self._scanner = scanner
         self._index = index
@@ -99,6 +104,7 @@ class Discovery:
         self._counters = counters
         self._clock = clock
         self._fingerprinter = fingerprinter
+        self._awaited = awaited
         self._unsettled = 0
 
     def candidates(self) -> Iterator[Candidate]:
@@ -117,14 +123,17 @@ class Discovery:
 
     def everything(self) -> Iterator[Candidate]:
         """Scan once, only to remember what is there and was not taken."""
-        for candidate in _singles(self._fingerprinted(self._steps())):
-            yield replace(candidate, start=0, is_noted=True)
+        noted = ([replace(each, start=0, is_noted=True) for each in _singles(step)] for step in self._steps())
+        return _singles(self._fingerprinted(noted))
 
     def _newest_first(self) -> Generator[Candidate | FoundFiles]:
         while True:
             count = 0
             held: list[tuple[int, bytes, Candidate]] = []
             for candidate in _singles(each for step in self._steps() for each in step):
+                if candidate.is_noted:
+                    yield from self._fingerprinted([[candidate]])
+                    continue
                 count += 1
                 entry = (candidate.found.stat.mtime_ns, candidate.found.key, candidate)
                 if len(held) < NEWEST_HELD:
@@ -140,21 +149,47 @@ class Discovery:
             if count <= NEWEST_HELD:
                 return
 
-    def _fingerprinted(self, steps: Iterator[list[Candidate | FoundFiles]]) -> Generator[Candidate | FoundFiles]:
-        """What is to be taken, with fingerprints where these are of use; a step ahead, because tasks look at files."""
+    def _fingerprinted(self, steps: Iterable[Sequence[Candidate | FoundFiles]]) -> Generator[Candidate | FoundFiles]:
+        """What is to be taken, with the fingerprints that no reader will tell; one step ahead, as tasks take them."""
         if not self._rules.on_change.tells_appends:
             for step in steps:
                 yield from step
             return
         with ThreadPoolExecutor(1, thread_name_prefix="fingerprints") as jobs:
-            waiting: deque[tuple[list[Candidate | FoundFiles], Future[list[int]]]] = deque()
+            waiting: deque[tuple[Sequence[Candidate | FoundFiles], Future[list[int]]]] = deque()
             for step in steps:
-                wanted = [ends for each in step for ends in _ends(each)]
+                wanted = [ends for each in step for ends in self._ends(each)]
+                if not (wanted or waiting):
+                    yield from step
+                    continue
                 waiting.append((step, jobs.submit(self._fingerprinter.look, wanted)))
                 if len(waiting) > 1:
-                    yield from _marked(*waiting.popleft())
+                    yield from self._marked(*waiting.popleft())
             while waiting:
-                yield from _marked(*waiting.popleft())
+                yield from self._marked(*waiting.popleft())
+
+    def _ends(self, each: Candidate | FoundFiles) -> Sequence[Ends]:
+        """What tasks look at before it is taken: nothing of object stores, which replace whole objects."""
+        if isinstance(each, FoundFiles):
+            is_looked_at = self._rules.may_grow and each.root.is_local
+            return list(zip(each.keys, each.stats.size_bytes, strict=True)) if is_looked_at else ()
+        found = each.found
+        is_looked_at = (self._rules.may_grow or each.is_noted) and found.root.is_local
+        return [(found.key, found.stat.size_bytes)] if is_looked_at else ()
+
+    def _marked(
+        self, step: Sequence[Candidate | FoundFiles], looked: Future[list[int]]
+    ) -> Iterator[Candidate | FoundFiles]:
+        prints = iter(looked.result())
+        for each in step:
+            if own := list(itertools.islice(prints, len(self._ends(each)))):
+                yield (
+                    replace(each, fingerprints=own)
+                    if isinstance(each, FoundFiles)
+                    else replace(each, fingerprint=own[0])
+                )
+            else:
+                yield each
 
     def _steps(self) -> Iterator[list[Candidate | FoundFiles]]:
         now_millis = self._clock.now_millis()
@@ -179,7 +214,10 @@ class Discovery:
     def _due(self, files: FoundFiles, answers: Answers, now_millis: int) -> Iterator[_Due]:
         """Those that are not as they were taken, as far as they are complete."""
         rules = self._rules
-        positions = np.flatnonzero(~_unchanged(files, answers))
+        unchanged = _unchanged(files, answers)
+        if rules.on_change.tells_appends and files.root.is_local:
+            yield from self._lacking(files, answers, unchanged)
+        positions = np.flatnonzero(~unchanged)
         if not len(positions):
             return
         if not (rules.settle_millis or rules.done_marker or answers.known[positions].any()):
@@ -192,13 +230,21 @@ class Discovery:
             else:
                 self._unsettled += 1
 
+    def _lacking(self, files: FoundFiles, answers: Answers, unchanged: npt.NDArray[np.bool_]) -> Iterator[Candidate]:
+        """Those that are as they were taken, and of which nobody has told what they begin and end with."""
+        positions = np.flatnonzero(unchanged & (answers.fingerprint == UNKNOWN) & (files.size_bytes > 0))
+        if len(positions):
+            lacking = files.take(positions)
+            expected = self._awaited.expected(lacking.names)
+            yield from (Candidate(lacking[at], is_noted=True) for at in np.flatnonzero(~expected).tolist())
+
     def _judged(self, due: list[_Due]) -> Iterator[Candidate | FoundFiles]:
         """Those that are to be taken."""
-        changed = [(each[0], each[1]) for each in due if not isinstance(each, FoundFiles) and each[1] is not None]
+        changed = [(each[0], each[1]) for each in due if isinstance(each, tuple) and each[1] is not None]
         grown = [(found.key, seen.size_bytes) for found, seen in changed if seems_appended(seen, found.stat)]
         looked = dict(zip(grown, self._fingerprinter.look(grown), strict=True))
         for each in due:
-            if isinstance(each, FoundFiles):
+            if not isinstance(each, tuple):
                 yield each
             elif (candidate := self._judge(*each, looked)) is not None:
                 yield candidate
@@ -250,23 +296,6 @@ def _singles(found: Iterable[Candidate | FoundFiles]) -> Iterator[Candidate]:
             yield each
         else:
             yield from (Candidate.of(each, position) for position in range(len(each)))
-
-
-def _ends(each: Candidate | FoundFiles) -> Iterable[Ends]:
-    """What is to be looked at: nothing of object stores, which replace whole objects."""
-    if isinstance(each, FoundFiles):
-        return zip(each.keys, each.stats.size_bytes, strict=True) if each.root.is_local else ()
-    found = each.found
-    return [(found.key, found.stat.size_bytes)] if found.root.is_local else ()
-
-
-def _marked(step: list[Candidate | FoundFiles], looked: Future[list[int]]) -> Iterator[Candidate | FoundFiles]:
-    prints = iter(looked.result())
-    for each in step:
-        if isinstance(each, FoundFiles):
-            yield replace(each, fingerprints=list(itertools.islice(prints, len(each)))) if each.root.is_local else each
-        else:
-            yield replace(each, fingerprint=next(prints)) if each.found.root.is_local else each
 
 
 def _stepped(found: Iterable[FoundFiles]) -> Iterator[list[FoundFiles]]:

@@ -11,7 +11,8 @@ from operators.splitter.sharding import InTasks
 FILES_A_TASK: Final = 1024
 """Files that are given to a task together: some 10 ms of work, where they are cached."""
 
-_EMPTY: Final = fingerprint_of(memoryview(b""))
+EMPTY: Final = fingerprint_of(memoryview(b""))
+"""The fingerprint of every empty file."""
 
 Ends = tuple[bytes, int]
 """A local path, and how many of the file's bytes count."""
@@ -46,4 +47,4 @@ class Fingerprinter:
         else:
             found = [fingerprints(chunk) for chunk in chunks]
         looked = (one for chunk in found for one in chunk)
-        return [next(looked) if size > 0 else UNKNOWN if size else _EMPTY for _, size in files]
+        return [next(looked) if size > 0 else UNKNOWN if size else EMPTY for _, size in files]

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from dagflow.errors import JournalError, StorageError
 from dagflow.storage.store import Store, open_store
-from operators.splitter.runs import SCHEMA, Run, RunCursor, RunFile, RunWriter, merge, newest
+from operators.splitter.runs import SCHEMA, Run, RunCursor, RunFile, RunWriter, merge, newest, within
 
 logger = logging.getLogger(__name__)
 
@@ -109,15 +109,31 @@ class FileIndex:
         identities: Sequence[int],
         taken_millis: int,
         fingerprints: Sequence[int],
-    ) -> None:
-        """Note that versions were taken, as record() does; paths ascend."""
+    ) -> pa.Table:
+        """Note that versions were taken, as record() does; paths ascend.
+
+        Returns:
+            The entries.
+        """
         taken = np.full(len(paths), taken_millis, np.int64)
         columns = [pa.array(column, pa.int64()) for column in (size_bytes, mtime_ns, identities, taken, fingerprints)]
-        self._columns.append(pa.table([pa.array(paths, pa.binary()), *columns], SCHEMA))
-        self._rows += len(paths)
+        entries = pa.table([pa.array(paths, pa.binary()), *columns], SCHEMA)
         self._newest_millis = max(self._newest_millis, taken_millis)
+        self.record_table(entries)
+        return entries
+
+    def record_table(self, entries: pa.Table) -> None:
+        """Note entries; paths ascend."""
+        self._columns.append(entries)
+        self._rows += entries.num_rows
         if len(self._recent) + self._rows >= MEMORY_ENTRIES:
             self._flush()
+
+    def _held_in_columns(self) -> set[bytes]:
+        """Which of the recent paths were recorded in columns too."""
+        recent = pa.array(list(self._recent), pa.binary())
+        found = [recent.filter(pc.is_in(recent, value_set=table.column("path"))) for table in self._columns]
+        return {path for each in found for path in each.to_pylist()}
 
     def _unfold(self) -> None:
         """Make entries of what was recorded in columns."""
@@ -130,8 +146,10 @@ class FileIndex:
         """What the index says now, for one pass in order of path; what is recorded later does not show."""
         horizon = 0 if self._retain_millis is None else now_millis - self._retain_millis
         with self._lock:
-            self._unfold()
-            view = IndexView(self._store, dict(self._recent), tuple(self._runs), horizon)
+            # What was recorded in columns is newer than what stands beside it.
+            older = self._recent.keys() - (self._held_in_columns() if self._recent else ())
+            recent = {path: self._recent[path] for path in older}
+            view = IndexView(self._store, recent, tuple(self._runs), horizon, tuple(self._columns[::-1]))
             self._views.add(view)
         return view
 
@@ -296,12 +314,19 @@ class IndexView:
         recent: Entries that are newer than all runs.
         runs: The runs, newest first.
         horizon_millis: Entries that were taken before this have been forgotten.
+        tables: Entries that are newer than the runs, and of other paths than recent; newest first, each by path.
     """
 
     def __init__(
-        self, store: Store | None, recent: dict[bytes, Seen], runs: tuple[Run, ...], horizon_millis: int
+        self,
+        store: Store | None,
+        recent: dict[bytes, Seen],
+        runs: tuple[Run, ...],
+        horizon_millis: int,
+        tables: tuple[pa.Table, ...] = (),
     ) -> None:
         self._recent = recent
+        self._tables = tables
         self.runs = runs
         self._horizon_millis = horizon_millis
         self._cursors = [RunCursor(store, run) for run in runs] if store is not None else []
@@ -312,9 +337,11 @@ class IndexView:
         Args:
             paths: Ascending, each once, and after all that were asked for before.
         """
-        tables = []
-        if paths and self._cursors:
-            tables = [table for cursor in self._cursors for table in cursor.read_range(paths[0], paths[-1])]
+        tables: list[pa.Table] = []
+        if paths:
+            ranges = (within(table, paths[0], paths[-1]) for table in self._tables)
+            tables = [table for table in ranges if table.num_rows]
+            tables += [table for cursor in self._cursors for table in cursor.read_range(paths[0], paths[-1])]
         known, columns = _joined(paths, tables)
         if self._recent:
             for position, path in enumerate(paths):
@@ -358,7 +385,7 @@ class Answers:
 
     def __init__(self, known: npt.NDArray[np.bool_], columns: npt.NDArray[np.int64]) -> None:
         self.known = known
-        self.size_bytes, self.mtime_ns, self.identity = columns[0], columns[1], columns[2]
+        self.size_bytes, self.mtime_ns, self.identity, self.fingerprint = columns[0], columns[1], columns[2], columns[4]
         self._columns = columns
 
     def slice(self, start: int, end: int) -> Answers:

@@ -229,6 +229,15 @@ def _completed(table: pa.Table) -> pa.Table:
     return table
 
 
+def within(table: pa.Table, first: bytes, last: bytes) -> pa.Table:
+    """The rows of a table sorted by path whose path is in [first, last]."""
+    paths = table.column("path").combine_chunks()
+    # No path is between a path and the same with a NUL behind it.
+    start = _count_through(paths, first) - 1
+    start += start < 0 or paths[start].as_py() != first
+    return table.slice(start, max(0, _count_through(paths, last) - start))
+
+
 def _count_through(paths: pa.BinaryArray, bound: bytes) -> int:
     """How many of the sorted paths are at most bound."""
     low, high = 0, len(paths)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 from collections import Counter, deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,12 +20,13 @@ from dagflow.errors import MissingError
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import expanded, root_of, shortened
 from operators.codecs import CUT_SUFFIXES, UnitSuffix
-from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
+from operators.metadata import BlockMetadata, FileEnds, FileInfo, FileMetadata, FileVersion
+from operators.splitter.awaited import AwaitedEnds, Heard, entry_of
 from operators.splitter.changes import OnChange
 from operators.splitter.clock import Clock, SystemClock
 from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter, estimated
 from operators.splitter.discovery import Candidate, Discovery, Rules
-from operators.splitter.ends import Fingerprinter
+from operators.splitter.ends import EMPTY, Fingerprinter
 from operators.splitter.file_index import FileIndex, Seen
 from operators.splitter.following import TimeBasedDirectoryScanner
 from operators.splitter.found import FoundFiles
@@ -199,11 +200,13 @@ class FileSplitterInput(InputOperator):
     _context: OperatorContext
     _cutter: BlockCutter
     _index: FileIndex
+    _awaited: AwaitedEnds
     _discovery: Discovery
     _source: _OneScan | TimeBasedDirectoryScanner | None
     _scanned: Counter[str]
     _has_begun: bool
     _is_noted: bool
+    _has_noted: bool
     _has_news: bool
     _root: str
 
@@ -232,7 +235,7 @@ class FileSplitterInput(InputOperator):
         packer = Packer(full, self._clock, waits=self._waits)
         outputs = self.files_metadata_output, self.blocks_metadata_output
         self._cutter = BlockCutter(*outputs, context, packer, self.cut_compressed)
-        self._is_noted = self._has_news = False
+        self._is_noted = self._has_noted = self._has_news = False
         self._root = ""
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)
@@ -245,9 +248,10 @@ class FileSplitterInput(InputOperator):
         scanner = Scanner(
             self.files, self._selection(), self._scanned, tolerates_missing=self._is_following, sharded=sharded
         )
-        rules = Rules(self.on_change, self.settle_millis, self.done_marker, self.latest_first)
+        self._awaited = AwaitedEnds(self._index)
+        rules = Rules(self.on_change, self.settle_millis, self.done_marker, self.latest_first, self._waits)
         looked = Fingerprinter(in_tasks)
-        self._discovery = Discovery(scanner, self._index, rules, self._scanned, self._clock, looked)
+        self._discovery = Discovery(scanner, self._index, rules, self._scanned, self._clock, looked, self._awaited)
         self._source = None
         self._has_begun = False
 
@@ -275,6 +279,8 @@ class FileSplitterInput(InputOperator):
         self._cutter.allowance = _allowance(
             self._context, self.blocks_threshold, self.max_files_per_window, self.max_bytes_per_window
         )
+        self._awaited.window_id = window_id
+        self._has_noted = False
 
     def emit_tuples(self) -> None:
         """Emit files and blocks as far as the window allows; while following only what a scan has found by now.
@@ -296,11 +302,29 @@ class FileSplitterInput(InputOperator):
             source.pop(taken)
         self._cutter.flush(may_wait=self._is_following)
         self._context.counters.update(self._scanned_since())
-        self._has_news = self._is_noted and not was_noted and self.existing == "ignore"
+        is_complete = self._is_noted or self.existing == "process"
+        self._has_news = is_complete and (self._has_noted or (self.existing == "ignore" and not was_noted))
 
     def has_news(self) -> bool:
-        """Whether the first scan has just been completed, whose files must never be read."""
+        """Whether files were noted: changes to be reported once, or a first scan, complete now, that is never read."""
         return self._has_news
+
+    @property
+    def wants_source_events(self) -> bool:
+        """Whether it matters what files begin and end with."""
+        return self.on_change.tells_appends
+
+    def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:
+        """Remember what readers saw at the ends of files."""
+        self._awaited.hear(window_id, [event for event in events if isinstance(event, FileEnds)])
+
+    def heard(self) -> Heard:
+        """What no snapshot may hold yet of what readers told."""
+        return self._awaited.heard()
+
+    def restore_heard(self, state: Heard) -> None:
+        """Take back what heard gave."""
+        self._awaited.restore_heard(state)
 
     def _started(self) -> _OneScan | TimeBasedDirectoryScanner:
         # Not in setup: what was taken before is known only when restore has been called.
@@ -328,20 +352,18 @@ class FileSplitterInput(InputOperator):
         if self._cutter.announces or self._waits:
             return int(self._begin(Candidate.of(found, 0)))
         self._enter(found.root.lister.url(found.root.base))
+        tells = self.on_change.tells_appends and found.root.is_local
         count = self._cutter.pack_files(found, self.block_size)
         if not count:
             # The window is full, or the next file is none of the small ones.
             return int(self._begin(Candidate.of(found, 0)))
         taken = found.slice(0, count)
         stats = taken.stats
-        self._index.record_all(
-            taken.names,
-            stats.size_bytes,
-            stats.mtime_ns,
-            stats.identities,
-            self._clock.now_millis(),
-            taken.fingerprints or [UNKNOWN] * count,
-        )
+        columns = stats.size_bytes, stats.mtime_ns, stats.identities
+        empty = [EMPTY if tells and not size else UNKNOWN for size in stats.size_bytes]
+        entries = self._index.record_all(taken.names, *columns, self._clock.now_millis(), empty)
+        if tells:
+            self._awaited.expect(entries)
         return count
 
     def _enter(self, url: str) -> None:
@@ -355,8 +377,14 @@ class FileSplitterInput(InputOperator):
         stat = found.stat
         if not candidate.is_noted and not self._announce(candidate):
             return False
-        version = stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis()
-        self._index.record(found.name, Seen(*version, candidate.fingerprint))
+        tells = self.on_change.tells_appends and found.root.is_local
+        fingerprint = EMPTY if tells and not stat.size_bytes else candidate.fingerprint
+        seen = Seen(stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis(), fingerprint)
+        self._index.record(found.name, seen)
+        if candidate.is_noted:
+            self._has_noted = True
+        elif tells and fingerprint == UNKNOWN:
+            self._awaited.expect(entry_of(found.name, seen))
         return True
 
     def _announce(self, candidate: Candidate) -> bool:
@@ -397,7 +425,9 @@ class FileSplitterInput(InputOperator):
         Raises:
             StorageError: The index cannot be written.
         """
-        return {"cut": self._cutter.snapshot(), "index": self._index.snapshot(), "has_begun": self._is_noted}
+        window_id = self._awaited.kept_id = self._awaited.window_id
+        index = self._index.snapshot()
+        return {"cut": self._cutter.snapshot(), "index": index, "has_begun": self._is_noted, "window_id": window_id}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what snapshot gave.
@@ -408,6 +438,8 @@ class FileSplitterInput(InputOperator):
         self._cutter.restore(state["cut"])
         self._index.restore(state["index"])
         self._has_begun = self._is_noted = state["has_begun"]
+        # A checkpoint of before windows were named has nothing that was heard.
+        self._awaited.kept_id = state.get("window_id", 0)
 
 
 class _OneScan:

@@ -8,6 +8,7 @@ import pytest
 
 from dagflow.testing.clock import ManualClock
 from operators.splitter import discovery
+from operators.splitter.awaited import AwaitedEnds
 from operators.splitter.discovery import Discovery, Rules
 from operators.splitter.ends import Fingerprinter
 from operators.splitter.file_index import FileIndex, Seen
@@ -23,6 +24,11 @@ def three_held() -> Iterator[None]:
     discovery.NEWEST_HELD = before
 
 
+def discovery_of(scanner: Scanner, index: FileIndex, rules: Rules) -> Discovery:
+    """A discovery that looks at files in this process."""
+    return Discovery(scanner, index, rules, Counter(), ManualClock(), Fingerprinter(None), AwaitedEnds(index))
+
+
 @pytest.mark.usefixtures("three_held")
 @pytest.mark.parametrize("count", [0, 2, 3, 4, 10])
 def test_the_newest_are_found_first_however_many_there_are(tmp_path: Path, count: int) -> None:
@@ -32,11 +38,13 @@ def test_the_newest_are_found_first_however_many_there_are(tmp_path: Path, count
     index = FileIndex()
     found = []
     scanner = Scanner([str(tmp_path)], Selection())
-    discovery = Discovery(scanner, index, Rules(latest_first=True), Counter(), ManualClock(), Fingerprinter(None))
+    discovery = Discovery(
+        scanner, index, Rules(latest_first=True), Counter(), ManualClock(), Fingerprinter(None), AwaitedEnds(index)
+    )
     for candidate in discovery.candidates():
         stat = candidate.found.stat
         found.append(stat.mtime_ns // 10**9 - 1000)
-        index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity))
+        index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))
     assert found == list(reversed(range(count)))
 
 
@@ -49,10 +57,10 @@ def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
 
     def scanned() -> list[str]:
         found = []
-        for candidate in Discovery(scanner, index, Rules(), Counter(), ManualClock(), Fingerprinter(None)).candidates():
+        for candidate in discovery_of(scanner, index, Rules()).candidates():
             stat = candidate.found.stat
             found.append(candidate.found.relative_path)
-            index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity))
+            index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))
         index.snapshot()
         return found
 

@@ -1,0 +1,44 @@
+"""What a splitter hears of files that were read to their ends, so that it can tell later what was appended to them."""
+
+from __future__ import annotations
+
+from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprint_of_ends
+from dagflow.storage.location import is_local
+from operators.metadata import BlockMetadata, FileEnds
+from operators.reader.formats.base import ByteSource
+from operators.reader.side_by_side import Row
+
+
+def ends_of_block(file: ByteSource, block: BlockMetadata) -> FileEnds | None:
+    """Of the file that a block ends; None where that is of no use: objects are replaced as a whole.
+
+    Args:
+        file: The file as it is stored, compressed or not.
+        block: The block.
+
+    Raises:
+        StorageError: The file cannot be read.
+    """
+    # Of files that may grow while they are read the splitter has a fingerprint already.
+    if not block.is_last or block.is_open or block.version.etag or not is_local(block.url):
+        return None
+    version = block.version
+    head = memoryview(bytearray(min(version.size_bytes, PROBED_BYTES)))
+    end = memoryview(bytearray(min(version.size_bytes - len(head), PROBED_BYTES)))
+    file.read_into(0, head)
+    file.read_into(version.size_bytes - len(end), end)
+    looked = fingerprint_of_ends(head, end)
+    return FileEnds("", (block.url,), (version.size_bytes,), (version.mtime_ns,), (looked,))
+
+
+def ends_of_row(row: Row) -> FileEnds | None:
+    """Of small files that lie one behind the other in a buffer; see ends_of_block."""
+    pack = row.pack
+    if pack.is_open or pack.etags or not len(row.indices) or not is_local(pack.base):
+        return None
+    view = memoryview(row.buffer).cast("B")
+    starts, sizes = row.borders[:-1].tolist(), row.sizes.tolist()
+    looked = tuple([fingerprint_of(view[start : start + size]) for start, size in zip(starts, sizes, strict=True)])
+    chosen = row.indices.tolist()
+    names = tuple([pack.names[index] for index in chosen])
+    return FileEnds(pack.base, names, tuple(sizes), tuple(pack.mtimes[row.indices].tolist()), looked)

@@ -1,0 +1,140 @@
+"""Files that were taken and whose fingerprints are told by those who read them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagflow.storage.roots import shortened
+from operators.metadata import FileEnds
+from operators.splitter.file_index import FileIndex, Seen
+from operators.splitter.runs import SCHEMA, newest
+
+MOST_LATE: Final = 20_000
+"""Files of committed windows of which nobody has told, and that are waited for: large ones, and packs that wait."""
+
+_ZSTD = pa.ipc.IpcWriteOptions(compression="zstd")
+
+Heard = list[tuple[int, bytes]]
+"""Entries of the index, encoded, each with the first window after whose snapshot they need not be kept apart."""
+
+
+class AwaitedEnds:
+    """Completes entries of the index when it is told what their files begin and end with.
+
+    What was told after the newest snapshot is kept here until a later one holds it; see SourceEventListener. What
+    is never told, because a file was left out or a run died, is looked at by the scan that finds it lacking.
+
+    Args:
+        index: The index.
+
+    Attributes:
+        window_id: The window that is being emitted: what is expected now is of it.
+        kept_id: The window whose snapshot of the index is the newest.
+    """
+
+    def __init__(self, index: FileIndex) -> None:
+        self._index = index
+        # A scan asks from its own thread.
+        self._lock = threading.Lock()
+        self.window_id = self.kept_id = 0
+        self._awaited: deque[tuple[int, pa.Table]] = deque()
+        self._late = SCHEMA.empty_table()
+        self._heard: deque[tuple[int, bytes]] = deque()
+
+    def expect(self, entries: pa.Table) -> None:
+        """Wait for what readers tell of files; each entry is in the index as it is."""
+        # Nobody reads a directory or an empty file.
+        if not (is_read := entries.column("size_bytes").to_numpy() > 0).all():
+            entries = entries.filter(pa.array(is_read))
+        with self._lock:
+            self._awaited.append((self.window_id, entries))
+
+    def expected(self, paths: Sequence[bytes]) -> npt.NDArray[np.bool_]:
+        """For each path whether its file is waited for."""
+        with self._lock:
+            tables = [self._late, *(table for _, table in self._awaited)]
+        known = pa.chunked_array([chunk for table in tables for chunk in table.column("path").chunks], pa.binary())
+        found: npt.NDArray[np.bool_] = pc.is_in(pa.array(paths, pa.binary()), value_set=known).to_numpy(False)
+        return found
+
+    def hear(self, window_id: int, events: Sequence[FileEnds]) -> None:
+        """Complete the entries of the files that were read in a window."""
+        while self._heard and self._heard[0][0] <= window_id:
+            self._heard.popleft()
+        with self._lock:
+            tables = [self._late]
+            while self._awaited and self._awaited[0][0] <= window_id:
+                tables.append(self._awaited.popleft()[1])
+            entries = pa.concat_tables(tables)
+        told = _entries_of(events)
+        # One that was taken again has an entry for each version: the path, the length and the time name one of them.
+        completed, rest = _completed(entries, told)
+        with self._lock:
+            self._late = rest.slice(max(0, rest.num_rows - MOST_LATE)).combine_chunks()
+        if completed.num_rows:
+            self._index.record_table(completed)
+            self._heard.append((self.kept_id + 1, _encoded(completed)))
+
+    def heard(self) -> Heard:
+        """What no durable snapshot of the index may hold yet."""
+        return list(self._heard)
+
+    def restore_heard(self, heard: Heard) -> None:
+        """Take back what heard gave, after kept_id and the index were."""
+        self._heard = deque((first, entries) for first, entries in heard if first > self.kept_id)
+        for _, entries in self._heard:
+            self._index.record_table(pa.ipc.open_stream(entries).read_all())
+
+
+def _entries_of(events: Sequence[FileEnds]) -> pa.Table:
+    """Entries with what was told, and nothing else."""
+    paths: list[bytes] = []
+    for event in events:
+        base = os.fsencode(shortened(event.base)) if event.base else b""
+        names = event.names if event.base else map(shortened, event.names)
+        # No path has a NUL, but what stands for a root begins with one.
+        paths += [base + name for name in map(os.fsencode, names)]
+    sizes = [size for event in events for size in event.sizes]
+    mtimes = [mtime for event in events for mtime in event.mtimes]
+    prints = [looked for event in events for looked in event.fingerprints]
+    unknown = np.zeros(len(paths), np.int64)
+    arrays = [pa.array(column, pa.int64()) for column in (sizes, mtimes, unknown, unknown, prints)]
+    return pa.table([pa.array(paths, pa.binary()), *arrays], SCHEMA)
+
+
+def _completed(entries: pa.Table, told: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The entries of which was told, by path and with fingerprints; and the others."""
+    rows = pc.index_in(entries.column("path"), value_set=told.column("path")).combine_chunks()
+    found = rows.is_valid().to_numpy(False)
+    positions = rows.fill_null(0).to_numpy()
+    if found.any():
+        for name in ("size_bytes", "mtime_ns"):
+            found &= entries.column(name).to_numpy() == told.column(name).to_numpy()[positions]
+    rest = entries.filter(pa.array(~found))
+    prints = told.column("fingerprint").to_numpy()[positions[found]] if found.any() else np.empty(0, np.int64)
+    completed = entries.filter(pa.array(found)).set_column(
+        SCHEMA.get_field_index("fingerprint"), SCHEMA.field("fingerprint"), pa.array(prints, pa.int64())
+    )
+    return newest(completed), rest
+
+
+def _encoded(entries: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA, options=_ZSTD) as stream:
+        stream.write_table(entries)
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
+def entry_of(path: bytes, seen: Seen) -> pa.Table:
+    """An entry of the index."""
+    return pa.table([pa.array([path], pa.binary()), *(pa.array([number], pa.int64()) for number in seen)], SCHEMA)

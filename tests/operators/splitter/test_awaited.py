@@ -1,0 +1,213 @@
+"""What readers tell of the ends of files: on real files and a real journal, over restarts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.engine.result import RunSummary
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
+from dagflow.plan.logical import load_app
+from dagflow.runtime.inline import InlineRuntime, Runtime
+from dagflow.storage.fingerprint import fingerprint
+from dagflow.worker.results import Program
+from operators.metadata import FileEnds
+from operators.splitter import awaited
+from operators.splitter.awaited import AwaitedEnds, entry_of
+from operators.splitter.file_index import FileIndex, Seen
+from tests.operators.splitter.driving import write
+from tests.properties.test_growing_files import append
+
+APP = """\
+name: sample
+attributes: {{checkpoint: {folder}/journal}}
+operators:
+  splitter:
+    class: FileSplitterInput
+    properties: {{files: ["{folder}/in"], pack_bytes: {pack}, block_size: {block}, on_change: {{appended: {appended}}}}}
+  reader: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+WAYS = pytest.mark.parametrize(
+    ("pack", "block"), [("0", 1 << 20), ("0", 2), ("16MiB", 1 << 20)], ids=["alone", "in blocks", "in a pack"]
+)
+
+
+class Counting(InlineRuntime):
+    """Counts the files that tasks look at for the splitter."""
+
+    looked = 0
+
+    def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Apply it at once."""
+        Counting.looked += sum(map(len, items))
+        return super().map(function, items)
+
+
+def once(folder: Path, pack: str = "16MiB", block: int = 1 << 20, appended: str = "tail") -> tuple[RunSummary, int]:
+    """Run the app to completion; how it went, and at how many files tasks looked for the splitter."""
+    write(folder / "app.yaml", APP.format(folder=folder, pack=pack, block=block, appended=appended))
+    Counting.looked = 0
+    summary = run(load_app(str(folder / "app.yaml")), RunOptions(), runtime=Counting)
+    return summary, Counting.looked
+
+
+def published(folder: Path) -> list[bytes]:
+    """All records of the output, sorted."""
+    return sorted(line for path in (folder / "out").iterdir() for line in path.read_bytes().splitlines())
+
+
+@WAYS
+def test_a_later_run_tells_an_append_from_a_rewrite_by_what_the_reader_saw(
+    tmp_path: Path, pack: str, block: int
+) -> None:
+    """Nobody opened the files but those who read them; what the last window told is not lost with the driver."""
+    for number in range(6):
+        write(tmp_path / "in" / str(number), b"%d\n" % number * 3)
+    assert once(tmp_path, pack, block)[1] == 0
+    append(tmp_path / "in" / "2", b"appended\n")
+    (tmp_path / "in" / "4").write_bytes(b"rewritten, longer\n")
+    summary, looked = once(tmp_path, pack, block)
+    assert looked == 2
+    assert (summary.counts["splitter:files_appended"], summary.counts["splitter:files_replaced"]) == (1, 1)
+    expected = [b"%d" % number for number in range(6) for _ in range(3)] + [b"appended", b"rewritten, longer"]
+    assert published(tmp_path) == sorted(expected)
+    assert once(tmp_path, pack, block)[0].windows == 0
+
+
+@WAYS
+def test_what_nobody_told_is_looked_at_once(tmp_path: Path, pack: str, block: int) -> None:
+    """As where the app began to ask for tails later; the next run remembers, also where nothing else was new."""
+    for number in range(6):
+        write(tmp_path / "in" / str(number), b"%d\n" % number)
+    write(tmp_path / "in" / "empty", b"")
+    assert once(tmp_path, pack, block, "reread")[1] == 0
+    summary, looked = once(tmp_path, pack, block)
+    assert (looked, summary.files, summary.windows) == (6, 0, 1)
+    assert once(tmp_path, pack, block)[1] == 0
+    (tmp_path / "in" / "3").write_bytes(b"7\n8\n")
+    assert once(tmp_path, pack, block)[0].counts["splitter:files_replaced"] == 1
+
+
+@WAYS
+@pytest.mark.parametrize("dies_at", range(1, 5))
+def test_a_death_between_windows_loses_no_fingerprint(tmp_path: Path, pack: str, block: int, dies_at: int) -> None:
+    """Whatever window it strikes: a rewrite before the next run is told from an append."""
+    for number in range(8):
+        write(tmp_path / "in" / str(number), b"%d\n" % number)
+    text = APP.format(folder=tmp_path, pack=pack, block=block, appended="tail")
+    write(tmp_path / "app.yaml", text.replace("block_size", "max_files_per_window: 2, block_size"))
+    app = load_app(str(tmp_path / "app.yaml"))
+
+    def die(window: Any) -> None:
+        if window.window_id == dies_at:
+            raise DagflowError("the machine is gone")
+
+    def dying(program: Program) -> Runtime:
+        return InlineRuntime(program, before=die)
+
+    with pytest.raises(DagflowError, match="the machine is gone"):
+        run(app, RunOptions(), runtime=dying)
+    done = 2 * (dies_at - 1)
+    for number in range(done):
+        (tmp_path / "in" / str(number)).write_bytes(b"rewritten %d\n" % number)
+    summary = run(app, RunOptions(), runtime=InlineRuntime)
+    assert summary.counts.get("splitter:files_replaced", 0) == done
+    expected = [b"%d" % number for number in range(8)] + [b"rewritten %d" % number for number in range(done)]
+    assert published(tmp_path) == sorted(expected)
+
+
+def taken(path: Path) -> tuple[bytes, Seen]:
+    """A file as the splitter saw it."""
+    found = path.stat()
+    return os.fsencode(path), Seen(found.st_size, found.st_mtime_ns, found.st_ino, 1)
+
+
+def told(*paths: Path) -> FileEnds:
+    """What a reader says of files."""
+    stats = [path.stat() for path in paths]
+    sizes, mtimes = tuple(one.st_size for one in stats), tuple(one.st_mtime_ns for one in stats)
+    looked = tuple(fingerprint(str(path), size) for path, size in zip(paths, sizes, strict=True))
+    return FileEnds("", tuple(map(str, paths)), sizes, mtimes, looked)
+
+
+def known(index: FileIndex, path: Path) -> Seen | None:
+    """What the index says of a file."""
+    return index.view().look_up([os.fsencode(path)])[0]
+
+
+@pytest.fixture
+def index() -> FileIndex:
+    return FileIndex()
+
+
+def expect(index: FileIndex, ends: AwaitedEnds, path: Path) -> None:
+    """Take a file."""
+    name, seen = taken(path)
+    index.record(name, seen)
+    ends.expect(entry_of(name, seen))
+
+
+def test_what_is_told_of_another_version_is_not_taken_for_this_one(tmp_path: Path, index: FileIndex) -> None:
+    """A file may be taken again before the first version's window is committed."""
+    ends = AwaitedEnds(index)
+    path = write(tmp_path / "a", b"1\n", mtime_s=1000)
+    ends.window_id = 1
+    expect(index, ends, path)
+    first = told(path)
+    append(path, b"2\n")
+    ends.window_id = 2
+    expect(index, ends, path)
+    newer = known(index, path)
+    ends.hear(1, [first])
+    assert known(index, path) in (newer, Seen(2, 1000 * 10**9, path.stat().st_ino, 1, first.fingerprints[0]))
+    ends.hear(2, [told(path)])
+    assert newer is not None
+    assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
+
+
+def test_what_a_later_snapshot_holds_is_not_given_back(tmp_path: Path, index: FileIndex) -> None:
+    """It would put an older version in the place of one that was taken since."""
+    ends = AwaitedEnds(index)
+    path = write(tmp_path / "a", b"1\n", mtime_s=1000)
+    ends.window_id = ends.kept_id = 1
+    expect(index, ends, path)
+    ends.hear(1, [told(path)])
+    kept = ends.heard()
+    for newest, is_held in ((1, False), (2, True), (3, True)):
+        later = FileIndex()
+        after = AwaitedEnds(later)
+        after.kept_id = newest
+        after.restore_heard(kept)
+        assert (known(later, path) is None) == is_held
+    ends.hear(2, [])
+    assert ends.heard() == []
+
+
+def test_files_of_which_nobody_tells_do_not_fill_the_memory(
+    tmp_path: Path, index: FileIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of somebody's own may never tell; the newest are waited for longest."""
+    monkeypatch.setattr(awaited, "MOST_LATE", 3)
+    ends = AwaitedEnds(index)
+    paths = [write(tmp_path / str(number)) for number in range(5)]
+    for path in paths:
+        ends.window_id += 1
+        expect(index, ends, path)
+    names = [os.fsencode(path) for path in paths]
+    assert ends.expected(names).tolist() == [True] * 5
+    ends.hear(5, [])
+    assert ends.expected(names).tolist() == [False, False, True, True, True]
+    ends.hear(6, [told(*paths)])
+    assert ends.expected(names).tolist() == [False] * 5
+    entries = [known(index, path) for path in paths]
+    assert [entry is not None and entry.fingerprint != 0 for entry in entries] == [False, False, True, True, True]
