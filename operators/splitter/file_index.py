@@ -358,12 +358,14 @@ def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDA
     count = len(paths)
     if not tables:
         return np.zeros(count, bool), np.zeros((len(Seen._fields), count), np.int64)
-    wanted = pa.array(paths, pa.binary())
+    wanted = _binary(paths)
     if sum(table.num_rows for table in tables) == count:
         # Where nothing has changed, and that is the rule, the tables say exactly this.
         entries = pa.concat_tables(sorted(tables, key=lambda table: table.column("path")[0].as_py()))
         if entries.column("path").equals(pa.chunked_array([wanted])):
-            return np.ones(count, bool), np.stack([entries.column(name).to_numpy() for name in SCHEMA.names[1:]])
+            # As _binary, this leaves pandas alone.
+            said = [np.from_dlpack(entries.column(name).combine_chunks()) for name in SCHEMA.names[1:]]
+            return np.ones(count, bool), np.stack(said)
     entries = pa.concat_tables(tables)
     # The first of several equal paths is found, and newer runs stand first.
     rows = pc.index_in(wanted, value_set=entries.column("path"))
@@ -373,6 +375,14 @@ def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDA
     for column, name in zip(columns, SCHEMA.names[1:], strict=True):
         column[known] = entries.column(name).to_numpy()[chosen]
     return known, columns
+
+
+def _binary(values: Sequence[bytes]) -> pa.BinaryArray:
+    """What pa.array() gives, without the import of pandas that it begins with, and a rescan has no use for."""
+    borders = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=borders[1:])
+    buffers = [None, pa.py_buffer(borders), pa.py_buffer(b"".join(values))]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(values), buffers)
 
 
 class Answers:

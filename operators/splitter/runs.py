@@ -163,7 +163,7 @@ class RunCursor:
         self._store = store
         self._groups = self._read(run)
         self._skip_to = b""
-        self._table = SCHEMA.empty_table()
+        self._table = pa.Table.from_batches([], SCHEMA)
         self._last = b""
 
     def _read(self, run: Run) -> Iterator[pa.Table]:
