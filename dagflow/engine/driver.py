@@ -177,7 +177,11 @@ class Driver:
             while not self._stop.is_requested:
                 if self._follow_millis is not None and self._requests is not None and self._requests.take_scan():
                     self._control.scan_now()
-                self._emit_ahead()
+                if not self._in_flight:
+                    # Nothing runs: the first window does not wait until the next one is emitted.
+                    self._emit_ahead(1)
+                    self._plan_and_submit(self._most_in_flight)
+                self._emit_ahead(WINDOWS_AHEAD)
                 self._plan_and_submit(self._most_in_flight)
                 if self._in_flight:
                     self._commit_oldest()
@@ -225,8 +229,8 @@ class Driver:
 
     # Ahead of the readers
 
-    def _emit_ahead(self) -> None:
-        while len(self._emitted) < WINDOWS_AHEAD:
+    def _emit_ahead(self, windows: int) -> None:
+        while len(self._emitted) < windows:
             emission = self._control.emit(self._next_window)
             if emission is None:
                 return
@@ -238,7 +242,7 @@ class Driver:
         flights = len(self._in_flight)
         later = itertools.islice(self._in_flight, 1, None)
         if flights < self._most_ahead_of_stragglers and all(flight.future.done() for flight in later):
-            self._emit_ahead()
+            self._emit_ahead(WINDOWS_AHEAD)
             self._plan_and_submit(flights + 1)
 
     def _plan_and_submit(self, most_in_flight: int) -> None:

@@ -47,7 +47,8 @@ class AwaitedEnds:
         self._lock = threading.Lock()
         self.window_id = self.kept_id = 0
         self._awaited: deque[tuple[int, pa.Table]] = deque()
-        self._late = SCHEMA.empty_table()
+        # Not empty_table(), which imports pandas where there is one.
+        self._late = pa.Table.from_batches([], SCHEMA)
         self._heard: deque[tuple[int, bytes]] = deque()
 
     def expect(self, entries: pa.Table) -> None:

@@ -163,6 +163,7 @@ class RunCursor:
         self._store = store
         self._groups = self._read(run)
         self._skip_to = b""
+        # Not empty_table(), which imports pandas where there is one.
         self._table = pa.Table.from_batches([], SCHEMA)
         self._last = b""
 

@@ -28,6 +28,7 @@ def test_a_source_is_asked_for_a_bounded_number_of_windows_ahead(tmp_path: Path)
     assert published(tmp_path) == words(texts)
     assert len(ahead) == 100
     assert max(ahead) <= 2 * (WINDOWS_AHEAD + WINDOWS_IN_FLIGHT)
+    assert ahead[0] == 2, "the first window waited for the next ones to be emitted"
 
 
 def bytes_at_the_end(root: Path, windows: int) -> int:

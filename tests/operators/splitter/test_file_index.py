@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pickle
 import random
+import subprocess
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -243,3 +245,27 @@ def test_a_check_holds_no_more_than_a_row_group_of_each_run(tmp_path: Path) -> N
         assert view.look_up([b"/data/2026/%09d.log" % number for number in part]).known.all()
         held = max(held, pa.total_allocated_bytes() - before)
     assert 0 < held < 5_000_000
+
+
+RESCAN = """
+import pickle, sys
+from operators.splitter.file_index import FileIndex
+paths, url, state = pickle.loads(sys.stdin.buffer.read())
+index = FileIndex(url)
+index.restore(state)
+answers = index.view().look_up(paths)
+assert answers.known.all() and answers.size_bytes.tolist() == list(range(len(paths)))
+sys.exit("pandas" in sys.modules)
+"""
+
+
+def test_a_check_of_what_is_known_does_not_import_pandas(tmp_path: Path) -> None:
+    """Arrow would, and that takes longer than the check of a hundred thousand files."""
+    pytest.importorskip("pandas")
+    paths = [b"%05d" % number for number in range(2000)]
+    index = FileIndex(str(tmp_path))
+    for number, path in enumerate(paths):
+        index.record(path, Seen(number, 1, 1))
+    told = pickle.dumps((paths, str(tmp_path), index.snapshot()))
+    index.close()
+    assert subprocess.run([sys.executable, "-c", RESCAN], input=told, check=False).returncode == 0
