@@ -6,7 +6,8 @@
     python benchmarks/tracking.py --tree 1000000           also scans a real tree of that many files
     python benchmarks/tracking.py --entries --tree 100000 --spark   Spark's file source over the same tree
 
-Files are taken in windows of 10 000, with a snapshot after each. Then a new process goes back to the last
+Files are taken in windows of 10 000, with a snapshot after each; what readers tell of their ends comes some windows
+later. Then a new process goes back to the last
 snapshot, and compares a listing of all files with the index, in which one of a hundred is new and one is
 modified. Each step is a process of its own, so that its peak memory is its own; more than 10 million files are taken
 by several processes, each of which goes on from the last snapshot of the one before, as after a restart.
@@ -23,12 +24,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 WINDOW_FILES = 10_000
+WINDOWS_UNREAD = 5
 PROCESS_FILES = 10_000_000
 DIRECTORY_FILES = 1_000
 # Odd, and so without a common factor with the powers of ten that are benchmarked: a step through all numbers.
@@ -57,8 +59,8 @@ def size_of(number: int) -> int:
 
 
 def fingerprint_of(number: int) -> int:
-    """Any 64 bits, with a sign."""
-    return scrambled(~number) - (1 << 63)
+    """Any 63 bits."""
+    return scrambled(~number) >> 1
 
 
 def mtime_ns_of(number: int) -> int:
@@ -78,9 +80,13 @@ def directory_mib(directory: Path) -> float:
 
 def track(directory: Path, entries: int, order: str, first: int) -> dict[str, Any]:
     """Take files from one number on, at most as many as a process takes, and leave the last snapshot behind."""
-    from operators.splitter.file_index import FileIndex, Seen
+    from operators.metadata import FileEnds
+    from operators.splitter.awaited import AwaitedEnds
+    from operators.splitter.file_index import FileIndex
 
     index = FileIndex(str(directory / "index"))
+    ends = AwaitedEnds(index)
+    unread: deque[FileEnds] = deque()
     if first:
         index.restore(pickle.loads((directory / "state").read_bytes()))
     windows_ms = []
@@ -90,15 +96,21 @@ def track(directory: Path, entries: int, order: str, first: int) -> dict[str, An
     for start in range(first, last, WINDOW_FILES):
         numbers = range(start, min(start + WINDOW_FILES, last))
         taken = [number if order == "sorted" else number * SCATTER % entries for number in numbers]
-        entered = [
-            (path_of(n), Seen(size_of(n), mtime_ns_of(n), 9_000_000 + n, 1_700_000_000_000, fingerprint_of(n)))
-            for n in taken
-        ]
+        taken.sort()
+        paths, sizes, times = list(map(path_of, taken)), list(map(size_of, taken)), list(map(mtime_ns_of, taken))
+        names = tuple(path.decode() for path in paths)
+        unread.append(FileEnds("", names, tuple(sizes), tuple(times), tuple(map(fingerprint_of, taken))))
+        columns = sizes, times, [9_000_000 + n for n in taken]
         begin = time.perf_counter()
-        for path, seen in entered:
-            index.record(path, seen)
+        ends.window_id += 1
+        ends.expect(index.record_all(paths, *columns, 1_700_000_000_000, [0] * len(taken)))
+        ends.kept_id = ends.window_id
         state = index.snapshot()
+        while len(unread) > (0 if numbers.stop == last else WINDOWS_UNREAD):
+            ends.hear(ends.window_id - len(unread) + 1, [unread.popleft()])
+            ends.heard()
         windows_ms.append((time.perf_counter() - begin) * 1000)
+    state = index.snapshot()
     index.close()
     (directory / "state").write_bytes(pickle.dumps(state))
     return {
