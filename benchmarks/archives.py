@@ -42,7 +42,7 @@ BLOCKS = 6
 INPUT_BYTES, OUTPUT_BYTES = 256 << 10, 1 << 20
 """How much the library alone is given and gives at a time."""
 
-ROUNDS = 2
+ROUNDS = 10
 LEVELS = ("INFO", "WARN", "ERROR")
 
 
