@@ -103,6 +103,10 @@ class ControlOperator(Operator):
     runs_at_commit: ClassVar[bool] = False
     """Whether it works when a window's results are in, whoever emits to it."""
 
+    def unemitted_bytes(self) -> int:
+        """Bytes that it knows it will emit in later windows; 0 where it cannot tell."""
+        return 0
+
 
 class InputOperator(ControlOperator):
     """A control operator at the head of an app: it has no input ports and makes tuples by itself."""

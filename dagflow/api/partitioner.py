@@ -29,6 +29,8 @@ class BacklogStats:
         backlog: Tuples emitted to the operator and not yet processed.
         backlog_bytes: Sum of their sizes.
         bytes_per_second: Measured throughput of one partition, 0.0 before the first measurement.
+        unemitted_bytes: What control operators know to come behind the backlog; there may be more.
+        processed_bytes: What this run has processed and published.
     """
 
     now_millis: int
@@ -36,6 +38,13 @@ class BacklogStats:
     backlog: int
     backlog_bytes: int = 0
     bytes_per_second: float = 0.0
+    unemitted_bytes: int = 0
+    processed_bytes: int = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """All that is known to wait, emitted or not."""
+        return self.backlog_bytes + self.unemitted_bytes
 
 
 @dataclass(frozen=True, slots=True)

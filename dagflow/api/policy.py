@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from dagflow.api.partitioner import BacklogStats, StatsResponse
 from dagflow.api.properties import set_properties
@@ -15,6 +15,10 @@ class PartitionPolicy(ABC):
     A subclass declares properties as an operator does. An app names it as
     `partitioner: {class: my_policies.Nightly, properties: {...}}`. An instance lives in the driver for one run.
     """
+
+    steers_by_speed: ClassVar[bool] = False
+    """Whether it needs a measured speed: windows are then short from the first one on, so that a speed is known soon,
+    and what was decided is soon in effect."""
 
     def __init__(self, **properties: Any) -> None:
         """Set the properties.

@@ -11,10 +11,10 @@ from typing import Any
 
 from dagflow.api.committed import CommitListener
 from dagflow.api.context import ControlServices, OperatorContext
-from dagflow.api.operator import InputOperator, Operator
+from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.source_events import SourceEventListener
 from dagflow.errors import PlanError, Problem
-from dagflow.plan.physical import Edge, PhysicalPlan, PortRef
+from dagflow.plan.physical import Edge, PhysicalPlan, PortRef, Stage
 from dagflow.storage.pending import PendingFile
 from dagflow.worker.chain import Chain
 from dagflow.worker.stage import TaskOutputs
@@ -62,6 +62,14 @@ def _split(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> tuple[list[
         if edge.source.operator in fed:
             fed.add(edge.target.operator)
     return [name for name in plan.control if name not in fed], [name for name in plan.control if name in fed]
+
+
+def _upstream_of(plan: PhysicalPlan, stage: Stage) -> set[str]:
+    """The control operators whose tuples reach a stage without passing through another one."""
+    names = {exchange.edge.source.operator for exchange in stage.inputs if exchange.is_assigned}
+    while more := {e.source.operator for e in plan.control_edges if e.target.operator in names} - names:
+        names |= more
+    return names
 
 
 def waits_for_results(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> list[str]:
@@ -114,6 +122,7 @@ class ControlGraph:
                 self._sources.connect(edge.source, self._keeper(edge.target))
         for outlet in self._sources.outlets.values():
             outlet.connect(self._watch)
+        self._upstream = {stage.head: _upstream_of(plan, stage) for stage in plan.stages if stage.takes_from_driver}
         self._counted: Counter[str] = Counter()
         self._counted_late: Counter[str] = Counter()
 
@@ -200,6 +209,14 @@ class ControlGraph:
     def _has_news(self) -> bool:
         inputs = {name: each for name, each in self._sources.operators.items() if isinstance(each, InputOperator)}
         return any([self._sources.call(name, operator.has_news) for name, operator in inputs.items()])
+
+    def unemitted_bytes(self) -> dict[str, int]:
+        """What the control operators know to come in later windows, by the head of the stage that it comes to."""
+        known: dict[str, int] = {}
+        for name, operator in self._sources.operators.items():
+            if isinstance(operator, ControlOperator):
+                known[name] = self._sources.call(name, operator.unemitted_bytes)
+        return {head: sum(known.get(name, 0) for name in names) for head, names in self._upstream.items()}
 
     def scan_now(self) -> None:
         """Let the input operators look for new input at once."""

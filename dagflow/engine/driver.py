@@ -20,7 +20,7 @@ from dagflow.api.context import UNTOLD
 from dagflow.api.operator import Operator
 from dagflow.api.partitioner import Partitioner
 from dagflow.api.supervision import Supervising
-from dagflow.engine.backlog import Throughput
+from dagflow.engine.backlog import Speeds, Throughput
 from dagflow.engine.control import ControlGraph, Emission, Report
 from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
@@ -157,6 +157,9 @@ class Driver:
         self._scaling = Scaling(
             plan, {**operators, **(partitioners or {})}, throughput.parallelism, states.fixed_counts()
         )
+        self._speeds = Speeds()
+        if self._scaling.steered():
+            throughput.steer(lambda: self._speeds.budget(self._scaling.steered()))
         states.require_counts(self._scaling.counts)
         self._ledger = Counter(ledger)
         self._surveyors = Surveyors(operators, self._running)
@@ -249,7 +252,8 @@ class Driver:
         while self._emitted and len(self._in_flight) < most_in_flight:
             if self._runtime is not None:
                 self._scaling.widen(self._runtime.parallelism)
-            self._scaling.observe(self._backlogs(), self._throughput.bytes_per_second)
+            unemitted, speeds = self._control.unemitted_bytes(), self._speeds
+            self._scaling.observe(self._backlogs(), speeds.of_partitions, unemitted, speeds.processed_bytes)
             emission = self._surveyors.complete(self._emitted.popleft()[0])
             kept = (emission.state, self._surveyors.state(), emission.late)
             emission = replace(emission, state=pickle.dumps(kept, protocol=5))
@@ -321,6 +325,7 @@ class Driver:
         self._control.committed(window_id)
         self._states.committed(window_id)
         self._throughput.committed(sum(flight.load.tuples.values()), sum(flight.load.size_bytes.values()))
+        self._speeds.committed(flight.load, _busy_s(self._plan, results))
         self._tally.committed(flight.planned, counters)
         self._observer.progress(self.summary())
         logger.info("window committed window=%d files=%d", window_id, len(files))
@@ -411,3 +416,11 @@ def _produced(plan: PhysicalPlan, results: list[StageResult]) -> list[list[Any]]
     """How many of a window's files, in their order, came from which partition of which stage."""
     heads = {stage.index: stage.head for stage in plan.stages}
     return [[heads[result.stage], result.partition, len(result.files)] for result in results if result.files]
+
+
+def _busy_s(plan: PhysicalPlan, results: list[StageResult]) -> dict[str, float]:
+    """How long the tasks of each stage worked, together, by the stage's head."""
+    busy_s = {stage.head: 0.0 for stage in plan.stages}
+    for result in results:
+        busy_s[plan.stages[result.stage].head] += result.busy_s
+    return busy_s

@@ -103,17 +103,31 @@ class Scaling:
             if parallelism > self.counts[stage]:
                 self._set(stage, 0, parallelism, SIDE_BY_SIDE)
 
-    def observe(self, backlogs: Mapping[str, tuple[int, int]], bytes_per_second: float) -> None:
+    def steered(self) -> dict[str, int]:
+        """How many partitions the stages have whose policies decide by speed, by head."""
+        steered = (each for each in self._elastic if getattr(self._deciders[each], "steers_by_speed", False))
+        return {stage: self.counts[stage] for stage in steered}
+
+    def observe(
+        self,
+        backlogs: Mapping[str, tuple[int, int]],
+        speeds: Mapping[str, float],
+        unemitted: Mapping[str, int],
+        processed: Mapping[str, int],
+    ) -> None:
         """Let the stats listeners see their backlog, and repartition where one asks.
 
         Args:
             backlogs: Tuples and bytes that wait, by stage head.
-            bytes_per_second: Measured throughput of all partitions together.
+            speeds: Measured bytes per second of one partition, by stage head.
+            unemitted: Bytes that are known to come behind the backlog, by stage head.
+            processed: Bytes that were processed in this run, by stage head.
         """
         for stage in self._elastic:
             backlog, size_bytes = backlogs.get(stage, (0, 0))
-            current = self.counts[stage]
-            stats = BacklogStats(_now_millis(), current, backlog, size_bytes, bytes_per_second / max(current, 1))
+            current, speed = self.counts[stage], speeds.get(stage, 0.0)
+            beyond = unemitted.get(stage, 0), processed.get(stage, 0)
+            stats = BacklogStats(_now_millis(), current, backlog, size_bytes, speed, *beyond)
             change = repartitioned(self._deciders[stage], stats)
             if change is not None:
                 self._set(stage, backlog, *change)

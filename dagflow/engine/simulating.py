@@ -64,8 +64,12 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
     first = trace[0]
     current = max(decider.define_partitions(BacklogStats(first.millis, 0, 0)), 1)
     moments = [Moment(first.millis, current, Decision(stage, 0, 0, current, "start"))]
+    processed = 0
     for index, sample in enumerate(trace):
-        stats = BacklogStats(sample.millis, current, sample.backlog, sample.size_bytes, sample.bytes_per_second)
+        # A trace does not tell what was processed while more arrived; what it shows to go has been.
+        processed += max(trace[index - 1].size_bytes - sample.size_bytes, 0) if index else 0
+        load = sample.backlog, sample.size_bytes, sample.bytes_per_second
+        stats = BacklogStats(sample.millis, current, *load, processed_bytes=processed)
         change = repartitioned(decider, stats)
         decision = None
         if change is not None and change[0] != current:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -11,10 +14,6 @@ from dagflow.api.partitioner import BacklogStats, StatsResponse
 from dagflow.api.policy import PartitionPolicy
 from dagflow.api.properties import Count, Millis
 
-_DROP_SHARE = 0.5
-"""A backlog that drops by less than this share of what was processed is being added to: speeds are measured, and far
-from exact, but not that far."""
-
 _MOST = 1_000_000_000
 """Stands for a number of partitions that is beyond all limits."""
 
@@ -22,15 +21,35 @@ _LAST_SHARE = 0.1
 """The last tenth of the target is not cut into any further: a deadline that has come would ask for infinitely many."""
 
 
+_GRAIN_SHARE = 0.1
+"""What arrives within this share of the target is taken together, so that what must be remembered is bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cohort:
+    """What arrived at about the same time.
+
+    Attributes:
+        end: How many bytes had arrived by then since the run began.
+        deadline_millis: When all of them shall be processed.
+    """
+
+    end: int
+    deadline_millis: int
+
+
 class DrainPartitioner(PartitionPolicy):
     """Scales so that what waits is processed within a time, from the measured speed of one partition.
 
-    The clock of a backlog starts when something is added to it. Partitions that were enough for it stay until
-    it is drained, because with fewer the rest would be late. Nothing is decided before a speed was measured.
+    What waits is what was emitted, and what is known to come. Each byte has its time from when it is first known, or
+    from when a speed is: nothing is decided before. Partitions that were enough stay until what they are for is
+    processed, because with fewer the rest would be late.
 
     Guarantee: two changes are at least cool_down_millis apart, none is by more than max_step times, and of those
     that stay when the count shrinks the share slack is not needed, so that figures that tremble change nothing.
     """
+
+    steers_by_speed = True
 
     target_drain_millis: Annotated[Millis, Field(ge=1, description="time in which what waits shall be processed")] = (
         60_000
@@ -44,13 +63,13 @@ class DrainPartitioner(PartitionPolicy):
     ] = 0.25
 
     _changed_at_millis: int | None = None
-    _last: BacklogStats | None = None
-    _deadline_millis: int = 0
+    _cohorts: deque[_Cohort]
 
     def check_properties(self) -> None:
-        """Refuse a range that is empty."""
+        """Refuse a range that is empty; begin with nothing that waits."""
         if self.min_partitions > self.max_partitions:
             raise ValueError(f"min_partitions, {self.min_partitions}, is above max_partitions, {self.max_partitions}")
+        self._cohorts = deque()
 
     def process_stats(self, stats: BacklogStats) -> StatsResponse:
         """Ask for a repartition when another count is called for, and the last change is old enough."""
@@ -70,34 +89,53 @@ class DrainPartitioner(PartitionPolicy):
         return self._wanted(stats)[0] if stats.partitions else self.min_partitions
 
     def _follow_arrivals(self, stats: BacklogStats) -> None:
-        """Start the clock anew when something was added: the newest byte has all of the target before it."""
-        last, self._last = self._last, stats
-        processed = before = 0.0
-        if last is not None:
-            processed = last.bytes_per_second * last.partitions * (stats.now_millis - last.now_millis) / 1000
-            before = last.backlog_bytes
-        is_added_to = before - stats.backlog_bytes < _DROP_SHARE * min(processed, before)
-        if is_added_to or not before or stats.now_millis >= self._deadline_millis:
-            self._deadline_millis = stats.now_millis + self.target_drain_millis
+        """Note what was added and by when it shall be done, and forget what is done."""
+        cohorts = self._cohorts
+        if not stats.bytes_per_second:
+            cohorts.clear()  # what waits before anything can be decided has all of its time from then on
+            return
+        arrived = stats.processed_bytes + stats.waiting_bytes
+        while cohorts and cohorts[0].end <= stats.processed_bytes:
+            cohorts.popleft()
+        while len(cohorts) > 1 and cohorts[1].deadline_millis <= stats.now_millis:
+            cohorts.popleft()  # both are late
+        if arrived > (cohorts[-1].end if cohorts else stats.processed_bytes):
+            deadline = stats.now_millis + self.target_drain_millis
+            if len(cohorts) > 1 and cohorts[-1].deadline_millis - cohorts[-2].deadline_millis < self._grain_millis:
+                cohorts.pop()  # what arrives at nearly the same time is due together, when the newest is
+            cohorts.append(_Cohort(arrived, deadline))
+
+    @property
+    def _grain_millis(self) -> float:
+        return self.target_drain_millis * _GRAIN_SHARE
 
     def _wanted(self, stats: BacklogStats) -> tuple[int, str]:
         """The count that is called for, within all limits, and why."""
         current = stats.partitions
-        if not stats.backlog_bytes:
+        if not stats.waiting_bytes:
             need, why = 0.0, "nothing waits"
         elif not stats.bytes_per_second:
             return current, "no speed is known yet"
         else:
-            left_millis = max(self._deadline_millis - stats.now_millis, self.target_drain_millis * _LAST_SHARE)
-            need = min(stats.backlog_bytes / (left_millis / 1000) / stats.bytes_per_second, _MOST)
+            size_bytes, left_millis = max(self._due(stats), key=lambda due: due[0] / due[1])
+            need = min(size_bytes / (left_millis / 1000) / stats.bytes_per_second, _MOST)
             speed = f"{stats.bytes_per_second:.0f} bytes/s each"
-            why = f"{stats.backlog_bytes} bytes within {left_millis:.0f} ms at {speed} take {math.ceil(need)}"
+            why = f"{size_bytes} bytes within {left_millis:.0f} ms at {speed} take {math.ceil(need)}"
         enough = self._limited(need)
         if enough > current:
             return min(enough, current * self.max_step), why
         # With fewer there must be slack left, or the next figure that trembles would bring them back.
         ample = self._limited(need / (1 - self.slack))
         return max(min(ample, current), math.ceil(current / self.max_step)), why
+
+    def _due(self, stats: BacklogStats) -> Iterator[tuple[int, float]]:
+        """How many bytes must be done within how many milliseconds: all that came first, and so on."""
+        least_millis = self.target_drain_millis * _LAST_SHARE
+        for cohort in self._cohorts:
+            size_bytes = min(cohort.end - stats.processed_bytes, stats.waiting_bytes)
+            yield size_bytes, max(cohort.deadline_millis - stats.now_millis, least_millis)
+        if not self._cohorts:
+            yield stats.waiting_bytes, float(self.target_drain_millis)
 
     def _limited(self, need: float) -> int:
         return min(max(math.ceil(need), self.min_partitions), self.max_partitions)

@@ -235,6 +235,11 @@ class BlockCutter:
         """Whether a file is begun and not finished."""
         return self._open is not None
 
+    @property
+    def rest_bytes(self) -> int:
+        """How much of the begun file is not emitted."""
+        return 0 if self._open is None else self._open.version.size_bytes - self._open.next_start
+
     def begin(
         self,
         url: str,

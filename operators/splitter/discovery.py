@@ -51,6 +51,11 @@ class Candidate:
         """One of several new files."""
         return cls(files[position], fingerprint=files.fingerprints[position] if files.fingerprints else UNKNOWN)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """How much of it is to be read."""
+        return 0 if self.is_noted else max(self.found.stat.size_bytes - self.start, 0)
+
 
 _Due = Candidate | FoundFiles | tuple[Found, Seen | None]
 """What is judged already, new files in a row, or one that may be new, with what was taken of it."""

@@ -39,6 +39,7 @@ class TimeBasedDirectoryScanner:
         self._counters = counters
         self._changed = threading.Condition()
         self._queue: deque[Candidate] = deque()
+        self._waiting_bytes = 0
         self._error: BaseException | None = None
         self._stopping = False
         self._asked = False
@@ -62,10 +63,15 @@ class TimeBasedDirectoryScanner:
                 raise self._error
             return None
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes in the candidates that wait."""
+        return self._waiting_bytes
+
     def pop(self, _: int = 1) -> None:
         """Take the candidate that peek gave; the index knows it now."""
         with self._changed:
-            self._queue.popleft()
+            self._waiting_bytes -= self._queue.popleft().waiting_bytes
             self._changed.notify_all()
 
     def scan_now(self) -> None:
@@ -117,6 +123,7 @@ class TimeBasedDirectoryScanner:
             self._changed.wait_for(lambda: self._stopping or len(self._queue) < QUEUED_CANDIDATES)
             if not self._stopping:
                 self._queue.append(candidate)
+                self._waiting_bytes += candidate.waiting_bytes
             return not self._stopping
 
     def _wait_for_turn(self) -> None:

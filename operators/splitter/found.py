@@ -100,6 +100,11 @@ class FoundFiles(Sequence[Found]):
         """Lengths; -1 for a directory."""
         return np.array(self.stats.size_bytes, np.int64)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes in all of the files."""
+        return int(self.size_bytes.clip(0).sum())
+
     @cached_property
     def mtime_ns(self) -> Column:
         """Modification times."""

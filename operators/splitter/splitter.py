@@ -114,6 +114,10 @@ class FileSplitterBase(ControlOperator):
         version = FileVersion(0) if stat is None else FileVersion(stat.size_bytes, stat.mtime_ns, stat.etag)
         return self._cutter.begin(url, name, version, self.block_size)
 
+    def unemitted_bytes(self) -> int:
+        """The rest of the file that is being cut; how long those are that wait is not known."""
+        return self._cutter.rest_bytes
+
     def snapshot(self) -> dict[str, Any]:
         """What is cut, and what waits to be cut."""
         return {
@@ -305,6 +309,10 @@ class FileSplitterInput(InputOperator):
         is_complete = self._is_noted or self.existing == "process"
         self._has_news = is_complete and (self._has_noted or (self.existing == "ignore" and not was_noted))
 
+    def unemitted_bytes(self) -> int:
+        """The rest of the file that is being cut, and the files that a scan has found by now."""
+        return self._cutter.rest_bytes + (0 if self._source is None else self._source.waiting_bytes)
+
     def has_news(self) -> bool:
         """Whether files were noted: changes to be reported once, or a first scan, complete now, that is never read."""
         return self._has_news
@@ -454,6 +462,11 @@ class _OneScan:
         if self._head is None:
             self._head = next(self._found, None)
         return self._head
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes in what peek gave last and pop has not taken."""
+        return 0 if self._head is None else self._head.waiting_bytes
 
     def pop(self, count: int = 1) -> None:
         """Take the candidate that peek gave, or so many of the files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -134,3 +135,16 @@ class Total(Operator):
     def restore(self, state: int) -> None:
         """Go on from a total."""
         self.count = state
+
+
+class Slow(Operator):
+    """Takes a twentieth of a second for a batch."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.batch
+    def delay(self, batch: RecordBatch) -> None:
+        """Take the time."""
+        time.sleep(0.05)
+        self.output.emit(batch)

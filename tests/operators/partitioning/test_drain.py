@@ -38,16 +38,18 @@ class Plant:
         """Let bytes arrive, one amount each tick, and drain them."""
         chance = random.Random(seed)
         current = self.policy.define_partitions(BacklogStats(0, 0, 0))
-        backlog = 0.0
+        backlog = processed = 0.0
         for tick in range(ticks):
             backlog += arrivals[tick] if tick < len(arrivals) else 0.0
             measured = RATE * (1 + chance.uniform(-self.noise, self.noise)) if tick else 0.0
-            stats = BacklogStats(tick * TICK_MILLIS, current, int(backlog > 0), int(backlog), measured)
+            load = int(backlog > 0), int(backlog), measured
+            stats = BacklogStats(tick * TICK_MILLIS, current, *load, processed_bytes=int(processed))
             if self.policy.process_stats(stats).repartition:
                 current = self.policy.define_partitions(stats)
             self.counts.append(current)
             self.backlogs.append(backlog)
-            backlog = max(backlog - current * RATE * TICK_MILLIS / 1000, 0.0)
+            done = min(backlog, current * RATE * TICK_MILLIS / 1000)
+            backlog, processed = backlog - done, processed + done
 
     @property
     def changes(self) -> int:
@@ -105,6 +107,38 @@ def test_changes_are_bounded_whatever_comes(samples: list[tuple[int, float]], ma
         assert after <= current * max_step and after * max_step >= current
         assert changed_at is None or stats.now_millis - changed_at >= 1_200
         current, changed_at = after, stats.now_millis
+
+
+def test_what_trickles_in_does_not_put_off_what_waits() -> None:
+    """A byte each tick has its own time; what waited before is drained in its own."""
+    plant = Plant(drain())
+    plant.run([8 * RATE * 20, *[1.0] * 60], ticks=60)
+    assert max(plant.counts) >= 8
+    assert plant.backlogs[2 * 25] <= 60
+
+
+def test_time_begins_when_a_speed_is_known() -> None:
+    """A first window that took longer than the target is no reason to hurry."""
+    policy = drain()
+    assert not policy.process_stats(BacklogStats(0, 1, 1, 800_000, 0.0)).repartition
+    asked = policy.process_stats(BacklogStats(30_000, 1, 1, 800_000, RATE))
+    assert asked.reason.startswith("800000 bytes within 20000 ms")
+
+
+def test_what_is_known_to_come_counts() -> None:
+    """A backlog is bounded, what comes behind it is not."""
+    policy = drain()
+    asked = policy.process_stats(BacklogStats(0, 1, 1, 100_000, RATE, unemitted_bytes=700_000))
+    assert asked.reason.startswith("800000 bytes within 20000 ms")
+
+
+def test_what_is_late_is_hurried_until_it_is_done() -> None:
+    """A deadline that has passed does not begin anew."""
+    policy = drain(max_partitions=2)
+    for now_millis in range(0, 60_000, 500):
+        stats = BacklogStats(now_millis, 2, 1, 10**6 - now_millis, RATE, processed_bytes=now_millis)
+        assert not policy.process_stats(stats).repartition
+    assert "within 2000 ms" in policy.process_stats(stats).reason
 
 
 def test_each_decision_says_why() -> None:

@@ -52,6 +52,19 @@ def test_a_modified_file_is_emitted_once_more(tmp_path: Path) -> None:
         assert follower.counters["files_appended"] == 1
 
 
+def test_what_a_scan_has_found_is_told_until_it_is_emitted(tmp_path: Path) -> None:
+    """Also the tail of a file that has grown."""
+    with Follower(files=str(tmp_path), block_size=8, blocks_threshold=1) as follower:
+        follower.scanned()
+        for name in "ab":
+            (tmp_path / name).write_bytes(b"x" * 10)
+        assert len(follower.next_scan().blocks) == 1
+        told = [follower.splitter.unemitted_bytes()]
+        while follower.window().blocks:
+            told.append(follower.splitter.unemitted_bytes())
+        assert told == [12, 10, 2, 0]
+
+
 def test_old_files_are_read_however_late_they_come(tmp_path: Path) -> None:
     """A file dated years before the newest is as new as any other."""
     write(tmp_path / "new", mtime_s=2_000_000_000)

@@ -435,3 +435,16 @@ def test_a_file_whose_name_says_that_it_is_compressed_is_one_block(tmp_path: Pat
     splitter = FileSplitterInput(files=str(tmp_path), block_size=10)
     assert splitter.estimate(60.0) == Estimate(files=3, blocks=5, bytes=75, uncut=2)
     assert Driver(splitter).everything().ranges == [(0, 25), (0, 10), (10, 20), (20, 25), (0, 25)]
+
+
+def test_what_is_known_to_come_is_told(tmp_path: Path) -> None:
+    """The rest of the file that is cut, and the files behind it, less with each window."""
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"x" * 10)
+    (tmp_path / "d").mkdir()
+    driver = Driver(FileSplitterInput(files=str(tmp_path), block_size=4, blocks_threshold=2))
+    assert driver.splitter.unemitted_bytes() == 0
+    told = []
+    while driver.window().blocks:
+        told.append(driver.splitter.unemitted_bytes())
+    assert told == [22, 16, 10, 2, 0]
