@@ -122,6 +122,8 @@ class OperatorContext:
         operator: The operator's name in the app.
         partition: 0-based number of the partition; 0 for control operators.
         partitions: How many partitions the operator has in this window.
+        share: What this partition may use of a rate that all of them have together, in this window; those that run
+            at the same time have 1 together at most.
         counters: Counts by name; they are added up over partitions, and shown by metrics and status.
         ledger: Sums by key that come to zero when all is accounted for: an operator books what it takes over
             as positive, and what it has passed on as negative. A run that completes with any other sum fails.
@@ -138,6 +140,7 @@ class OperatorContext:
     operator: str = "operator"
     partition: int = 0
     partitions: int = 1
+    share: float = 1.0
     counters: Counter[str] = field(default_factory=Counter)
     ledger: Counter[str] = field(default_factory=Counter)
     skipped: list[Skipped] = field(default_factory=list)

@@ -22,6 +22,7 @@ from dagflow.api.partitioner import Partitioner
 from dagflow.api.supervision import Supervising
 from dagflow.engine.backlog import Speeds, Throughput
 from dagflow.engine.control import ControlGraph, Emission, Report
+from dagflow.engine.pacing import paced
 from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
 from dagflow.engine.scaling import Scaling
@@ -143,8 +144,9 @@ class Driver:
         self._tally = Tally(app, {stage.head for stage in plan.stages})
         # The state that a window leaves behind is what the next one starts from, so they cannot overlap.
         # Partitions divide an allowed rate among themselves, and know nothing of other windows' partitions.
-        is_paced = any(getattr(operator, "max_bytes_per_second", None) is not None for operator in operators.values())
-        self._most_in_flight = WINDOWS_IN_FLIGHT if states.is_empty and not is_paced else 1
+        paces = (getattr(operator, "max_bytes_per_second", None) for operator in operators.values())
+        self._is_paced = any(pace is not None for pace in paces)
+        self._most_in_flight = WINDOWS_IN_FLIGHT if states.is_empty and not self._is_paced else 1
         # None before recovery is over: what was planned earlier comes before anything new.
         self._most_ahead_of_stragglers = 0
         self._operators = operators
@@ -266,7 +268,10 @@ class Driver:
         load = load_of_task(self._plan, planned, task)
         future: Future[list[StageResult]] = Future()
         if any(share for shares in task.assigned.values() for share in shares):
-            future = self._running().submit(task)
+            runtime = self._running()
+            if self._is_paced:
+                task = paced(self._plan, task, runtime.parallelism)
+            future = runtime.submit(task)
         else:
             future.set_result([])
         self._tally.planned(planned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,10 @@ class WindowTask:
         partitions: Partition count of each stage, by the stage's head.
         assigned: For each stage that the driver feeds, by its head: for each partition the tuples of each port.
         states: Pickled operator states by operator and partition, as the previous window left them.
+        together: Which slots of the lowest level run one after the other in one Spark task; empty where the runtime
+            decides.
+        shares: What each partition may use of a rate that all of its operator's partitions have together, by the
+            stage's head and partition; where it is not told, an even share.
     """
 
     window_id: int
@@ -70,6 +74,8 @@ class WindowTask:
     partitions: Mapping[str, int]
     assigned: Mapping[str, list[list[tuple[PortRef, list[Any]]]]]
     states: Mapping[tuple[str, int], bytes] = field(default_factory=dict)
+    together: Sequence[Sequence[int]] = ()
+    shares: Mapping[tuple[str, int], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,12 +149,14 @@ class StageTask:
 
     def _setup(self) -> None:
         connected = {ref for edge in self._edges() for ref in (edge.source, edge.target)}
+        count = self._window.partitions[self._stage.head]
         for name, operator in self._chain.operators.items():
             context = OperatorContext(
                 app=self._program.app,
                 operator=name,
                 partition=self._partition,
-                partitions=self._window.partitions[self._stage.head],
+                partitions=count,
+                share=self._window.shares.get((self._stage.head, self._partition), 1 / count),
                 counters=self._counters[name],
                 ledger=self._ledger,
                 skipped=self._skipped,

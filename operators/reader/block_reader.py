@@ -99,7 +99,7 @@ class BlockReader(Operator):
         """Learn who listens, and this partition's share of the bytes that may be read."""
         self._context = context
         if self.max_bytes_per_second is not None:
-            self._pace = Pace(self.max_bytes_per_second / context.partitions)
+            self._pace = Pace(self.max_bytes_per_second * context.share)
 
     @blocks_metadata_input.each
     def read(self, block: BlockMetadata | BlockPack) -> Iterator[None]:
@@ -142,6 +142,8 @@ class BlockReader(Operator):
 
     def _read_pack(self, pack: BlockPack, context: OperatorContext) -> Iterator[None]:
         reader = PackReader(self.format, self.compression, self._account_of, self._leave_out)
+        if self._pace is not None:
+            self._pace.begin()
         for batches, row in reader.read(pack):
             for batch in batches:
                 self.messages.emit(batch)
@@ -152,7 +154,8 @@ class BlockReader(Operator):
             self._book(f"{redacted(pack.base)} and {len(pack)} files below", context)
             sizes = pack.sizes[indices]
             if self._pace is not None:
-                self._pace.take(int(sizes.sum()))
+                self._pace.count(int(sizes.sum()))
+                self._pace.begin()
             blocks = int(np.count_nonzero(sizes))
             context.counters[BLOCKS] += blocks
             context.counters[FILES] += blocks
@@ -208,7 +211,9 @@ class BlockReader(Operator):
         self._ahead.expect(Stretch(_stat_of(block), block.start, block.end) for block in blocks)
 
     def end_window(self) -> None:
-        """Let go of the file: the next window's blocks may be of others."""
+        """Let go of the file: the next window's blocks may be of others. What was read is paid for by then."""
+        if self._pace is not None:
+            self._pace.begin()
         self._close()
         self._look_no_further()
 

@@ -14,7 +14,10 @@ PIECE_S = 0.1
 
 
 class Pace:
-    """A token bucket that holds nothing back: whoever took bytes waits until they are paid for.
+    """Lets a read begin when all that was read before is paid for: so many bytes, so much time.
+
+    The time that a read takes, and what is done with its bytes, counts as well, so that a store that is slow, or an
+    operator, costs nothing until it is slower than the rate.
 
     Args:
         bytes_per_s: The rate.
@@ -31,18 +34,22 @@ class Pace:
         self._bytes_per_s = bytes_per_s
         self._now = now
         self._wait = wait
-        self._paid_at = now()
+        self._paid_at = self._began_at = now()
 
     @property
     def piece_bytes(self) -> int:
         """How much should be read at once at most."""
         return max(int(self._bytes_per_s * PIECE_S), 1)
 
-    def take(self, size_bytes: int) -> None:
-        """Count bytes that were read, and wait until as much time has passed as they are worth."""
-        # Time in which nothing was read is not saved up, because spending it would be a burst.
-        self._paid_at = max(self._paid_at, self._now()) + size_bytes / self._bytes_per_s
+    def begin(self) -> None:
+        """Wait until all that was read is paid for; called before each read, and at the end."""
         self._wait(max(self._paid_at - self._now(), 0.0))
+        self._began_at = self._now()
+
+    def count(self, size_bytes: int) -> None:
+        """Count bytes that were read since begin."""
+        # Time in which nothing was read is not saved up, because spending it would be a burst.
+        self._paid_at = max(self._paid_at, self._began_at) + size_bytes / self._bytes_per_s
 
 
 class PacedFile:
@@ -72,8 +79,9 @@ class PacedFile:
         done = 0
         while done < len(buffer):
             piece = buffer[done : done + self._pace.piece_bytes]
+            self._pace.begin()
             count = self._file.read_into(offset + done, piece)
-            self._pace.take(count)
+            self._pace.count(count)
             done += count
             if count < len(piece):
                 break

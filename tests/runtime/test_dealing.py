@@ -13,3 +13,8 @@ def test_idle_slots_go_with_the_last_busy_one() -> None:
 def test_slots_that_all_got_nothing_run_side_by_side() -> None:
     """Operators that make something out of nothing keep their partitions."""
     assert dealt([[], []]) == [[(0, [])], [(1, [])]]
+
+
+def test_slots_that_a_window_puts_together_run_in_one_task() -> None:
+    """In their order, idle ones too."""
+    assert dealt([["a"], [], ["b"]], [[0, 1], [2]]) == [[(0, ["a"]), (1, [])], [(2, ["b"])]]

@@ -34,14 +34,17 @@ class Watch:
 
 @given(taken=st.lists(st.integers(0, 10_000), min_size=1, max_size=30), rate=st.integers(1, 100_000))
 def test_whoever_took_bytes_waits_until_they_are_paid_for(taken: list[int], rate: int) -> None:
-    """After every piece at least size / rate has passed since the beginning, and no more than that."""
+    """After every piece size / rate has passed since the beginning when the next one begins, and no more than that."""
     watch = Watch()
     pace = Pace(rate, watch.now, watch.wait)
     total = 0
     for size in taken:
-        pace.take(size)
-        total += size
+        pace.begin()
         assert watch.now_s == pytest.approx(total / rate)
+        pace.count(size)
+        total += size
+    pace.begin()
+    assert watch.now_s == pytest.approx(total / rate)
 
 
 def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
@@ -49,8 +52,45 @@ def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
     watch = Watch()
     pace = Pace(100, watch.now, watch.wait)
     watch.wait(60)
-    pace.take(500)
+    pace.begin()
+    pace.count(500)
+    pace.begin()
     assert watch.now_s == pytest.approx(65)
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(1, 1000), st.floats(0, 3), st.floats(0, 3)), min_size=1, max_size=30),
+    rate=st.integers(50, 2000),
+)
+def test_no_stretch_of_time_sees_more_than_the_rate(steps: list[tuple[int, float, float]], rate: int) -> None:
+    """Whatever reads and what is done between them take; but for the last piece, which is being paid for."""
+    watch = Watch()
+    pace = Pace(rate, watch.now, watch.wait)
+    reads: list[tuple[float, int]] = []
+    for size, read_s, work_s in steps:
+        pace.begin()
+        reads.append((watch.now_s, size))
+        watch.wait(read_s)
+        pace.count(size)
+        watch.wait(work_s)
+    for first, (begin_s, _) in enumerate(reads):
+        read = 0
+        for at_s, size in reads[first:]:
+            assert read <= (at_s - begin_s) * rate + 1e-6
+            read += size
+
+
+def test_the_time_of_reads_and_of_work_counts() -> None:
+    """As long as both together are faster than the rate, the rate is used whole."""
+    watch = Watch()
+    pace = Pace(100, watch.now, watch.wait)
+    for _ in range(50):
+        pace.begin()
+        watch.wait(0.04)
+        pace.count(10)
+        watch.wait(0.05)
+    pace.begin()
+    assert watch.now_s == pytest.approx(5)
 
 
 @given(
@@ -63,18 +103,20 @@ def test_a_paced_file_gives_the_bytes_of_the_file(
     path = tmp_path_factory.getbasetemp() / "paced"
     path.write_bytes(content)
     watch = Watch()
-    with PacedFile(open_file(str(path)), Pace(rate, watch.now, watch.wait)) as file:
+    pace = Pace(rate, watch.now, watch.wait)
+    with PacedFile(open_file(str(path)), pace) as file:
         buffer = bytearray(length)
         count = file.read_into(offset, memoryview(buffer))
         assert file.size_bytes == len(content)
+        pace.begin()
     assert bytes(buffer[:count]) == content[offset : offset + length]
     assert watch.now_s == pytest.approx(count / rate)
 
 
 def test_each_partition_takes_its_share_of_the_rate() -> None:
-    """Four readers read a fourth each."""
+    """A fourth of the bytes is read at a fourth of the rate."""
     reader = BlockReader(max_bytes_per_second="40KiB")
-    reader.setup(OperatorContext(partitions=4))
+    reader.setup(OperatorContext(partitions=9, share=0.25))
     assert reader._pace is not None
     assert reader._pace.piece_bytes == 1024
 
@@ -89,5 +131,5 @@ def test_a_limited_run_publishes_the_same_and_has_one_window_in_flight(tmp_path:
     app.operators["reader"].operator.max_bytes_per_second = 1 << 20  # type: ignore[attr-defined]  # a BlockReader's
     summary = run(app, runtime=InlineRuntime)
     assert published(tmp_path / "paced" / "out") == published(tmp_path / "free" / "out")
-    # Each of the two readers reads at half the rate, and here they read one after the other.
+    # The two readers have the rate together, and here they read one after the other.
     assert summary.seconds >= sum(path.stat().st_size for path in (tmp_path / "in").iterdir()) / (1 << 20)
