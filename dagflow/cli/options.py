@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
+from dagflow.plan.logical import load_app
 from dagflow.spec.problems import did_you_mean, quoted
+from dagflow.storage.options import options_in_use
 
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
@@ -73,6 +76,32 @@ def set_option(function: F) -> F:
         metavar="OP.PROPERTY=VALUE",
         help="Override a property of an operator; VALUE is read as YAML. May be repeated.",
     )(function)
+
+
+def store_option(function: F) -> F:
+    """Add `--app`, for commands that read a checkpoint and no app."""
+    return click.option(
+        "--app",
+        "app",
+        metavar="APP",
+        help="An app whose attribute `storage` says how to reach the checkpoint; without it the environment does.",
+    )(function)
+
+
+@contextlib.contextmanager
+def stores_of(app: str | None, settings: Settings) -> Iterator[None]:
+    """Reach stores as an app does, where one is given.
+
+    Raises:
+        AppError: The app has mistakes.
+    """
+    if app is None:
+        yield
+        return
+    logical = load_app(app)
+    settings.redact = redaction(logical.spec.secrets if logical.spec else {})
+    with options_in_use(logical.attributes.storage):
+        yield
 
 
 def conf_option(function: F) -> F:

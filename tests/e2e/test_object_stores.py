@@ -93,12 +93,21 @@ def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
     expected = put_input(s3_root)
     variables = {**without_ambient_credentials(), "STORE_KEY": KEY, "STORE_SECRET": SECRET}
     printed = ""
-    for arguments in (["plan", "app.yaml"], ["-v", "run", "app.yaml", "--json"], ["run", "app.yaml", "--json"]):
+    journal = [f"{s3_root}/checkpoint", "--app", "app.yaml"]
+    for arguments in (
+        ["plan", "app.yaml"],
+        ["-v", "run", "app.yaml", "--json"],
+        ["status", *journal, "--files", f"{s3_root}/in/*.py"],
+        ["scan", *journal],
+        ["run", "app.yaml", "--json"],
+    ):
         done = dagflow_command(arguments, cwd=tmp_path, timeout_s=180, **variables)
         assert done.returncode == 0, done.stderr
         printed += done.stdout + done.stderr
         if arguments[0] == "plan":
             assert "blocks" in done.stdout
+        if arguments[0] == "status":
+            assert done.stdout.count("    read: ") == len(library())
     assert records(s3_root) == expected
     assert json.loads(done.stdout)["blocks"] == 0
     filesystem, path = filesystem_of(s3_root)

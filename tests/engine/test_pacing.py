@@ -12,7 +12,7 @@ from dagflow.engine.pacing import paced
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.plan.placement import place
 from dagflow.worker.results import WindowTask
-from tests.engine.dags import dag
+from tests.engine.dags import Given, dag
 from tests.engine.sample_app import Source
 from tests.worker.sample_operators import Lines, Sample
 
@@ -21,7 +21,7 @@ PORT = PortRef("one", "samples")
 
 def two_readers() -> PhysicalPlan:
     """A plan with two stages on the lowest level."""
-    operators = {"source": Source(texts=[]), "one": Lines(), "two": Lines()}
+    operators: dict[str, Given] = {"source": Source(texts=[]), "one": Lines(), "two": Lines()}
     return place(dag(Path(), operators, ["source.out one.samples", "source.out two.samples"]))
 
 

@@ -18,6 +18,7 @@ from dagflow.engine.replaying import app_file, replay
 from dagflow.engine.run import RunOptions
 from dagflow.errors import MissingError
 from dagflow.plan.logical import load_app
+from dagflow.storage.options import options_in_use
 
 
 @click.command("replay", short_help="Run windows again with today's app, and replace what they published.")
@@ -51,7 +52,8 @@ def command(
         raise click.UsageError("give either --window, once or more, or --files")
     try:
         logical = load_app(app or app_file(checkpoint), overrides=list(overrides))
-        chosen = list(windows) if pattern is None else list(matching_windows(checkpoint, pattern))
+        with options_in_use(logical.attributes.storage):
+            chosen = list(windows) if pattern is None else list(matching_windows(checkpoint, pattern))
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
     settings.redact = redaction(logical.spec.secrets if logical.spec else {})

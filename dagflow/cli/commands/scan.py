@@ -7,7 +7,7 @@ import time
 import click
 
 from dagflow.cli import output
-from dagflow.cli.options import verbose_option
+from dagflow.cli.options import Settings, store_option, stores_of, verbose_option
 from dagflow.engine.requests import is_waiting, request_scan
 from dagflow.errors import DagflowError, MissingError
 
@@ -17,13 +17,22 @@ _LOOK_S = 0.2
 @click.command("scan", short_help="Have a run that follows look for new files now.")
 @click.argument("checkpoint", metavar="CHECKPOINT")
 @click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait so long.")
+@store_option
 @verbose_option
-def command(checkpoint: str, wait_s: float) -> int:
+@click.pass_obj
+def command(settings: Settings, checkpoint: str, wait_s: float, app: str | None) -> int:
     """Ask the run that follows at CHECKPOINT to scan now, not after its interval.
 
     The run looks for requests once a second. With --wait the command ends when a run has taken the
     request, and fails when none has in that time. Without a run the next one takes it.
     """
+    with stores_of(app, settings):
+        output.note(_asked(checkpoint, wait_s))
+    return 0
+
+
+def _asked(checkpoint: str, wait_s: float) -> str:
+    """Ask, and say what became of it."""
     try:
         request = request_scan(checkpoint)
     except MissingError as error:
@@ -36,8 +45,6 @@ def command(checkpoint: str, wait_s: float) -> int:
                     f"no run has taken the request in {wait_s:g} s",
                     hint="see whether a run with --follow is at work on this checkpoint; the next one takes it",
                 )
-            output.note("asked for a scan; a run that follows takes it within a second or two")
-            return 0
+            return "asked for a scan; a run that follows takes it within a second or two"
         time.sleep(_LOOK_S)
-    output.note("a run has taken the request, and scans")
-    return 0
+    return "a run has taken the request, and scans"

@@ -12,7 +12,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.figures import count, size
 from dagflow.cli.layout import definitions
-from dagflow.cli.options import verbose_option
+from dagflow.cli.options import Settings, store_option, stores_of, verbose_option
 from dagflow.engine.manifest import InputRange, TrackedFile, WindowManifest, tracked_files, window_manifest
 from dagflow.engine.result import RunSummary
 from dagflow.engine.status import status
@@ -28,9 +28,13 @@ from dagflow.storage.store import open_store
 @click.option(
     "--window", "window_id", type=click.IntRange(min=1), metavar="N", help="Show what window N read and wrote."
 )
+@store_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @verbose_option
-def command(checkpoint: str, pattern: str | None, window_id: int | None, as_json: bool) -> int:
+@click.pass_obj
+def command(
+    settings: Settings, checkpoint: str, pattern: str | None, window_id: int | None, app: str | None, as_json: bool
+) -> int:
     """Print what the journal at CHECKPOINT says about all runs so far.
 
     Reads only: a run that is under way is not disturbed. With --files: the version, state, windows and
@@ -38,6 +42,13 @@ def command(checkpoint: str, pattern: str | None, window_id: int | None, as_json
     """
     if pattern is not None and window_id is not None:
         raise click.UsageError("--files and --window cannot be given together")
+    with stores_of(app, settings):
+        output.result(_told(checkpoint, pattern, window_id, as_json=as_json))
+    return 0
+
+
+def _told(checkpoint: str, pattern: str | None, window_id: int | None, *, as_json: bool) -> str:
+    """What was asked for."""
     try:
         state = read_state(open_store(absolute(checkpoint)))
     except MissingError as error:
@@ -49,15 +60,12 @@ def command(checkpoint: str, pattern: str | None, window_id: int | None, as_json
         )
     if pattern is not None:
         files = tracked_files(checkpoint, pattern)
-        text = json.dumps({"files": [asdict(file) for file in files]}) if as_json else describe_files(files)
-    elif window_id is not None:
+        return json.dumps({"files": [asdict(file) for file in files]}) if as_json else describe_files(files)
+    if window_id is not None:
         manifest = window_manifest(checkpoint, window_id)
-        text = json.dumps(manifest.to_json()) if as_json else describe_window(manifest)
-    else:
-        summary = status(checkpoint)
-        text = json.dumps(summary.status_json()) if as_json else describe(summary)
-    output.result(text)
-    return 0
+        return json.dumps(manifest.to_json()) if as_json else describe_window(manifest)
+    summary = status(checkpoint)
+    return json.dumps(summary.status_json()) if as_json else describe(summary)
 
 
 def describe_files(files: Sequence[TrackedFile]) -> str:
