@@ -131,7 +131,7 @@ class FileIndex:
 
     def _held_in_columns(self) -> set[bytes]:
         """Which of the recent paths were recorded in columns too."""
-        recent = pa.array(list(self._recent), pa.binary())
+        recent = _binary(list(self._recent))
         found = [recent.filter(pc.is_in(recent, value_set=table.column("path"))) for table in self._columns]
         return {path for each in found for path in each.to_pylist()}
 
@@ -147,7 +147,7 @@ class FileIndex:
         horizon = 0 if self._retain_millis is None else now_millis - self._retain_millis
         with self._lock:
             # What was recorded in columns is newer than what stands beside it.
-            older = self._recent.keys() - (self._held_in_columns() if self._recent else ())
+            older = self._recent.keys() - (self._held_in_columns() if self._recent and self._columns else ())
             recent = {path: self._recent[path] for path in older}
             view = IndexView(self._store, recent, tuple(self._runs), horizon, tuple(self._columns[::-1]))
             self._views.add(view)
