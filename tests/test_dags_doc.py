@@ -9,24 +9,11 @@ from dagflow.runtime.inline import InlineRuntime
 
 PAGE = Path(__file__).parent.parent / "docs" / "dags.md"
 
-ROWS = """
-from dagflow import InputPort, Operator, OutputPort, RecordBatch
-
-class Rows(Operator):
-    input = InputPort()
-    output = OutputPort()
-
-    @input.batch
-    def take(self, batch: RecordBatch) -> None:
-        for row in batch.to_arrow().to_pylist():
-            self.output.emit(b"%d %s" % (row["count"], row["record"]))
-"""
-
 
 def test_the_app_of_the_page_runs(tmp_path: Path) -> None:
     """Its files as they are shown, over files of ours."""
     shown = re.findall(r"```(?:yaml|python)\n# (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert [name for name, _ in shown] == ["app.yaml", "my_codecs.py", "biggest.py", "common.yaml"]
+    assert [name for name, _ in shown] == ["app.yaml", "my_codecs.py", "biggest.py", "common.yaml", "my_rows.py"]
     for name, text in shown:
         for old, new in {"/usr/lib/python3": "a", "/usr/share/common-licenses": "b"}.items():
             text = text.replace(old, str(tmp_path / new))
@@ -34,7 +21,6 @@ def test_the_app_of_the_page_runs(tmp_path: Path) -> None:
         (tmp_path / name).write_text(
             text.replace("name: common-lines", f"name: x\nattributes: {{checkpoint: {tmp_path}/j}}")
         )
-    (tmp_path / "my_rows.py").write_text(ROWS)
     for name, text in {"a/x.py": "one\ntwo\none\n", "b/y": "two\ntwo\n"}.items():
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text(text)

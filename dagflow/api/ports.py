@@ -65,7 +65,10 @@ class InputPort(Port):
         self.takes_bundles = bundles
 
     def each(self, method: Handler) -> Handler:
-        """Mark the method that is called once per tuple, or once per raw record with its bytes."""
+        """Mark the method that is called once per tuple or record.
+
+        A raw record is bytes; one with columns is a mapping of column to value.
+        """
         method.__dagflow_handles__ = Handles(self, "each")  # type: ignore[attr-defined]  # a mark on the function
         return method
 

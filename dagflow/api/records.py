@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -160,19 +161,25 @@ class RecordBatch:
         """Make a batch from single records.
 
         Args:
-            records: Bytes for a raw batch, or mappings of column to value.
+            records: Bytes for a raw batch, or mappings of column to value; a column that a record lacks is null.
             delimiters: What shall end each raw record when it is written.
             origin: Where the records come from.
 
         Raises:
             TypeError: The records are neither all bytes nor all mappings.
+            ValueError: A column has values that do not go together, or no record has a column.
         """
         kinds = set(map(type, records))
         if kinds <= {bytes}:
             column = pa.array(records, pa.binary())
             return cls(pa.RecordBatch.from_arrays([column], [RECORD]), delimiters=delimiters, origin=origin)
         if kinds == {dict}:
-            return cls(pa.RecordBatch.from_pylist(list(records)), origin=origin)
+            # Not from_pylist, which takes the columns of the first record and drops those that only others have.
+            columns = dict.fromkeys(itertools.chain.from_iterable(records))
+            if not columns:
+                raise ValueError("records without any column cannot be told from none")
+            values = {name: [record.get(name) for record in records] for name in columns}
+            return cls(pa.RecordBatch.from_pydict(values), origin=origin)
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(f"records must all be bytes, or all dicts of column to value; got {names}")
 
@@ -222,12 +229,10 @@ class RecordBatch:
             self._framed = pc.binary_join_element_wise(self.record, self.delimiters.to_array(len(self)), b"")
         return self._framed
 
-    def to_pylist(self) -> list[bytes]:
-        """The raw records as Python bytes.
-
-        Raises:
-            KeyError: The batch is not raw.
-        """
+    def to_pylist(self) -> list[Any]:
+        """The records one by one: bytes where they are raw, otherwise mappings of column to value."""
+        if not self.is_raw:
+            return list(self._arrow.to_pylist())
         delimiter = self.delimiters.uniform
         if self._framed is not None and delimiter and len(delimiter) == 1 and len(self):
             offsets = np.frombuffer(self._framed.buffers()[1], np.int32)[self._framed.offset :][: len(self) + 1]

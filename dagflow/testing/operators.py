@@ -75,7 +75,7 @@ class OperatorHarness:
         def collect(payload: Any) -> None:
             if isinstance(payload, RecordBatch):
                 self.batches[port].append(payload)
-                self.emitted[port] += payload.to_pylist() if payload.is_raw else payload.to_arrow().to_pylist()
+                self.emitted[port] += payload.to_pylist()
             else:
                 self.emitted[port] += unbundled(payload)
 

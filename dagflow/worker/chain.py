@@ -201,7 +201,7 @@ class Chain:
             raise self.failure(operator, method, error, blocks) from error
 
     def _feed_each_record(
-        self, operator: str, method: Callable[[bytes], Any], batch: RecordBatch, outlets: list[Outlet]
+        self, operator: str, method: Callable[[Any], Any], batch: RecordBatch, outlets: list[Outlet]
     ) -> None:
         records = batch.to_pylist()
         watched = [outlet for outlet in outlets if outlet.emitter.port.carries_records]
@@ -233,7 +233,9 @@ class Chain:
         try:
             for outlet, end in zip(watched, ends, strict=True):
                 outlet.close_records(batch, end)
-        except TypeError as error:
+        except DagflowError:
+            raise
+        except (TypeError, ValueError) as error:
             raise self.failure(operator, method, error, batch.blocks) from error
 
     def failure(

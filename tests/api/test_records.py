@@ -94,6 +94,20 @@ def test_records_of_fixed_length_are_written_without_anything_between() -> None:
     assert RecordBatch.from_records([b"ab"]).framed().to_pylist() == [b"ab\n"]
 
 
+def test_no_record_loses_a_column_that_the_first_lacks() -> None:
+    """The columns of a batch are those of all of its records."""
+    rows = [{}, {"a": 1}, {"b": b"x", "a": 2}]
+    batch = RecordBatch.from_records(rows)
+    assert batch.to_pylist() == [{"a": None, "b": None}, {"a": 1, "b": None}, {"a": 2, "b": b"x"}]
+    with pytest.raises(ValueError, match="without any column"):
+        RecordBatch.from_records([{}])
+
+
+def test_records_with_columns_are_mappings_whatever_a_column_is_called() -> None:
+    """A column of the name of the raw one does not stand for the record."""
+    assert RecordBatch.from_records([{"record": b"a", "count": 2}]).to_pylist() == [{"record": b"a", "count": 2}]
+
+
 def test_mixed_records_are_refused() -> None:
     """Bytes and mappings do not make a batch together."""
     with pytest.raises(TypeError, match="got bytes, dict"):

@@ -76,6 +76,30 @@ class Repeat(Operator):
         self.sizes.emit(len(record))
 
 
+class Rows(Operator):
+    """Makes a raw record of one with the columns record and count."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def join(self, row: dict[str, Any]) -> None:
+        """Emit the count, and the record behind it."""
+        self.output.emit(b"%d %s" % (row["count"], row["record"]))
+
+
+class Unlike(Operator):
+    """Emits a number for some records and text for others, in one column."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def split(self, record: bytes) -> None:
+        """Emit what the record looks like."""
+        self.output.emit({"value": int(record) if record.isdigit() else record})
+
+
 class Upper(Operator):
     """A vectorised one-to-one map that returns Arrow's own type."""
 

@@ -9,7 +9,7 @@ from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.testing.operators import OperatorHarness, run_operator
-from tests.worker.sample_operators import Broken, DropComments, Lines, Repeat, Sample, Total, Upper
+from tests.worker.sample_operators import Broken, DropComments, Lines, Repeat, Rows, Sample, Total, Unlike, Upper
 
 
 def batch_of(*records: bytes, delimiter: bytes = b"\n") -> RecordBatch:
@@ -38,6 +38,18 @@ def test_a_record_that_multiplies_gives_its_origin_to_each_copy() -> None:
     assert out.to_pylist() == [b"ab", b"ab", b"c"]
     assert out.offsets().tolist() == [100, 100, 104]
     assert harness.emitted["sizes"] == [2, 0, 1]
+
+
+def test_a_per_record_method_takes_records_with_columns_as_mappings() -> None:
+    """What one operator emits record by record, the next takes record by record."""
+    counted = [{"record": b"a", "count": 2}, {"record": b"b", "count": 1}]
+    assert run_operator(Rows(), counted)["output"] == [b"2 a", b"1 b"]
+
+
+def test_values_that_do_not_go_together_are_an_error_of_the_operator_that_emitted_them() -> None:
+    """It is named, as for all that its code raises."""
+    with pytest.raises(OperatorError, match=r"operator 'operator'.* split\(\) raised ArrowInvalid"):
+        run_operator(Unlike(), [b"1", b"a"])
 
 
 def test_a_one_to_one_arrow_batch_keeps_the_origin() -> None:
