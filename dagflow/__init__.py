@@ -3,6 +3,7 @@
 from dagflow.api.codec import StreamCodec
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
+from dagflow.api.partitioner import BacklogStats, StatsResponse
 from dagflow.api.policy import PartitionPolicy
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
@@ -12,6 +13,7 @@ from dagflow.errors import DagflowError
 __version__ = "0.1.0"
 
 __all__ = [
+    "BacklogStats",
     "ControlOperator",
     "DagflowError",
     "InputOperator",
@@ -21,6 +23,7 @@ __all__ = [
     "OutputPort",
     "PartitionPolicy",
     "RecordBatch",
+    "StatsResponse",
     "StreamCodec",
     "Unified",
 ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from dagflow.api.partitioner import BacklogStats, Partitioner, StatsListener
+from dagflow.errors import OperatorError
 from dagflow.plan.physical import PhysicalPlan
 
 SIDE_BY_SIDE = "tasks that run at the same time"
@@ -36,12 +40,37 @@ class Decision:
         return [self.stage, self.backlog, self.before, self.after, self.reason]
 
 
-def repartitioned(decider: object, stats: BacklogStats) -> tuple[int, str] | None:
-    """The count that a policy changes to at one moment, and why; None where it asks for no change."""
+@contextmanager
+def _code_of(stage: str, decider: object, method: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        text = f"{type(decider).__name__}.{method}() raised {type(error).__name__}({error})"
+        raise OperatorError(text, operator=stage, trace=traceback.format_exc()) from error
+
+
+def defined(stage: str, decider: Partitioner, stats: BacklogStats) -> int:
+    """The count that a policy defines at one moment, at least 1.
+
+    Raises:
+        OperatorError: It raised, or its answer is no whole number.
+    """
+    with _code_of(stage, decider, "define_partitions"):
+        return max(operator.index(decider.define_partitions(stats)), 1)
+
+
+def repartitioned(stage: str, decider: object, stats: BacklogStats) -> tuple[int, str] | None:
+    """The count that a policy changes to at one moment, and why; None where it asks for no change.
+
+    Raises:
+        OperatorError: It raised, or its answers are not what the interfaces say.
+    """
     if not isinstance(decider, StatsListener) or not isinstance(decider, Partitioner):
         return None
-    response = decider.process_stats(stats)
-    return (max(decider.define_partitions(stats), 1), response.reason) if response.repartition else None
+    with _code_of(stage, decider, "process_stats"):
+        response = decider.process_stats(stats)
+        is_asked, reason = response.repartition, response.reason
+    return (defined(stage, decider, stats), reason) if is_asked else None
 
 
 class Scaling:
@@ -74,7 +103,8 @@ class Scaling:
             elif known := fixed.get(stage.head):
                 self._set(stage.head, 0, known, "as many as there are states")
             elif isinstance(head, Partitioner):
-                self._set(stage.head, 0, head.define_partitions(BacklogStats(_now_millis(), 0, 0)), "start")
+                count = defined(stage.head, head, BacklogStats(_now_millis(), 0, 0))
+                self._set(stage.head, 0, count, "start")
                 if stage.head not in fixed:
                     self._elastic.append(stage.head)
             else:
@@ -128,7 +158,7 @@ class Scaling:
             current, speed = self.counts[stage], speeds.get(stage, 0.0)
             beyond = unemitted.get(stage, 0), processed.get(stage, 0)
             stats = BacklogStats(_now_millis(), current, backlog, size_bytes, speed, *beyond)
-            change = repartitioned(self._deciders[stage], stats)
+            change = repartitioned(stage, self._deciders[stage], stats)
             if change is not None:
                 self._set(stage, backlog, *change)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.api.partitioner import BacklogStats, Partitioner
-from dagflow.engine.scaling import Decision, repartitioned
+from dagflow.engine.scaling import Decision, defined, repartitioned
 from dagflow.errors import AppError, Problem
 
 _NEEDED = ("millis", "backlog", "bytes")
@@ -62,7 +62,7 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
         One moment for each sample.
     """
     first = trace[0]
-    current = max(decider.define_partitions(BacklogStats(first.millis, 0, 0)), 1)
+    current = defined(stage, decider, BacklogStats(first.millis, 0, 0))
     moments = [Moment(first.millis, current, Decision(stage, 0, 0, current, "start"))]
     processed = 0
     for index, sample in enumerate(trace):
@@ -70,7 +70,7 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
         processed += max(trace[index - 1].size_bytes - sample.size_bytes, 0) if index else 0
         load = sample.backlog, sample.size_bytes, sample.bytes_per_second
         stats = BacklogStats(sample.millis, current, *load, processed_bytes=processed)
-        change = repartitioned(decider, stats)
+        change = repartitioned(stage, decider, stats)
         decision = None
         if change is not None and change[0] != current:
             decision = Decision(stage, sample.backlog, current, *change)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from dagflow.api.partitioner import BacklogStats
+from dagflow.api.partitioner import BacklogStats, StatsResponse
 from dagflow.api.policy import PartitionPolicy
 from dagflow.engine.run import run
 from dagflow.engine.status import status
+from dagflow.errors import OperatorError
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.partitioning.drain import DrainPartitioner
@@ -32,6 +34,20 @@ class Plain:
     def define_partitions(self, stats: BacklogStats) -> int:
         """Two."""
         return 2
+
+
+class Hasty(PartitionPolicy):
+    """An author's own, which has a mistake."""
+
+    mistake: str
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """No whole number, once there are partitions."""
+        return stats.partitions / 0.5 if stats.partitions else 1  # type: ignore[return-value]  # the mistake
+
+    def process_stats(self, stats: BacklogStats) -> StatsResponse:
+        """Nothing, or a wish."""
+        return None if self.mistake == "silent" else StatsResponse(True)  # type: ignore[return-value]  # the mistake
 
 
 APP = """\
@@ -114,3 +130,21 @@ def test_a_key_leaves_the_count_to_a_policy(tmp_path: Path) -> None:
     text = APP.replace("    partitioner:", "    partition: {by: url}\n    partitioner:").replace("ROOT", str(tmp_path))
     text = text.replace("DrainPartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}", f"{HERE}.Plain")
     assert problems_of(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("silent", r"Hasty.process_stats\(\) raised AttributeError"),
+        ("half", r"Hasty.define_partitions\(\) raised TypeError"),
+    ],
+)
+def test_a_policy_that_fails_is_named(tmp_path: Path, mistake: str, said: str) -> None:
+    """A mistake in an author's own policy is theirs, not one of dagflow."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("one\n")
+    policy = f"partitioner: {{class: {HERE}.Hasty, properties: {{mistake: {mistake}}}}}"
+    app = re.sub(r"partitioner: .*", policy, APP).replace("ROOT", str(tmp_path))
+    (tmp_path / "app.yaml").write_text(app)
+    with pytest.raises(OperatorError, match=f"operator 'reader': {said}"):
+        run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)

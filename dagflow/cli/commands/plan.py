@@ -14,8 +14,9 @@ from dagflow.cli.layout import definitions
 from dagflow.cli.options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.run import parallelism_of
+from dagflow.engine.scaling import defined
 from dagflow.engine.simulating import read_trace, simulate
-from dagflow.errors import DagflowError, OperatorError
+from dagflow.errors import DagflowError
 from dagflow.plan.explain import FORMATS, Estimate, Format, explain
 from dagflow.plan.logical import LogicalPlan, load_app
 from dagflow.plan.physical import PhysicalPlan
@@ -109,13 +110,10 @@ def _simulated(logical: LogicalPlan, physical: PhysicalPlan, trace: str, rate: i
 
 
 def _range(name: str, head: Partitioner) -> int | str:
-    try:
-        least = most = head.define_partitions(BacklogStats(0, 0, 0))
-        # A policy may go up in steps, each of which has to be asked for; one without an end is not asked for ever.
-        for _ in range(_STEPS):
-            most = max(most, head.define_partitions(BacklogStats(0, most, _ENDLESS, _ENDLESS, 1.0)))
-    except Exception as error:
-        raise OperatorError(f"define_partitions() raised {type(error).__name__}: {error}", operator=name) from error
+    least = most = defined(name, head, BacklogStats(0, 0, 0))
+    # A policy may go up in steps, each of which has to be asked for; one without an end is not asked for ever.
+    for _ in range(_STEPS):
+        most = max(most, defined(name, head, BacklogStats(0, most, _ENDLESS, _ENDLESS, 1.0)))
     return least if most <= least else f"{least} to {most}"
 
 
