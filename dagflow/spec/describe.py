@@ -19,6 +19,7 @@ from dagflow.api.properties import Count, Millis, Paths, Size, Variants, propert
 from dagflow.spec.registry import built_in_operators, find_operator
 
 _ENTRY = re.compile(r"^ {4}(\w+)(?: \([^)]*\))?: +(.*(?:\n {6,}.*)*)", re.MULTILINE)
+_ENTRIES = re.compile(r"(?:Args|Attributes|Ports):\n {4}")
 _WORDS: Mapping[Any, str] = {
     int: "whole number",
     float: "number",
@@ -98,7 +99,7 @@ class OperatorInfo:
         name: What an app calls it.
         kind: "input", "control" or "partitioned"; "module" for a module.
         summary: The first sentence about it.
-        details: The whole text about it.
+        details: The text about it, without what it lists of single ports and properties.
         inputs: Its input ports.
         outputs: Its output ports.
         properties: Its properties.
@@ -140,7 +141,8 @@ def describe(cls: type[Operator], name: str = "") -> OperatorInfo:
     """
     is_control = issubclass(cls, ControlOperator)
     meanings = _meanings(cls)
-    details = inspect.cleandoc(cls.__doc__ or "")
+    text = inspect.cleandoc(cls.__doc__ or "")
+    details = "\n\n".join(each for each in text.split("\n\n") if not _ENTRIES.match(each))
     return OperatorInfo(
         name=name or cls.__name__,
         kind="input" if issubclass(cls, InputOperator) else "control" if is_control else "partitioned",

@@ -22,6 +22,14 @@ def test_a_class_tells_its_ports_and_properties() -> None:
     assert (size.type, size.default, size.is_required) == ("size, such as 64MiB", "1MiB", False)
 
 
+def test_what_is_said_of_a_single_port_is_said_once() -> None:
+    """It stands beside the port, and is left out of the text."""
+    info = describe_named("FileCompletion")
+    assert info.outputs[0].meaning == "The files that are done, in the order in which they were found."
+    assert "Ports:" not in info.details and info.outputs[0].meaning not in info.details
+    assert info.details.startswith("Emits a file's metadata") and "Guarantee: each file once" in info.details
+
+
 def test_names_within_a_property_are_told_as_well() -> None:
     """A mapping of known names lists them; a required property has no default."""
     match, ratios = describe(sample_operators.Step).properties
