@@ -15,16 +15,14 @@ import pyarrow.compute as pc
 
 from dagflow.storage.roots import shortened
 from operators.metadata import FileEnds
-from operators.splitter.file_index import FileIndex, Seen
-from operators.splitter.runs import SCHEMA, newest
+from operators.splitter.file_index import Apart, FileIndex, Seen
+from operators.splitter.runs import SCHEMA, newest, within
 
 MOST_LATE: Final = 20_000
 """Files of committed windows of which nobody has told, and that are waited for: large ones, and packs that wait."""
 
-_ZSTD = pa.ipc.IpcWriteOptions(compression="zstd")
-
-Heard = list[tuple[int, bytes]]
-"""Entries of the index, encoded, each with the first window after whose snapshot they need not be kept apart."""
+Heard = list[tuple[int, Apart]]
+"""Entries of the index, each with the first window after whose snapshot they need not be kept apart."""
 
 
 class AwaitedEnds:
@@ -49,7 +47,7 @@ class AwaitedEnds:
         self._awaited: deque[tuple[int, pa.Table]] = deque()
         # Not empty_table(), which imports pandas where there is one.
         self._late = pa.Table.from_batches([], SCHEMA)
-        self._heard: deque[tuple[int, bytes]] = deque()
+        self._heard: deque[tuple[int, Apart]] = deque()
 
     def expect(self, entries: pa.Table) -> None:
         """Wait for what readers tell of files; each entry is in the index as it is."""
@@ -77,13 +75,14 @@ class AwaitedEnds:
                 tables.append(self._awaited.popleft()[1])
             entries = pa.concat_tables(tables)
         told = _entries_of(events)
-        # One that was taken again has an entry for each version: the path, the length and the time name one of them.
         completed, rest = _completed(entries, told)
         with self._lock:
+            # Of a file that was taken again since, the index has a newer version.
+            for _, later in self._awaited:
+                completed = _without(completed, later)
             self._late = rest.slice(max(0, rest.num_rows - MOST_LATE)).combine_chunks()
         if completed.num_rows:
-            self._index.record_table(completed)
-            self._heard.append((self.kept_id + 1, _encoded(completed)))
+            self._heard.append((self.kept_id + 1, self._index.record_apart(completed)))
 
     def heard(self) -> Heard:
         """What no durable snapshot of the index may hold yet."""
@@ -93,7 +92,7 @@ class AwaitedEnds:
         """Take back what heard gave, after kept_id and the index were."""
         self._heard = deque((first, entries) for first, entries in heard if first > self.kept_id)
         for _, entries in self._heard:
-            self._index.record_table(pa.ipc.open_stream(entries).read_all())
+            self._index.restore_apart(entries)
 
 
 def _entries_of(events: Sequence[FileEnds]) -> pa.Table:
@@ -128,12 +127,17 @@ def _completed(entries: pa.Table, told: pa.Table) -> tuple[pa.Table, pa.Table]:
     return newest(completed), rest
 
 
-def _encoded(entries: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA, options=_ZSTD) as stream:
-        stream.write_table(entries)
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
+def _without(entries: pa.Table, others: pa.Table) -> pa.Table:
+    """The entries whose paths the others do not have; both by path."""
+    if not (entries.num_rows and within(others, *_ends(entries)).num_rows):
+        return entries
+    shared = pc.is_in(entries.column("path"), value_set=others.column("path"))
+    return entries.filter(pc.invert(shared))
+
+
+def _ends(entries: pa.Table) -> tuple[bytes, bytes]:
+    paths = entries.column("path")
+    return paths[0].as_py(), paths[-1].as_py()
 
 
 def entry_of(path: bytes, seen: Seen) -> pa.Table:

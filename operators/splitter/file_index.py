@@ -39,6 +39,10 @@ MEMORY_ENTRIES = 100_000
 KEPT_SNAPSHOTS = 64
 
 
+Apart = bytes | list[tuple[str, bytes, bytes, int]]
+"""Entries by themselves: encoded, or the files of a run."""
+
+
 class Seen(NamedTuple):
     """The version of a file that was taken.
 
@@ -128,6 +132,45 @@ class FileIndex:
         self._rows += entries.num_rows
         if len(self._recent) + self._rows >= MEMORY_ENTRIES:
             self._flush()
+
+    def record_apart(self, entries: pa.Table) -> Apart:
+        """Note entries, as record_table() does; what it returns gives them back to an index without them.
+
+        Raises:
+            StorageError: They cannot be written.
+        """
+        is_small = self._store is None or entries.num_rows <= INLINE_ENTRIES
+        if is_small or not self._recent.keys().isdisjoint(entries.column("path").to_pylist()):
+            self.record_table(entries)
+            return _packed(entries)
+        assert self._store is not None
+        writer = RunWriter(self._store, 0)
+        writer.write(entries)
+        run = writer.close()
+        with self._lock:
+            self._runs.insert(0, run)
+        return [(file.name, file.first, file.last, file.rows) for file in run.files]
+
+    def restore_apart(self, apart: Apart) -> None:
+        """Note what record_apart() returned, after restore().
+
+        Raises:
+            StorageError: A part of it is not there.
+        """
+        if isinstance(apart, bytes):
+            self.record_table(pa.ipc.open_stream(apart).read_all())
+            return
+        assert self._store is not None
+        run = Run(0, tuple(RunFile(*file) for file in apart))
+        names = {file.name for file in run.files}
+        self._orphans = [name for name in self._orphans if name not in names]
+        cursor = RunCursor(self._store, run)
+        # What a snapshot holds inline counts more than any run, and here is older than this one.
+        for table in cursor.read_range(run.files[0].first, run.files[-1].last):
+            for path in table.column("path").to_pylist():
+                self._recent.pop(path, None)
+        with self._lock:
+            self._runs.insert(0, run)
 
     def _held_in_columns(self) -> set[bytes]:
         """Which of the recent paths were recorded in columns too."""
@@ -375,6 +418,14 @@ def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDA
     for column, name in zip(columns, SCHEMA.names[1:], strict=True):
         column[known] = entries.column(name).to_numpy()[chosen]
     return known, columns
+
+
+def _packed(entries: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(entries)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
 
 
 def _binary(values: Sequence[bytes]) -> pa.BinaryArray:

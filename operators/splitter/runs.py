@@ -239,6 +239,14 @@ def within(table: pa.Table, first: bytes, last: bytes) -> pa.Table:
     return table.slice(start, max(0, _count_through(paths, last) - start))
 
 
+def _ascends(table: pa.Table) -> bool:
+    """Whether the rows are sorted by path, each path once."""
+    if table.num_rows < 2:
+        return True
+    paths = table.column("path").chunk(0)
+    return bool(pc.all(pc.less(paths.slice(0, len(paths) - 1), paths.slice(1))).as_py())
+
+
 def _count_through(paths: pa.BinaryArray, bound: bytes) -> int:
     """How many of the sorted paths are at most bound."""
     low, high = 0, len(paths)
@@ -279,10 +287,10 @@ def merge(store: Store, runs: Sequence[Run], level: int, not_before_millis: int 
 def newest(table: pa.Table) -> pa.Table:
     """The rows sorted by path; of several with one path the one that comes first in table."""
     table = table.combine_chunks()
+    if _ascends(table):
+        return table
     # Arrow's sort is stable: among equal paths the newer run's row stays in front.
     table = table.take(pc.sort_indices(table, sort_keys=[("path", "ascending")])).combine_chunks()
-    if table.num_rows < 2:
-        return table
     paths = table.column("path").chunk(0)
     differs = pc.not_equal(paths.slice(1), paths.slice(0, len(paths) - 1)).to_numpy(zero_copy_only=False)
     return table if differs.all() else table.filter(pa.array(np.concatenate(([True], differs))))
