@@ -174,6 +174,9 @@ class Contest:
             "bare Python, each core": self.processes,
             "dagflow filter": lambda: run_dagflow(self.context, work, FILTER, f"{work}/input", cores),
             "dagflow merge": lambda: run_dagflow(self.context, work, MERGE, f"{work}/input", cores),
+            "dagflow merge, reread": lambda: run_dagflow(
+                self.context, work, MERGE, f"{work}/input", cores, "on_change: {appended: reread}"
+            ),
         }
 
     def stream(self) -> None:
