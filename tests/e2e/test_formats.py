@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from tests.cli.processes import dagflow_command
-from tests.operators.reader.format_cases import CASES, NAME
+from tests.operators.reader.format_cases import CASES, IS_TAGGED, NAME, is_tagged
 from tests.operators.reader.test_account import published
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
@@ -20,7 +21,10 @@ def write_app(place: Path, block_size: int) -> None:
     """An app in which each case has a splitter, a reader, and writers of its own, and the files of all."""
     operators: dict[str, object] = {}
     streams: dict[str, object] = {}
+    # A user's functions lie beside the app.
+    (place / "checks.py").write_text(inspect.getsource(is_tagged))
     for number, case in enumerate(CASES):
+        format = {key: "checks.is_tagged" if value == IS_TAGGED else value for key, value in case.format.items()}
         folder = place / f"in{number}"
         folder.mkdir()
         (folder / NAME).write_bytes(case.content)
@@ -30,7 +34,7 @@ def write_app(place: Path, block_size: int) -> None:
                 "class": "FileSplitterInput",
                 "properties": {"files": str(folder), "block_size": block_size, "pack_bytes": 0},
             },
-            f"read{number}": {"class": "BlockReader", "properties": {"format": case.format, "max_readers": 2}},
+            f"read{number}": {"class": "BlockReader", "properties": {"format": format, "max_readers": 2}},
             f"write{number}": {**parallel, "properties": {"path": f"out{number}", "file_name": "block"}},
             f"refuse{number}": {**parallel, "properties": {"path": f"refused{number}"}},
         }
