@@ -102,7 +102,7 @@ def track(directory: Path, entries: int, order: str, first: int) -> dict[str, An
         unread.append(FileEnds("", names, tuple(sizes), tuple(times), tuple(map(fingerprint_of, taken))))
         columns = sizes, times, [9_000_000 + n for n in taken]
         begin = time.perf_counter()
-        ends.window_id += 1
+        ends.begin_window(ends.window_id + 1)
         ends.expect(index.record_all(paths, *columns, 1_700_000_000_000, [0] * len(taken)))
         ends.kept_id = ends.window_id
         state = index.snapshot()

@@ -6,7 +6,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +16,6 @@ from dagflow.storage.roots import shortened
 from operators.metadata import FileEnds
 from operators.splitter.file_index import Apart, FileIndex, Seen
 from operators.splitter.runs import SCHEMA, newest, within
-
-MOST_LATE: Final = 20_000
-"""Files of committed windows of which nobody has told, and that are waited for: large ones, and packs that wait."""
 
 Heard = list[tuple[int, Apart]]
 """Entries of the index, each with the first window after whose snapshot they need not be kept apart."""
@@ -33,43 +29,72 @@ class AwaitedEnds:
 
     Args:
         index: The index.
+        most_late: Files of committed windows of which nobody has told, and that are waited for: large ones, and packs
+            that wait.
 
     Attributes:
         window_id: The window that is being emitted: what is expected now is of it.
         kept_id: The window whose snapshot of the index is the newest.
     """
 
-    def __init__(self, index: FileIndex) -> None:
+    def __init__(self, index: FileIndex, most_late: int = 20_000) -> None:
         self._index = index
+        self._most_late = most_late
         # A scan asks from its own thread.
         self._lock = threading.Lock()
         self.window_id = self.kept_id = 0
+        # Of windows in order, each table by path; of the newest also single ones, which are cheaper to put together.
         self._awaited: deque[tuple[int, pa.Table]] = deque()
+        self._single: list[tuple[bytes, Seen]] = []
         # Not empty_table(), which imports pandas where there is one.
         self._late = pa.Table.from_batches([], SCHEMA)
         self._heard: deque[tuple[int, Apart]] = deque()
 
+    def begin_window(self, window_id: int) -> None:
+        """What is expected from now on is of that window."""
+        with self._lock:
+            self._put_together()
+            self.window_id = window_id
+
     def expect(self, entries: pa.Table) -> None:
-        """Wait for what readers tell of files; each entry is in the index as it is."""
+        """Wait for what readers tell of files; each entry is in the index as it is, and comes after those before."""
         # Nobody reads a directory or an empty file.
         if not (is_read := entries.column("size_bytes").to_numpy() > 0).all():
             entries = entries.filter(pa.array(is_read))
         with self._lock:
+            self._put_together()
             self._awaited.append((self.window_id, entries))
+
+    def expect_one(self, path: bytes, seen: Seen) -> None:
+        """Wait for what a reader tells of one file."""
+        if seen.size_bytes > 0:
+            with self._lock:
+                self._single.append((path, seen))
 
     def expected(self, paths: Sequence[bytes]) -> npt.NDArray[np.bool_]:
         """For each path whether its file is waited for."""
         with self._lock:
+            self._put_together()
             tables = [self._late, *(table for _, table in self._awaited)]
         known = pa.chunked_array([chunk for table in tables for chunk in table.column("path").chunks], pa.binary())
         found: npt.NDArray[np.bool_] = pc.is_in(pa.array(paths, pa.binary()), value_set=known).to_numpy(False)
         return found
+
+    def _put_together(self) -> None:
+        """Make one table of the single files."""
+        if self._single:
+            paths, seen = zip(*self._single, strict=True)
+            columns = [pa.array(column, pa.int64()) for column in zip(*seen, strict=True)]
+            table = newest(pa.table([pa.array(paths, pa.binary()), *columns], SCHEMA))
+            self._awaited.append((self.window_id, table))
+            self._single = []
 
     def hear(self, window_id: int, events: Sequence[FileEnds]) -> None:
         """Complete the entries of the files that were read in a window."""
         while self._heard and self._heard[0][0] <= window_id:
             self._heard.popleft()
         with self._lock:
+            self._put_together()
             tables = [self._late]
             while self._awaited and self._awaited[0][0] <= window_id:
                 tables.append(self._awaited.popleft()[1])
@@ -80,7 +105,7 @@ class AwaitedEnds:
             # Of a file that was taken again since, the index has a newer version.
             for _, later in self._awaited:
                 completed = _without(completed, later)
-            self._late = rest.slice(max(0, rest.num_rows - MOST_LATE)).combine_chunks()
+            self._late = rest.slice(max(0, rest.num_rows - self._most_late)).combine_chunks()
         if completed.num_rows:
             self._heard.append((self.kept_id + 1, self._index.record_apart(completed)))
 
@@ -138,8 +163,3 @@ def _without(entries: pa.Table, others: pa.Table) -> pa.Table:
 def _ends(entries: pa.Table) -> tuple[bytes, bytes]:
     paths = entries.column("path")
     return paths[0].as_py(), paths[-1].as_py()
-
-
-def entry_of(path: bytes, seen: Seen) -> pa.Table:
-    """An entry of the index."""
-    return pa.table([pa.array([path], pa.binary()), *(pa.array([number], pa.int64()) for number in seen)], SCHEMA)

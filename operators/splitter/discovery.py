@@ -52,13 +52,13 @@ class Candidate:
         return cls(files[position], fingerprint=files.fingerprints[position] if files.fingerprints else UNKNOWN)
 
     @property
-    def waiting_bytes(self) -> int:
+    def found_bytes(self) -> int:
         """How much of it is to be read."""
         return 0 if self.is_noted else max(self.found.stat.size_bytes - self.start, 0)
 
 
-_Due = Candidate | FoundFiles | tuple[Found, Seen | None]
-"""What is judged already, new files in a row, or one that may be new, with what was taken of it."""
+_Due = FoundFiles | tuple[Found, Seen | None]
+"""New files in a row, or one that may be new, with what was taken of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Discovery:
             is_looked_at = self._rules.may_grow and each.root.is_local
             return list(zip(each.keys, each.stats.size_bytes, strict=True)) if is_looked_at else ()
         found = each.found
-        is_looked_at = (self._rules.may_grow or each.is_noted) and found.root.is_local
+        is_looked_at = (self._rules.may_grow or each.is_noted) and found.root.is_local and not each.fingerprint
         return [(found.key, found.stat.size_bytes)] if is_looked_at else ()
 
     def _marked(
@@ -206,22 +206,25 @@ class Discovery:
             )
             start = 0
             due: list[_Due] = []
+            lacking: list[Found] = []
             for found in step:
                 end = start + len(found)
-                due += self._due(found, answers.slice(start, end), now_millis)
+                own = answers.slice(start, end)
+                unchanged = _unchanged(found, own)
+                due += self._due(found, own, unchanged, now_millis)
+                lacking += self._lacking(found, own, unchanged)
                 start = end
-            if due:
-                yield list(self._judged(due))
+            if due or lacking:
+                yield list(self._judged(due, lacking))
         if self._unsettled:
             self._counters[names.UNSETTLED] += self._unsettled
             logger.info("files left for later, as they are not complete yet files=%d", self._unsettled)
 
-    def _due(self, files: FoundFiles, answers: Answers, now_millis: int) -> Iterator[_Due]:
+    def _due(
+        self, files: FoundFiles, answers: Answers, unchanged: npt.NDArray[np.bool_], now_millis: int
+    ) -> Iterator[_Due]:
         """Those that are not as they were taken, as far as they are complete."""
         rules = self._rules
-        unchanged = _unchanged(files, answers)
-        if rules.on_change.tells_appends and files.root.is_local:
-            yield from self._lacking(files, answers, unchanged)
         positions = np.flatnonzero(~unchanged)
         if not len(positions):
             return
@@ -235,21 +238,28 @@ class Discovery:
             else:
                 self._unsettled += 1
 
-    def _lacking(self, files: FoundFiles, answers: Answers, unchanged: npt.NDArray[np.bool_]) -> Iterator[Candidate]:
+    def _lacking(self, files: FoundFiles, answers: Answers, unchanged: npt.NDArray[np.bool_]) -> Iterator[Found]:
         """Those that are as they were taken, and of which nobody has told what they begin and end with."""
+        if not (self._rules.on_change.tells_appends and files.root.is_local):
+            return
         positions = np.flatnonzero(unchanged & (answers.fingerprint == UNKNOWN) & (files.size_bytes > 0))
         if len(positions):
             lacking = files.take(positions)
             expected = self._awaited.expected(lacking.names)
-            yield from (Candidate(lacking[at], is_noted=True) for at in np.flatnonzero(~expected).tolist())
+            yield from (lacking[at] for at in np.flatnonzero(~expected).tolist())
 
-    def _judged(self, due: list[_Due]) -> Iterator[Candidate | FoundFiles]:
-        """Those that are to be taken."""
+    def _judged(self, due: list[_Due], lacking: list[Found]) -> Iterator[Candidate | FoundFiles]:
+        """Those that are to be taken, or noted."""
         changed = [(each[0], each[1]) for each in due if isinstance(each, tuple) and each[1] is not None]
-        grown = [(found.key, seen.size_bytes) for found, seen in changed if seems_appended(seen, found.stat)]
-        looked = dict(zip(grown, self._fingerprinter.look(grown), strict=True))
+        wanted = [(found.key, seen.size_bytes) for found, seen in changed if seems_appended(seen, found.stat)]
+        wanted += [(found.key, found.stat.size_bytes) for found in lacking]
+        looked = dict(zip(wanted, self._fingerprinter.look(wanted), strict=True))
+        for found in lacking:
+            # What cannot be opened has taught nothing, and nothing is noted of it.
+            if told := looked[found.key, found.stat.size_bytes]:
+                yield Candidate(found, is_noted=True, fingerprint=told)
         for each in due:
-            if not isinstance(each, tuple):
+            if isinstance(each, FoundFiles):
                 yield each
             elif (candidate := self._judge(*each, looked)) is not None:
                 yield candidate

@@ -39,7 +39,7 @@ class TimeBasedDirectoryScanner:
         self._counters = counters
         self._changed = threading.Condition()
         self._queue: deque[Candidate] = deque()
-        self._waiting_bytes = 0
+        self._found_bytes = 0
         self._error: BaseException | None = None
         self._stopping = False
         self._asked = False
@@ -64,14 +64,14 @@ class TimeBasedDirectoryScanner:
             return None
 
     @property
-    def waiting_bytes(self) -> int:
+    def found_bytes(self) -> int:
         """Bytes in the candidates that wait."""
-        return self._waiting_bytes
+        return self._found_bytes
 
     def pop(self, _: int = 1) -> None:
         """Take the candidate that peek gave; the index knows it now."""
         with self._changed:
-            self._waiting_bytes -= self._queue.popleft().waiting_bytes
+            self._found_bytes -= self._queue.popleft().found_bytes
             self._changed.notify_all()
 
     def scan_now(self) -> None:
@@ -123,7 +123,7 @@ class TimeBasedDirectoryScanner:
             self._changed.wait_for(lambda: self._stopping or len(self._queue) < QUEUED_CANDIDATES)
             if not self._stopping:
                 self._queue.append(candidate)
-                self._waiting_bytes += candidate.waiting_bytes
+                self._found_bytes += candidate.found_bytes
             return not self._stopping
 
     def _wait_for_turn(self) -> None:

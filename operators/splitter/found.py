@@ -101,7 +101,7 @@ class FoundFiles(Sequence[Found]):
         return np.array(self.stats.size_bytes, np.int64)
 
     @property
-    def waiting_bytes(self) -> int:
+    def found_bytes(self) -> int:
         """Bytes in all of the files."""
         return int(self.size_bytes.clip(0).sum())
 

@@ -21,7 +21,7 @@ from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import expanded, root_of, shortened
 from operators.codecs import CUT_SUFFIXES, UnitSuffix
 from operators.metadata import BlockMetadata, FileEnds, FileInfo, FileMetadata, FileVersion
-from operators.splitter.awaited import AwaitedEnds, Heard, entry_of
+from operators.splitter.awaited import AwaitedEnds, Heard
 from operators.splitter.changes import OnChange
 from operators.splitter.clock import Clock, SystemClock
 from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter, estimated
@@ -283,7 +283,7 @@ class FileSplitterInput(InputOperator):
         self._cutter.allowance = _allowance(
             self._context, self.blocks_threshold, self.max_files_per_window, self.max_bytes_per_window
         )
-        self._awaited.window_id = window_id
+        self._awaited.begin_window(window_id)
         self._has_noted = False
 
     def emit_tuples(self) -> None:
@@ -311,7 +311,7 @@ class FileSplitterInput(InputOperator):
 
     def unemitted_bytes(self) -> int:
         """The rest of the file that is being cut, and the files that a scan has found by now."""
-        return self._cutter.rest_bytes + (0 if self._source is None else self._source.waiting_bytes)
+        return self._cutter.rest_bytes + (0 if self._source is None else self._source.found_bytes)
 
     def has_news(self) -> bool:
         """Whether files were noted: changes to be reported once, or a first scan, complete now, that is never read."""
@@ -392,7 +392,7 @@ class FileSplitterInput(InputOperator):
         if candidate.is_noted:
             self._has_noted = True
         elif tells and fingerprint == UNKNOWN:
-            self._awaited.expect(entry_of(found.name, seen))
+            self._awaited.expect_one(found.name, seen)
         return True
 
     def _announce(self, candidate: Candidate) -> bool:
@@ -464,9 +464,9 @@ class _OneScan:
         return self._head
 
     @property
-    def waiting_bytes(self) -> int:
+    def found_bytes(self) -> int:
         """Bytes in what peek gave last and pop has not taken."""
-        return 0 if self._head is None else self._head.waiting_bytes
+        return 0 if self._head is None else self._head.found_bytes
 
     def pop(self, count: int = 1) -> None:
         """Take the candidate that peek gave, or so many of the files."""

@@ -17,8 +17,7 @@ from dagflow.runtime.inline import InlineRuntime, Runtime
 from dagflow.storage.fingerprint import fingerprint
 from dagflow.worker.results import Program
 from operators.metadata import FileEnds
-from operators.splitter import awaited
-from operators.splitter.awaited import AwaitedEnds, entry_of
+from operators.splitter.awaited import AwaitedEnds
 from operators.splitter.file_index import FileIndex, Seen
 from tests.operators.splitter.driving import write
 from tests.properties.test_growing_files import append
@@ -154,18 +153,18 @@ def expect(index: FileIndex, ends: AwaitedEnds, path: Path) -> None:
     """Take a file."""
     name, seen = taken(path)
     index.record(name, seen)
-    ends.expect(entry_of(name, seen))
+    ends.expect_one(name, seen)
 
 
 def test_what_is_told_of_another_version_is_not_taken_for_this_one(tmp_path: Path, index: FileIndex) -> None:
     """A file may be taken again before the first version's window is committed."""
     ends = AwaitedEnds(index)
     path = write(tmp_path / "a", b"1\n", mtime_s=1000)
-    ends.window_id = 1
+    ends.begin_window(1)
     expect(index, ends, path)
     first = told(path)
     append(path, b"2\n")
-    ends.window_id = 2
+    ends.begin_window(2)
     expect(index, ends, path)
     newer = known(index, path)
     ends.hear(1, [first])
@@ -179,7 +178,8 @@ def test_what_a_later_snapshot_holds_is_not_given_back(tmp_path: Path, index: Fi
     """It would put an older version in the place of one that was taken since."""
     ends = AwaitedEnds(index)
     path = write(tmp_path / "a", b"1\n", mtime_s=1000)
-    ends.window_id = ends.kept_id = 1
+    ends.begin_window(1)
+    ends.kept_id = 1
     expect(index, ends, path)
     ends.hear(1, [told(path)])
     kept = ends.heard()
@@ -193,15 +193,12 @@ def test_what_a_later_snapshot_holds_is_not_given_back(tmp_path: Path, index: Fi
     assert ends.heard() == []
 
 
-def test_files_of_which_nobody_tells_do_not_fill_the_memory(
-    tmp_path: Path, index: FileIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_which_nobody_tells_do_not_fill_the_memory(tmp_path: Path, index: FileIndex) -> None:
     """A reader of somebody's own may never tell; the newest are waited for longest."""
-    monkeypatch.setattr(awaited, "MOST_LATE", 3)
-    ends = AwaitedEnds(index)
+    ends = AwaitedEnds(index, most_late=3)
     paths = [write(tmp_path / str(number)) for number in range(5)]
     for path in paths:
-        ends.window_id += 1
+        ends.begin_window(ends.window_id + 1)
         expect(index, ends, path)
     names = [os.fsencode(path) for path in paths]
     assert ends.expected(names).tolist() == [True] * 5
@@ -219,7 +216,7 @@ def test_what_was_told_outlives_the_index_that_was_told(tmp_path: Path, count: i
     url = str(tmp_path / "state")
     index = FileIndex(url)
     ends = AwaitedEnds(index)
-    ends.window_id = 1
+    ends.begin_window(1)
     paths = [write(tmp_path / "in" / f"{number:04}") for number in range(count)]
     for path in paths:
         expect(index, ends, path)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dagflow.storage.fingerprint import UNKNOWN, fingerprint
-from operators.splitter.ends import FILES_A_TASK, Fingerprinter
+from operators.splitter.ends import FILES_A_TASK, Fingerprinter, fingerprints
 from tests.operators.splitter.driving import Follower, Services, write
 
 opened: list[str] | None = None
@@ -84,6 +84,30 @@ def test_many_files_are_looked_at_by_one_job(tmp_path: Path) -> None:
         follower.next_scan()
         assert tasks.asked - first <= 8
         assert follower.counters["files_appended"] == 300
+
+
+class Blind(Services):
+    """Its tasks can open nothing."""
+
+    asked = 0
+
+    def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Apply the function, and lose what files begin and end with."""
+        self.asked += function is fingerprints
+        found = super().in_tasks(function, items)
+        return [[UNKNOWN] * len(chunk) for chunk in found] if function is fingerprints else found
+
+
+def test_a_file_that_cannot_be_opened_is_no_news(tmp_path: Path) -> None:
+    """Each scan tries it, as it may be opened one day; a run that learns nothing else has nothing to commit."""
+    write(tmp_path / "in" / "a", b"1\n")
+    with Follower(Blind(follow=True), files=str(tmp_path / "in")) as first:
+        state = first.scanned().state
+    tasks = Blind(follow=True)
+    with Follower(tasks, state, files=str(tmp_path / "in")) as second:
+        second.scanned()
+        assert tasks.asked == 1
+        assert not second.following.has_news()
 
 
 @pytest.mark.parametrize("count", [0, 1, FILES_A_TASK, FILES_A_TASK + 1])
