@@ -42,7 +42,7 @@ class BacklogStats:
     processed_bytes: int = 0
 
     @property
-    def waiting_bytes(self) -> int:
+    def known_bytes(self) -> int:
         """All that is known to wait, emitted or not."""
         return self.backlog_bytes + self.unemitted_bytes
 

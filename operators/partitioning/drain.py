@@ -94,7 +94,7 @@ class DrainPartitioner(PartitionPolicy):
         if not stats.bytes_per_second:
             cohorts.clear()  # what waits before anything can be decided has all of its time from then on
             return
-        arrived = stats.processed_bytes + stats.waiting_bytes
+        arrived = stats.processed_bytes + stats.known_bytes
         while cohorts and cohorts[0].end <= stats.processed_bytes:
             cohorts.popleft()
         while len(cohorts) > 1 and cohorts[1].deadline_millis <= stats.now_millis:
@@ -112,7 +112,7 @@ class DrainPartitioner(PartitionPolicy):
     def _wanted(self, stats: BacklogStats) -> tuple[int, str]:
         """The count that is called for, within all limits, and why."""
         current = stats.partitions
-        if not stats.waiting_bytes:
+        if not stats.known_bytes:
             need, why = 0.0, "nothing waits"
         elif not stats.bytes_per_second:
             return current, "no speed is known yet"
@@ -132,10 +132,10 @@ class DrainPartitioner(PartitionPolicy):
         """How many bytes must be done within how many milliseconds: all that came first, and so on."""
         least_millis = self.target_drain_millis * _LAST_SHARE
         for cohort in self._cohorts:
-            size_bytes = min(cohort.end - stats.processed_bytes, stats.waiting_bytes)
+            size_bytes = min(cohort.end - stats.processed_bytes, stats.known_bytes)
             yield size_bytes, max(cohort.deadline_millis - stats.now_millis, least_millis)
         if not self._cohorts:
-            yield stats.waiting_bytes, float(self.target_drain_millis)
+            yield stats.known_bytes, float(self.target_drain_millis)
 
     def _limited(self, need: float) -> int:
         return min(max(math.ceil(need), self.min_partitions), self.max_partitions)
