@@ -123,6 +123,8 @@ class ControlGraph:
         for outlet in self._sources.outlets.values():
             outlet.connect(self._watch)
         self._upstream = {stage.head: _upstream_of(plan, stage) for stage in plan.stages if stage.takes_from_driver}
+        heads = self._sources.operators.items()
+        self._listeners = {name: each for name, each in heads if isinstance(each, SourceEventListener)}
         self._counted: Counter[str] = Counter()
         self._counted_late: Counter[str] = Counter()
 
@@ -171,7 +173,7 @@ class ControlGraph:
             reported: What report gave.
         """
         states = pickle.loads(planned) if planned else {}
-        listeners = self._listeners()
+        listeners = self._listeners
         states.update((name, pickle.loads(state)) for name, state in reported.items() if name not in listeners)
         for name, value in states.items():
             for chain in (self._sources, self._sinks):
@@ -180,10 +182,6 @@ class ControlGraph:
         for name, listener in listeners.items():
             if name in reported:
                 self._sources.call(name, listener.restore_heard, pickle.loads(reported[name]))
-
-    def _listeners(self) -> dict[str, SourceEventListener]:
-        operators = self._sources.operators.items()
-        return {name: each for name, each in operators if isinstance(each, SourceEventListener)}
 
     def emit(self, window_id: int) -> Emission | None:
         """Let the operators emit one window; None when nobody had anything to emit.
@@ -271,7 +269,7 @@ class ControlGraph:
             DagflowError: An operator failed.
         """
         heard = {}
-        for name, listener in self._listeners().items():
+        for name, listener in self._listeners.items():
             if listener.wants_source_events:
                 self._sources.call(name, listener.handle_source_events, window_id, events)
                 heard[name] = pickle.dumps(self._sources.call(name, listener.heard), protocol=5)

@@ -48,8 +48,8 @@ class Program:
         """Pack the partitioned operators of a plan."""
         names = [name for stage in plan.stages for name in stage.operators]
         packed = {name: pickle.dumps(operators[name], protocol=5) for name in names}
-        listeners = (operators[name] for name in plan.control if name in operators)
-        listens = any(isinstance(each, SourceEventListener) and each.wants_source_events for each in listeners)
+        listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
+        listens = any(each.wants_source_events for each in listeners)
         return cls(app, plan, packed, storage or {}, durability, listens)
 
 
