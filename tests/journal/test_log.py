@@ -6,7 +6,7 @@ import pytest
 
 from dagflow.errors import FencedError, JournalError, MissingError, StorageError
 from dagflow.journal import Journal, WindowIntent, WindowPlan, read_state
-from dagflow.storage import local_store
+from dagflow.storage.local_store import LocalStore
 from dagflow.storage.store import Store, open_store
 from dagflow.testing.faults import Faults
 
@@ -98,17 +98,22 @@ def test_a_journal_that_vanishes_is_noticed_at_the_next_record(store: Store) -> 
         journal.append_plan(WindowPlan(4))
 
 
-def test_a_journal_that_vanishes_under_a_record_is_named_as_the_reason(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Vanishing(LocalStore):
+    """A store whose folder is moved aside while an object is on its way to its name."""
+
+    moves = False
+
+    def _write(self, path: str, data: bytes) -> None:
+        super()._write(path, data)
+        if self.moves:
+            os.rename(self.url, f"{self.url}-aside")
+
+
+def test_a_journal_that_vanishes_under_a_record_is_named_as_the_reason(store: Store) -> None:
     """And not the folder that the system could not find."""
-    journal = Journal.open(store, app="toy")
-
-    def vanish(source: str, target: str) -> None:
-        os.rename(store.url, f"{store.url}-aside")
-        os.rename(source, target)
-
-    monkeypatch.setattr(local_store, "move_exclusive", vanish)
+    vanishing = Vanishing(store.url)
+    journal = Journal.open(vanishing, app="toy")
+    vanishing.moves = True
     with pytest.raises(JournalError, match="the journal has vanished: epoch 2"):
         journal.append_plan(WindowPlan(4))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import PlanError
-from dagflow.plan.logical import load_app
+from dagflow.plan.logical import LogicalPlan, load_app
 
 APP = """\
 name: keyed
@@ -25,11 +25,11 @@ streams:
 """
 
 
-def load(tmp_path: Path, partition: str, properties: str = "") -> None:
+def load(tmp_path: Path, partition: str, properties: str = "") -> LogicalPlan:
     """Check the app."""
     path = tmp_path / "app.yaml"
     path.write_text(APP.format(partition=partition, properties=properties))
-    load_app(str(path))
+    return load_app(str(path))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,9 @@ def load(tmp_path: Path, partition: str, properties: str = "") -> None:
 )
 def test_state_by_key_lives_where_all_records_of_a_key_arrive(tmp_path: Path, partition: str) -> None:
     """Behind an exchange by key, or in the one partition that there is; also further down in the same stage."""
-    load(tmp_path, partition)
+    plan = load(tmp_path, partition)
+    assert plan.operators["unique"].partition not in (None, "parallel")
+    assert plan.operators["counter"].partition == "parallel"
 
 
 @pytest.mark.parametrize("partition", ["", ", partition: parallel", ", partition: 2"])
