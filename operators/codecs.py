@@ -5,8 +5,9 @@ from __future__ import annotations
 import bz2
 import importlib
 import lzma
+import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Protocol
@@ -157,6 +158,9 @@ UnitSuffix = Literal[".bgz", ".bz2", ".gz", ".tgz", ".zst", ".zstd"]
 CUT_SUFFIXES: tuple[UnitSuffix, ...] = (".bgz", ".zst", ".zstd")
 """Those that cost little to try: most .gz files are one unit, and what is in .bz2 is decompressed twice."""
 
+_SUFFIXES = "|".join(re.escape(suffix) for codec in CODECS for suffix in codec.suffixes)
+_PROMISING = re.compile(rf"(?:{_SUFFIXES})(?:\0|\Z)", re.ASCII | re.IGNORECASE)
+
 CODEC_BY_NAME = {codec.name: codec for codec in CODECS}
 
 
@@ -174,6 +178,12 @@ def codec_of_name(url: str) -> Codec | None:
     """The compression that a file's name promises."""
     lower = url.lower()
     return next((codec for codec in CODECS if lower.endswith(codec.suffixes)), None)
+
+
+def any_promises(names: Sequence[str]) -> bool:
+    """Whether one of many names promises a compression."""
+    # No name has a NUL, and one search is a twentieth of many calls.
+    return _PROMISING.search("\0".join(names)) is not None
 
 
 def stays_whole(url: str, cut_suffixes: tuple[str, ...]) -> bool:

@@ -8,6 +8,9 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+from isal import isal_zlib
+
 from dagflow.errors import JournalError
 from dagflow.storage.roots import expanded_all, shortened_all
 
@@ -17,7 +20,7 @@ _HEADER = re.compile(rb"dagflow-journal (\d+) (\d+) ([0-9a-f]{8})\n")
 _MAGIC = b"dagflow-journal "
 # "dagflow-journal", a version of up to 6 digits, a length of up to 12, a checksum of 8, three spaces, a newline.
 _MAX_HEADER_BYTES = 48
-# Level 1: a plan of 10 000 blocks takes 8 ms; higher levels take longer than the smaller write saves.
+# Higher levels take longer than the smaller write saves.
 _LEVEL = 1
 
 
@@ -27,8 +30,7 @@ class TornError(JournalError):
 
 def encode(value: Any) -> bytes:
     """One JSON value as a frame that stands for itself: `dagflow-journal <version> <length> <crc32>`, then the body."""
-    # ASCII, so that file names that are not UTF-8 (lone surrogates) survive as escapes.
-    body = zlib.compress(json.dumps(shortened_all(value), separators=(",", ":")).encode("ascii"), _LEVEL)
+    body: bytes = isal_zlib.compress(_written(shortened_all(value)), _LEVEL)
     return b"%s%d %d %08x\n" % (_MAGIC, FORMAT_VERSION, len(body), zlib.crc32(body)) + body
 
 
@@ -79,8 +81,23 @@ def decode_all(data: bytes, url: str) -> Iterator[Any]:
                 url=url,
                 hint="restore the checkpoint from a copy, or start over with another checkpoint",
             )
-        yield expanded_all(json.loads(zlib.decompress(body)))
+        yield expanded_all(_read(isal_zlib.decompress(body)))
         position = header.end() + length
+
+
+# msgspec takes a tenth of json's time, and knows no lone surrogates: in these are file names that are not UTF-8.
+def _written(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _read(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text)
 
 
 def _no_header(data: bytes, url: str) -> JournalError:

@@ -18,6 +18,7 @@ from operators.codecs import (
     CODECS,
     HEAD_BYTES,
     Codec,
+    any_promises,
     codec_of_content,
     codec_of_name,
 )
@@ -123,7 +124,7 @@ def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names:
         borders: Where each begins, and where the last ends.
         names: Their names.
     """
-    if any(codec_of_name(name) for name in names):
+    if any_promises(names):
         return True
     starts = borders[:-1][borders[:-1] < borders[1:]]
     firsts = np.frombuffer(buffer, np.uint8)[starts]
