@@ -1,0 +1,41 @@
+"""The index of a file that holds others."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from dagflow.storage.concatenated import SCHEMA, encode_index
+
+_ENCODES = """
+import sys
+import numpy as np
+from dagflow.storage.concatenated import encode_index
+encode_index(["b", "a"], np.array([0, 1]), np.array([1, 4]))
+sys.exit("pandas" in sys.modules)
+"""
+
+
+def test_an_index_is_sorted_by_path_and_keeps_any_byte() -> None:
+    """A path may be no UTF-8; numbers may lie in memory in any way."""
+    numbers = np.arange(6, dtype=np.int64)
+    table = pq.read_table(io.BytesIO(encode_index(["z", "\udcff", "a"], numbers[::-2], numbers[::2])))
+    assert table.schema == SCHEMA
+    assert [tuple(row.values()) for row in table.to_pylist()] == [(b"a", 1, 4), (b"z", 5, 0), (b"\xff", 3, 2)]
+
+
+def test_an_index_of_nothing_is_a_table() -> None:
+    """With its columns, and no row."""
+    nothing = np.empty(0, np.int64)
+    assert pq.read_table(io.BytesIO(encode_index([], nothing, nothing))).schema == SCHEMA
+
+
+def test_an_index_is_written_without_pandas() -> None:
+    """Its import took each worker half a second."""
+    pytest.importorskip("pandas")
+    subprocess.run([sys.executable, "-c", _ENCODES], check=True)
