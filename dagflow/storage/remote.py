@@ -17,6 +17,7 @@ from dagflow.errors import AlreadyExistsError, MissingError, StorageError, Trans
 from dagflow.storage.local_disk import storage_error
 from dagflow.storage.location import redacted, require_no_credentials
 from dagflow.storage.options import options_of, without_secrets
+from dagflow.storage.s3_session import USER_AGENT, prepare_session
 
 _EXTRAS = {
     "s3": "s3",
@@ -78,6 +79,8 @@ def filesystem_of(url: str) -> tuple[Any, str]:
         raise StorageError(f"no package for {scheme}:// is installed", url=redacted(url), hint=hint) from error
     except ValueError as error:
         raise StorageError(f"unknown scheme '{scheme}'", url=redacted(url), hint=str(error)) from error
+    if is_s3(filesystem):
+        prepare_session(filesystem)
     return filesystem, path
 
 
@@ -92,7 +95,8 @@ def _arguments(scheme: str) -> dict[str, Any]:
     options = {**options_of(scheme), "use_listings_cache": False}
     if scheme in ("s3", "s3a"):
         # The client's own limit is 10, and makes requests wait that could be under way.
-        options["config_kwargs"] = {"max_pool_connections": _S3_CONNECTIONS, **options.get("config_kwargs", {})}
+        defaults = {"max_pool_connections": _S3_CONNECTIONS, "user_agent": USER_AGENT}
+        options["config_kwargs"] = {**defaults, **options.get("config_kwargs", {})}
     return options
 
 

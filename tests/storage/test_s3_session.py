@@ -1,0 +1,77 @@
+"""What S3's client is spared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aiobotocore.session import AioSession
+from botocore.utils import parse_timestamp
+
+from dagflow.storage.files import list_directory
+from dagflow.storage.options import options_in_use
+from dagflow.storage.remote import filesystem_of
+from dagflow.storage.s3_session import USER_AGENT, parsed_time
+from dagflow.storage.small_files import SmallFiles, load, room_for
+
+TIMES = [
+    "2024-02-29T23:59:59.123Z",
+    "2024-02-29T23:59:59+01:00",
+    "2024-02-29T23:59:59",
+    "2024-02-29",
+    "20240229T235959Z",
+    "Thu, 29 Feb 2024 23:59:59 GMT",
+    "Thu, 29 Feb 2024 23:59:59 -0000",
+    "Thu, 29 Feb 2024 23:59:59 -0500",
+    "1709251199",
+    "1709251199.25",
+    1709251199,
+    1709251199.25,
+]
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_a_time_is_what_the_client_takes_it_for(text: Any) -> None:
+    """In each form that an answer may have, with or without a zone."""
+    found, expected = parsed_time(text), parse_timestamp(text)
+    assert (found, found.utcoffset()) == (expected, expected.utcoffset())
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2024-02-30T00:00:00Z", "Thu, 30 Feb 2024 23:59:59 GMT"])
+def test_what_is_no_time_is_refused_as_by_the_client(text: str) -> None:
+    """With the client's own words."""
+    with pytest.raises(ValueError, match="Invalid timestamp"):
+        parsed_time(text)
+
+
+def test_listings_and_reads_do_without_the_parser_of_any_form(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a twentieth of a millisecond for each object listed or read."""
+
+    def refuse(value: str, **_: Any) -> None:
+        raise AssertionError(f"{value} was parsed the slow way")
+
+    filesystem, path = filesystem_of(s3_root)
+    filesystem.pipe_file(f"{path}/one", b"1")
+    monkeypatch.setattr("dateutil.parser.parse", refuse)
+    (found,) = list_directory(s3_root)
+    files = SmallFiles(f"{s3_root}/", ["one"], [found.size_bytes], [found.mtime_ns], [found.etag])
+    buffer = memoryview(bytearray(room_for(files)))
+    assert load(files, buffer, b"").failures == {}
+    assert (bytes(buffer[:1]), found.mtime_ns > 0) == (b"1", True)
+
+
+def test_what_an_app_says_of_the_client_holds() -> None:
+    """Its own session and user agent stay as they are."""
+    own = AioSession()
+    with options_in_use({"s3": {"session": own, "config_kwargs": {"user_agent": "own"}}}):
+        theirs, _ = filesystem_of("s3://bucket/key")
+    ours, _ = filesystem_of("s3://bucket/key")
+    assert (theirs.session, theirs.config_kwargs["user_agent"]) == (own, "own")
+    assert ours.config_kwargs["user_agent"] == USER_AGENT
+
+
+def test_a_profile_is_the_sessions() -> None:
+    """An option that s3fs hands on to the session that it makes itself."""
+    with options_in_use({"s3": {"profile": "work"}}):
+        filesystem, _ = filesystem_of("s3://bucket/key")
+    assert filesystem.session.profile == "work"
