@@ -36,7 +36,9 @@ for _scheme, _class in _HDFS.items():
     fsspec.register_implementation(_scheme, _class, clobber=True, errtxt="hdfs-native is not installed")
 # Clients of one request at a time, which nevertheless do not mind threads.
 _FOR_THREADS = {"hdfs", "viewfs", "memory"}
-_S3_CONNECTIONS = 64
+S3_CONNECTIONS = 128
+"""Requests to S3 of one process that are under way at the same time, at most."""
+
 REQUESTS = 32
 """Requests of one process that are under way at the same time: that many small files in one latency."""
 
@@ -95,7 +97,7 @@ def _arguments(scheme: str) -> dict[str, Any]:
     options = {**options_of(scheme), "use_listings_cache": False}
     if scheme in ("s3", "s3a"):
         # The client's own limit is 10, and makes requests wait that could be under way.
-        defaults = {"max_pool_connections": _S3_CONNECTIONS, "user_agent": USER_AGENT}
+        defaults = {"max_pool_connections": S3_CONNECTIONS, "user_agent": USER_AGENT}
         options["config_kwargs"] = {**defaults, **options.get("config_kwargs", {})}
     return options
 
