@@ -177,7 +177,7 @@ class Discovery:
         """What tasks look at before it is taken: nothing of object stores, which replace whole objects."""
         if isinstance(each, FoundFiles):
             is_looked_at = self._rules.may_grow and each.root.is_local
-            return list(zip(each.keys, each.stats.size_bytes, strict=True)) if is_looked_at else ()
+            return list(zip(each.keys, each.size_bytes.tolist(), strict=True)) if is_looked_at else ()
         found = each.found
         is_looked_at = (self._rules.may_grow or each.is_noted) and found.root.is_local and not each.fingerprint
         return [(found.key, found.stat.size_bytes)] if is_looked_at else ()

@@ -39,6 +39,8 @@ MEMORY_ENTRIES = 100_000
 KEPT_SNAPSHOTS = 64
 
 
+Numbers = Sequence[int] | npt.NDArray[np.int64]
+
 Apart = bytes | list[tuple[str, bytes, bytes, int]]
 """Entries by themselves: encoded, or the files of a run."""
 
@@ -108,11 +110,11 @@ class FileIndex:
     def record_all(
         self,
         paths: Sequence[bytes],
-        size_bytes: Sequence[int],
-        mtime_ns: Sequence[int],
-        identities: Sequence[int],
+        size_bytes: Numbers,
+        mtime_ns: Numbers,
+        identities: Numbers,
         taken_millis: int,
-        fingerprints: Sequence[int],
+        fingerprints: Numbers,
     ) -> pa.Table:
         """Note that versions were taken, as record() does; paths ascend.
 
@@ -406,17 +408,17 @@ def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDA
         # Where nothing has changed, and that is the rule, the tables say exactly this.
         entries = pa.concat_tables(sorted(tables, key=lambda table: table.column("path")[0].as_py()))
         if entries.column("path").equals(pa.chunked_array([wanted])):
-            # As _binary, this leaves pandas alone.
-            said = [np.from_dlpack(entries.column(name).combine_chunks()) for name in SCHEMA.names[1:]]
-            return np.ones(count, bool), np.stack(said)
+            return np.ones(count, bool), np.stack([_numbers(entries.column(name)) for name in SCHEMA.names[1:]])
     entries = pa.concat_tables(tables)
     # The first of several equal paths is found, and newer runs stand first.
-    rows = pc.index_in(wanted, value_set=entries.column("path"))
-    known = rows.is_valid().to_numpy(zero_copy_only=False)
-    chosen = rows.drop_null().to_numpy()
+    validity, numbers = pc.index_in(wanted, value_set=entries.column("path")).buffers()
+    known = np.ones(count, bool)
+    if validity is not None:
+        known = np.unpackbits(np.frombuffer(validity, np.uint8), count=count, bitorder="little").astype(bool)
+    chosen = np.frombuffer(numbers, np.int32, count)[known]
     columns = np.zeros((len(Seen._fields), count), np.int64)
     for column, name in zip(columns, SCHEMA.names[1:], strict=True):
-        column[known] = entries.column(name).to_numpy()[chosen]
+        column[known] = _numbers(entries.column(name))[chosen]
     return known, columns
 
 
@@ -426,6 +428,12 @@ def _packed(entries: pa.Table) -> bytes:
         stream.write_table(entries)
     packed: bytes = sink.getvalue().to_pybytes()
     return packed
+
+
+def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """What to_numpy() gives, and as _binary without pandas."""
+    numbers: npt.NDArray[Any] = np.from_dlpack(column.combine_chunks())
+    return numbers
 
 
 def _binary(values: Sequence[bytes]) -> pa.BinaryArray:

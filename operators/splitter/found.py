@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from operators.splitter.listing import Stat, Stats
+from operators.splitter.listing import Column, Stat, Stats
 
 if TYPE_CHECKING:
     from operators.splitter.roots import Root
-
-Column = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -95,25 +93,25 @@ class FoundFiles(Sequence[Found]):
         # No path has a NUL, and one call is a fifth of many.
         return os.fsdecode(b"\0".join(self.keys)).split("\0") if self.keys else []
 
-    @cached_property
+    @property
     def size_bytes(self) -> Column:
         """Lengths; -1 for a directory."""
-        return np.array(self.stats.size_bytes, np.int64)
+        return self.stats.size_bytes
 
     @property
     def found_bytes(self) -> int:
         """Bytes in all of the files."""
         return int(self.size_bytes.clip(0).sum())
 
-    @cached_property
+    @property
     def mtime_ns(self) -> Column:
         """Modification times."""
-        return np.array(self.stats.mtime_ns, np.int64)
+        return self.stats.mtime_ns
 
     @property
     def identities(self) -> Column:
         """What Stat calls the identity."""
-        return np.array(self.stats.identities, np.int64)
+        return self.stats.identities
 
     @property
     def tagged(self) -> npt.NDArray[np.bool_]:
@@ -133,7 +131,7 @@ class FoundFiles(Sequence[Found]):
             return self.slice(int(positions[0]), int(positions[-1]) + 1)
         chosen = positions.tolist()
         prints = [self.fingerprints[index] for index in chosen] if self.fingerprints else ()
-        return FoundFiles(self.root, [self.keys[index] for index in chosen], self.stats.take(chosen), prints)
+        return FoundFiles(self.root, [self.keys[index] for index in chosen], self.stats.take(positions), prints)
 
 
 class Gathering:
@@ -146,7 +144,7 @@ class Gathering:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._keys: list[bytes] = []
-        self._stats = Stats.empty()
+        self._parts: list[Stats] = []
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -154,10 +152,10 @@ class Gathering:
     def add(self, keys: list[bytes], stats: Stats) -> None:
         """Append a stretch."""
         self._keys += keys
-        self._stats.extend(stats)
+        self._parts.append(stats)
 
     def take(self) -> FoundFiles:
-        """What was put together; nothing is left."""
-        found = FoundFiles(self._root, self._keys, self._stats)
-        self._keys, self._stats = [], Stats.empty()
+        """What was put together, at least one stretch; nothing is left."""
+        found = FoundFiles(self._root, self._keys, Stats.joined(self._parts))
+        self._keys, self._parts = [], []
         return found

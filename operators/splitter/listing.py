@@ -7,16 +7,21 @@ import itertools
 import logging
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage import files
 from dagflow.storage.location import redacted
-from operators.splitter.stat_helper import examined
+from operators.splitter.scan_helper import examined
 
 logger = logging.getLogger(__name__)
+
+Column = npt.NDArray[np.int64]
 
 Kind = Literal["file", "directory"]
 
@@ -61,23 +66,24 @@ class Stats(Sequence[Stat]):
         etags: Tags; [] where none has one.
     """
 
-    size_bytes: list[int]
-    mtime_ns: list[int]
-    file_ids: list[int]
+    size_bytes: Column
+    mtime_ns: Column
+    file_ids: Column
     etags: list[str] = field(default_factory=list)
-
-    @classmethod
-    def empty(cls) -> Stats:
-        """No versions."""
-        return cls([], [], [])
 
     @classmethod
     def of(cls, stats: Sequence[Stat]) -> Stats:
         """Versions that came one at a time."""
-        if not stats:
-            return cls.empty()
-        sizes, times, etags, ids = map(list, zip(*stats, strict=True))
-        return cls(sizes, times, ids, etags if any(etags) else [])
+        sizes, times, etags, ids = zip(*stats, strict=True) if stats else ((), (), (), ())
+        return cls(_column(sizes), _column(times), _column(ids), list(etags) if any(etags) else [])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Stats]) -> Stats:
+        """The versions of all parts, at least one."""
+        sizes, times, ids = zip(*((part.size_bytes, part.mtime_ns, part.file_ids) for part in parts), strict=True)
+        has_etags = any(part.etags for part in parts)
+        etags = [etag for part in parts for etag in part.etags or [""] * len(part)] if has_etags else []
+        return cls(np.concatenate(sizes), np.concatenate(times), np.concatenate(ids), etags)
 
     def __len__(self) -> int:
         return len(self.size_bytes)
@@ -85,33 +91,27 @@ class Stats(Sequence[Stat]):
     def __getitem__(self, index: int) -> Stat:  # type: ignore[override]  # a stretch is asked for by slice()
         """One of them."""
         etag = self.etags[index] if self.etags else ""
-        return Stat(self.size_bytes[index], self.mtime_ns[index], etag, self.file_ids[index])
+        return Stat(int(self.size_bytes[index]), int(self.mtime_ns[index]), etag, int(self.file_ids[index]))
 
     @property
-    def identities(self) -> list[int]:
+    def identities(self) -> Column:
         """What Stat calls the identity."""
-        return [each.identity for each in self] if self.etags else self.file_ids
-
-    def extend(self, others: Stats) -> None:
-        """Append versions."""
-        if others.etags or self.etags:
-            mine, theirs = ([""] * len(self), [""] * len(others))
-            self.etags = (self.etags or mine) + (others.etags or theirs)
-        self.size_bytes += others.size_bytes
-        self.mtime_ns += others.mtime_ns
-        self.file_ids += others.file_ids
+        return np.array([each.identity for each in self], np.int64) if self.etags else self.file_ids
 
     def slice(self, start: int, end: int) -> Stats:
         """The stretch [start, end)."""
         columns = self.size_bytes[start:end], self.mtime_ns[start:end], self.file_ids[start:end]
         return Stats(*columns, self.etags[start:end])
 
-    def take(self, chosen: Sequence[int]) -> Stats:
+    def take(self, chosen: Sequence[int] | npt.NDArray[np.intp]) -> Stats:
         """Those at some positions."""
-        columns = (self.size_bytes, self.mtime_ns, self.file_ids)
-        etags = [self.etags[index] for index in chosen] if self.etags else []
-        sizes, times, ids = ([column[index] for index in chosen] for column in columns)
-        return Stats(sizes, times, ids, etags)
+        positions = np.asarray(chosen, np.intp)
+        etags = [self.etags[index] for index in positions.tolist()] if self.etags else []
+        return Stats(self.size_bytes[positions], self.mtime_ns[positions], self.file_ids[positions], etags)
+
+
+def _column(values: Sequence[int]) -> Column:
+    return np.array(values, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,10 @@ class Lister(Protocol):
         Raises:
             StorageError: The directory cannot be listed; MissingError where it is gone.
         """
+
+    def expect(self, directories: Iterable[bytes]) -> None:
+        """A walk will ask for these, and goes by path; who can, begins with them."""
+        return
 
     def children(self, directory: bytes) -> Iterator[tuple[bytes, Stat | None]]:
         """The entries as (name, version), where the version is None if it takes another call; see stretches."""
@@ -239,7 +243,8 @@ class LocalLister(Lister):
         if (columns := examined(directory, names)) is None:
             # Told one by one, as each file has its own fate.
             return super().stats(directory, names)
-        return names, Stats(*columns)
+        sizes, times, ids = map(_column, columns)
+        return names, Stats(sizes, times, ids)
 
     def kind(self, path: bytes) -> Kind | None:
         """See Lister."""

@@ -12,7 +12,8 @@ from dagflow.api.properties import Count, Millis, Size
 from dagflow.storage.roots import expanded, shortened
 from operators.pack import BlockPack
 from operators.splitter.clock import Clock
-from operators.splitter.found import Column, FoundFiles
+from operators.splitter.found import FoundFiles
+from operators.splitter.listing import Column
 
 SMALL_PARTS = 16
 """A file is small when so many of its size fit into a pack: packs are then full to within 6 %."""
@@ -114,8 +115,8 @@ class Packer:
         if not self._urls:
             self._since_s = self._clock.elapsed_s()
         self._urls += files.urls
-        self._sizes += files.stats.size_bytes
-        self._mtimes += files.stats.mtime_ns
+        self._sizes += files.size_bytes.tolist()
+        self._mtimes += files.mtime_ns.tolist()
         self._etags += files.stats.etags or [""] * len(files)
         self._fingerprints += [0] * len(files)
         self._size_bytes += int(files.size_bytes.sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import heapq
 import logging
 import re
@@ -15,7 +16,9 @@ from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from operators.splitter.examining import Examiner, Group
 from operators.splitter.found import Found, FoundFiles, Gathering
+from operators.splitter.helpers import Helpers
 from operators.splitter.listing import DIRECTORY, Entries, Stats
+from operators.splitter.listing_ahead import AheadLister
 from operators.splitter.roots import Root, below, find_root
 from operators.splitter.sharding import ShardedLister
 
@@ -69,7 +72,7 @@ class Scanner:
         counters: Where names that are passed over are counted.
         tolerates_missing: Whether a location that does not exist is waited for; otherwise it is an error.
         sharded: Makes a lister that lets tasks list local directories; None lists them here.
-        examiner: Makes what examines the files of one scan.
+        helpers: Makes the helpers of one scan.
     """
 
     def __init__(
@@ -80,9 +83,9 @@ class Scanner:
         *,
         tolerates_missing: bool = False,
         sharded: Callable[[], ShardedLister] | None = None,
-        examiner: Callable[[], Examiner] = Examiner,
+        helpers: Callable[[], Helpers] = Helpers,
     ) -> None:
-        self._examiner = examiner
+        self._helpers = helpers
         self._sharded = sharded
         self._locations = locations
         self._selection = selection
@@ -124,10 +127,10 @@ class Scanner:
             MissingError: A location does not exist, or a glob matches nothing.
             StorageError: A directory cannot be listed, or a file not be examined.
         """
-        with self._examiner() as examiner:
-            yield from self._merged(self.roots()[::-1], examiner)
+        with contextlib.closing(self._helpers()) as helpers:
+            yield from self._merged(self.roots()[::-1], helpers)
 
-    def _merged(self, pending: list[Root], examiner: Examiner) -> Iterator[FoundFiles]:
+    def _merged(self, pending: list[Root], helpers: Helpers) -> Iterator[FoundFiles]:
         """What the walks from the roots, the first of which stands last, give together by path."""
         heads: list[tuple[bytes, int, FoundFiles, Iterator[FoundFiles]]] = []
         opened = 0
@@ -135,7 +138,7 @@ class Scanner:
         while heads or pending:
             # A root is opened when its first path may be next, so that a thousand roots hold one listing.
             while pending and (not heads or pending[-1].name(pending[-1].first_key) <= heads[0][0]):
-                walk = self._walk(pending.pop(), examiner)
+                walk = self._walk(pending.pop(), helpers)
                 opened += 1
                 if (found := next(walk, None)) is not None:
                     heapq.heappush(heads, (found.names[0], opened, found, walk))
@@ -153,7 +156,7 @@ class Scanner:
             else:
                 heapq.heapreplace(heads, (following.names[0], order, following, walk))
 
-    def _walk(self, root: Root, examiner: Examiner) -> Iterator[FoundFiles]:
+    def _walk(self, root: Root, helpers: Helpers) -> Iterator[FoundFiles]:
         if root.kind == "file":
             stat = root.lister.stat(root.base)
             if stat is None and not self._tolerates_missing:
@@ -161,7 +164,9 @@ class Scanner:
             if stat is not None:
                 yield FoundFiles(root, [root.base], Stats.of([stat]))
             return
-        walk = _Walk(root, self._selection, self._counters, examiner)
+        if self._sharded is None and root.is_local:
+            root = replace(root, lister=AheadLister(helpers))
+        walk = _Walk(root, self._selection, self._counters, Examiner(helpers))
         try:
             yield from walk.steps()
         except MissingError:
@@ -226,7 +231,7 @@ class _Walk:
         base = below(self._root.base)
         ancestors = [self._lister.identity(base)]
         # Each level: its path, the glob's states in it, and what is left of its listing.
-        levels = [(base, states, self._pieces(self._lister.stretches(base)))]
+        levels = [(base, states, self._pieces(base, states, self._lister.stretches(base)))]
         while levels:
             directory, states, pieces = levels[-1]
             piece = next(pieces, None)
@@ -242,15 +247,17 @@ class _Walk:
                 if (descent := self._enter(key, ancestors)) is not None:
                     if _is_taken(after, self._root):
                         yield directory, piece.names, Stats.of([DIRECTORY])
-                    levels.append((key, after, self._pieces(descent)))
+                    levels.append((key, after, self._pieces(key, after, descent)))
 
-    def _pieces(self, listing: Iterator[Entries]) -> Iterator[Entries]:
+    def _pieces(self, directory: bytes, states: frozenset[int], listing: Iterator[Entries]) -> Iterator[Entries]:
         """The listing, cut into directories and runs of files."""
         for entries in listing:
             names = entries.names
             start = 0
             has_directories = b"/" in b"".join(names)
-            for position in [at for at, name in enumerate(names) if name.endswith(b"/")] if has_directories else []:
+            positions = [at for at, name in enumerate(names) if name.endswith(b"/")] if has_directories else []
+            self._lister.expect(directory + names[at] for at in positions if self._enters(states, names[at]))
+            for position in positions:
                 if start < position:
                     yield _part(entries, start, position)
                 yield _part(entries, position, position + 1)
@@ -310,6 +317,22 @@ class _Walk:
 
     def _after(self, states: frozenset[int], name: bytes) -> frozenset[int]:
         """The glob's states below an entry; empty where it is passed over, _EVERYTHING where all below is taken."""
+        after, is_ignored = self._reached(states, name)
+        if not after:
+            return after
+        self.has_matched = self.has_matched or _is_taken(after, self._root)
+        if is_ignored:
+            self._counters[names.IGNORED] += 1
+            return frozenset()
+        return after
+
+    def _enters(self, states: frozenset[int], name: bytes) -> bool:
+        """Whether the walk will go down into a directory."""
+        after, is_ignored = self._reached(states, name)
+        return bool(after) and not is_ignored
+
+    def _reached(self, states: frozenset[int], name: bytes) -> tuple[frozenset[int], bool]:
+        """The glob's states below an entry, as if it were not passed over, and whether it is."""
         is_directory = name.endswith(b"/")
         bare = name[:-1] if is_directory else name
         is_hidden = HIDDEN.fullmatch(bare) is not None
@@ -320,13 +343,8 @@ class _Walk:
         else:
             passed = False
             after = self._stepped(states, text, is_hidden, is_directory)
-        if not after:
-            return after
-        self.has_matched = self.has_matched or _is_taken(after, self._root)
-        if passed or not (self._selection.enters(text) if is_directory else self._selection.takes_file(text)):
-            self._counters[names.IGNORED] += 1
-            return frozenset()
-        return after
+        takes = self._selection.enters if is_directory else self._selection.takes_file
+        return after, bool(after) and (passed or not takes(text))
 
     def _stepped(self, states: frozenset[int], name: str, is_hidden: bool, is_directory: bool) -> frozenset[int]:
         """The states after one more name; a directory in the last state is one that the glob matches."""

@@ -6,7 +6,7 @@ import logging
 import os
 import stat as mode
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dagflow.errors import StorageError
 from operators.splitter.listing import DIRECTORY, Entries, LocalLister, Stats, listing_error
-from operators.splitter.roots import below
+from operators.splitter.upcoming import Upcoming
 
 logger = logging.getLogger(__name__)
 
@@ -143,9 +143,12 @@ class ShardedLister(LocalLister):
         self._large_names = large_names
         self._shard_names = max(1, large_held_names // SHARDS)
         self._jobs = ThreadPoolExecutor(1, thread_name_prefix="sharded-listing")
-        # Directories that the walk will come to, the next one last.
-        self._upcoming: list[bytes] = []
+        self._upcoming = Upcoming()
         self._listed: dict[bytes, Future[dict[bytes, Listed]]] = {}
+
+    def expect(self, directories: Iterable[bytes]) -> None:
+        """See Lister."""
+        self._upcoming.add(directories)
 
     def stretches(self, directory: bytes) -> Iterator[Entries]:
         """See Lister."""
@@ -153,15 +156,13 @@ class ShardedLister(LocalLister):
         if listed.error is not None:
             raise listed.error
         if listed.goes_on_after is None:
-            yield self._entries(directory, listed.names, listed.stats)
+            yield _entries(listed.names, listed.stats)
         else:
             yield from self._large(directory)
 
     def _taken(self, directory: bytes) -> Listed:
         """What a job found in a directory; begins one, and another ahead of the walk, where there is none."""
-        # The walk goes by path: what comes before it was passed over.
-        while self._upcoming and self._upcoming[-1] <= directory:
-            self._upcoming.pop()
+        self._upcoming.enter(directory)
         for passed in [path for path in self._listed if path < directory]:
             del self._listed[passed]
         if directory not in self._listed:
@@ -172,8 +173,7 @@ class ShardedLister(LocalLister):
         return found
 
     def _begin(self, directories: list[bytes]) -> None:
-        while self._upcoming and len(directories) < AHEAD:
-            directories.append(self._upcoming.pop())
+        directories += self._upcoming.take(AHEAD - len(directories))
         tasks = [ListingTask(directory, limit=self._large_names) for directory in directories]
         job = self._jobs.submit(lambda: dict(zip(directories, self._in_tasks(list_part, tasks), strict=True)))
         self._listed.update(dict.fromkeys(directories, job))
@@ -193,7 +193,7 @@ class ShardedLister(LocalLister):
             order = np.argsort(names)
             if after is not None:
                 order = order[: int(np.searchsorted(names[order], after, side="right"))]
-            yield self._entries(directory, names[order].tolist(), stats[order])
+            yield _entries(names[order].tolist(), stats[order])
             if after is None:
                 return
 
@@ -201,7 +201,6 @@ class ShardedLister(LocalLister):
         tasks = [ListingTask(directory, shard, SHARDS, after, self._shard_names) for shard in range(SHARDS)]
         return self._jobs.submit(self._in_tasks, list_part, tasks)
 
-    def _entries(self, directory: bytes, names: list[bytes], stats: npt.NDArray[np.int64]) -> Entries:
-        base = below(directory)
-        self._upcoming += [base + name for name in reversed(names) if name.endswith(b"/")]
-        return Entries(names, Stats(*stats.T.tolist()))
+
+def _entries(names: list[bytes], stats: npt.NDArray[np.int64]) -> Entries:
+    return Entries(names, Stats(*np.ascontiguousarray(stats.T)))

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
@@ -366,9 +367,8 @@ class FileSplitterInput(InputOperator):
             # The window is full, or the next file is none of the small ones.
             return int(self._begin(Candidate.of(found, 0)))
         taken = found.slice(0, count)
-        stats = taken.stats
-        columns = stats.size_bytes, stats.mtime_ns, stats.identities
-        empty = [EMPTY if tells and not size else UNKNOWN for size in stats.size_bytes]
+        columns = taken.size_bytes, taken.mtime_ns, taken.identities
+        empty = np.where(taken.size_bytes == 0, EMPTY, UNKNOWN) if tells else np.full(count, UNKNOWN)
         entries = self._index.record_all(taken.names, *columns, self._clock.now_millis(), empty)
         if tells:
             self._awaited.expect(entries)

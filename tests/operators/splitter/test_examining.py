@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 
 from dagflow.errors import StorageError
 from operators.splitter.examining import Examiner, Group
+from operators.splitter.helpers import Helpers
 from operators.splitter.listing import LocalLister, Stat
 from operators.splitter.scanner import Scanner, Selection
 from tests.operators.splitter.driving import write
@@ -20,9 +22,9 @@ from tests.operators.splitter.test_sharding import TREES, grown
 Versions = list[tuple[bytes, Stat]]
 
 
-def scanned(root: bytes | Path, examiner: Examiner) -> Versions:
+def scanned(root: bytes | Path, helpers: Helpers) -> Versions:
     """The files that a scan finds below a directory."""
-    scanner = Scanner([os.fsdecode(root)], Selection(), examiner=lambda: examiner)
+    scanner = Scanner([os.fsdecode(root)], Selection(), helpers=lambda: helpers)
     return [(found.key, found.stat) for found in scanner.scan() if not found.is_directory]
 
 
@@ -33,10 +35,10 @@ def test_helpers_find_what_the_scan_finds_itself(
 ) -> None:
     """Any tree, any names: the same files, versions and order."""
     root = grown(tmp_path_factory.mktemp("tree"), paths)
-    examiner = Examiner(after_files=0, helpers=2)
-    assert scanned(root, examiner) == scanned(root, Examiner(helpers=0))
-    assert len(examiner.helpers) == 2 or not paths
-    assert all(helper.process.returncode is not None for helper in examiner.helpers)
+    helpers = Helpers(after_files=0, count=2)
+    assert scanned(root, helpers) == scanned(root, Helpers(count=0))
+    assert len(helpers.started) == 2 or not paths
+    assert all(helper.process.returncode is not None for helper in helpers.started)
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def tree(tmp_path: Path) -> Path:
 def test_what_is_no_file_is_left_out_and_told_of_once(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A helper leaves such a directory to the scan, which knows what to say."""
     caplog.set_level(logging.WARNING)
-    assert len(scanned(tree, Examiner(after_files=0, helpers=3))) == 3000
+    assert len(scanned(tree, Helpers(after_files=0, count=3))) == 3000
     assert [record.getMessage() for record in caplog.records] == [
         f"gone, or a link that leads nowhere, left out path={tree}/1/nowhere",
         f"neither file nor directory, left out path={tree}/2/pipe",
@@ -62,37 +64,37 @@ def test_what_is_no_file_is_left_out_and_told_of_once(tree: Path, caplog: pytest
 @pytest.mark.parametrize("after_steps", range(8))
 def test_a_scan_outlives_its_helpers(tree: Path, after_steps: int) -> None:
     """Whenever they are killed, every file is found once, with its version, in order."""
-    examiner = Examiner(after_files=0, helpers=2)
-    steps = Scanner([str(tree)], Selection(), examiner=lambda: examiner).steps()
+    helpers = Helpers(after_files=0, count=2)
+    steps = Scanner([str(tree)], Selection(), helpers=lambda: helpers).steps()
     found: Versions = []
     for number, step in enumerate(steps):
         found += [(each.key, each.stat) for each in step if not each.is_directory]
         if number == after_steps:
-            for helper in examiner.helpers:
+            for helper in helpers.started:
                 helper.process.kill()
                 helper.process.wait()
-    assert found == scanned(tree, Examiner(helpers=0))
+    assert found == scanned(tree, Helpers(count=0))
 
 
 def test_a_scan_that_is_given_up_leaves_no_helper(tree: Path) -> None:
     """The next one starts its own."""
-    examiner = Examiner(after_files=0, helpers=2)
-    steps = Scanner([str(tree)], Selection(), examiner=lambda: examiner).steps()
+    helpers = Helpers(after_files=0, count=2)
+    steps = Scanner([str(tree)], Selection(), helpers=lambda: helpers).steps()
     assert isinstance(steps, Iterator)
     next(steps)
-    assert [helper.process.poll() for helper in examiner.helpers] == [None, None]
+    assert [helper.process.poll() for helper in helpers.started] == [None, None]
     steps.close()  # type: ignore[attr-defined]  # it is a generator
-    assert [helper.process.returncode for helper in examiner.helpers] == [-9, -9]
+    assert [helper.process.returncode for helper in helpers.started] == [-9, -9]
 
 
 def test_a_helper_that_cannot_be_started_is_not_needed(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter that is embedded, or gone, has no path."""
-    expected = scanned(tree, Examiner(helpers=0))
+    expected = scanned(tree, Helpers(count=0))
     for executable in ("", str(tree / "no-python")):
         monkeypatch.setattr("sys.executable", executable)
-        examiner = Examiner(after_files=0, helpers=2)
-        assert scanned(tree, examiner) == expected
-        assert examiner.helpers == ()
+        helpers = Helpers(after_files=0, count=2)
+        assert scanned(tree, helpers) == expected
+        assert helpers.started == ()
 
 
 def test_what_was_found_comes_before_the_error_that_followed(tree: Path) -> None:
@@ -105,14 +107,14 @@ def test_what_was_found_comes_before_the_error_that_followed(tree: Path) -> None
         raise StorageError("cannot be listed", url="x")
 
     found = []
-    with Examiner(after_files=0, helpers=3) as examiner, pytest.raises(StorageError, match="cannot be listed"):
-        for step in examiner.examined(LocalLister(), steps()):
+    with closing(Helpers(after_files=0, count=3)) as helpers, pytest.raises(StorageError, match="cannot be listed"):
+        for step in Examiner(helpers).examined(LocalLister(), steps()):
             found += [name for group in step for name in group.names]
     assert found == names
 
 
 def test_few_files_need_no_helpers(tree: Path) -> None:
     """Starting one takes longer than it saves."""
-    examiner = Examiner()
-    assert len(scanned(tree, examiner)) == 3000
-    assert examiner.helpers == ()
+    helpers = Helpers()
+    assert len(scanned(tree, helpers)) == 3000
+    assert helpers.started == ()

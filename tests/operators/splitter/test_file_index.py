@@ -259,13 +259,16 @@ sys.exit("pandas" in sys.modules)
 """
 
 
-def test_a_check_of_what_is_known_does_not_import_pandas(tmp_path: Path) -> None:
-    """Arrow would, and that takes longer than the check of a hundred thousand files."""
+@pytest.mark.parametrize("versions", [1, 2])
+def test_a_check_of_what_is_known_does_not_import_pandas(tmp_path: Path, versions: int) -> None:
+    """Arrow would, and that takes longer than the check of a hundred thousand files; also where runs overlap."""
     pytest.importorskip("pandas")
     paths = [b"%05d" % number for number in range(2000)]
     index = FileIndex(str(tmp_path))
-    for number, path in enumerate(paths):
-        index.record(path, Seen(number, 1, 1))
-    told = pickle.dumps((paths, str(tmp_path), index.snapshot()))
+    for version in range(versions):
+        for number, path in enumerate(paths[version * 1000 :], start=version * 1000):
+            index.record(path, Seen(number, 1, 1))
+        state = index.snapshot()
+    told = pickle.dumps((paths, str(tmp_path), state))
     index.close()
     assert subprocess.run([sys.executable, "-c", RESCAN], input=told, check=False).returncode == 0
