@@ -8,7 +8,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from operators.splitter import scan_helper
@@ -59,10 +59,9 @@ class Helper:
             return False
         return True
 
-    @property
-    def has_answered(self) -> bool:
-        """Whether the answer has begun to come, or it is dead."""
-        return bool(select.select([self._answers], [], [], 0)[0])
+    def fileno(self) -> int:
+        """What is readable when the answer has begun to come, or the process is dead."""
+        return self._answers.fileno()
 
     def answer(self) -> bytes | None:
         """What it says to the request; None if it died."""
@@ -101,6 +100,11 @@ class Helpers:
         """Whether somebody has nothing to do."""
         return bool(self._idle)
 
+    @property
+    def may_be_asked(self) -> bool:
+        """Whether it is time for helpers, and as far as is known somebody is free."""
+        return self._here <= 0 and (self._idle is None or self.has_idle)
+
     def examined_here(self, files: int) -> bool:
         """Whether it is too early for helpers: the scan is to examine the next files itself, so many."""
         if self._here <= 0:
@@ -121,6 +125,11 @@ class Helpers:
             if helper.ask(request):
                 return helper
         return None
+
+    @staticmethod
+    def done(asked: Iterable[Helper], *, waits: bool) -> list[Helper]:
+        """Those of whom an answer has begun to come; at least one if waits says so."""
+        return select.select(list(asked), [], [], None if waits else 0)[0]
 
     def answer(self, helper: Helper) -> bytes | None:
         """What somebody says to the request, waiting for it; None if it died."""

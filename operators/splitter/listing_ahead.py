@@ -12,10 +12,13 @@ from operators.splitter.scan_helper import LIST, LISTED, MOST_FILES, NOT_REACHED
 from operators.splitter.upcoming import Upcoming
 
 DIRECTORIES = 64
-"""Directories that a helper is asked for at a time; it says when they are too much."""
+"""So many directories a helper is asked for at a time, if they are small."""
 
 HELD_FILES = 8 * MOST_FILES
 """So many entries are listed ahead, some 50 bytes each."""
+
+DIRECTORY_FILES = 16
+"""What is held of a directory without entries, in terms of these."""
 
 
 class AheadLister(LocalLister):
@@ -32,8 +35,11 @@ class AheadLister(LocalLister):
         self._helpers = helpers
         self._upcoming = Upcoming()
         self._asked: dict[Helper, list[bytes]] = {}
-        self._listed: dict[bytes, Entries | None] = {}
+        self._listed: dict[bytes, Entries] = {}
+        self._ahead = Upcoming()
         self._held_files = 0
+        # Until more is known, directories are taken for large ones.
+        self._seen_directories, self._seen_files = 1, MOST_FILES // 8
 
     def expect(self, directories: Iterable[bytes]) -> None:
         """See Lister."""
@@ -42,37 +48,47 @@ class AheadLister(LocalLister):
     def stretches(self, directory: bytes) -> Iterator[Entries]:
         """See Lister."""
         self._upcoming.enter(directory)
-        found = self._taken(directory)
         self._ask()
-        if found is None:
-            yield from super().stretches(directory)
-        else:
+        found = self._taken(directory)
+        if found is not None:
             yield found
+            return
+        for entries in super().stretches(directory):
+            self._seen_files += len(entries.names)
+            yield entries
+        self._seen_directories += 1
 
     def _taken(self, directory: bytes) -> Entries | None:
         """What a helper has found there; None where nobody was asked, or it was left to this process."""
-        for helper, directories in list(self._asked.items()):
-            if directory in directories or helper.has_answered:
+        is_awaited = True
+        while self._asked and is_awaited:
+            is_awaited = any(directory in directories for directories in self._asked.values())
+            for helper in self._helpers.done(self._asked, waits=is_awaited):
                 self._receive(helper)
-        # The walk goes by path: what comes before it was passed over.
-        for passed in [path for path in self._listed if path < directory]:
-            self._drop(passed)
-        return self._drop(directory)
-
-    def _drop(self, directory: bytes) -> Entries | None:
-        found = self._listed.pop(directory, None)
-        self._held_files -= len(found.names) if found is not None else 0
+            # Whoever is done goes on while others are waited for.
+            self._ask()
+        found = None
+        for path in self._ahead.enter(directory):
+            entries = self._listed.pop(path)
+            self._held_files -= len(entries.names) + DIRECTORY_FILES
+            found = entries if path == directory else None
         return found
 
     def _ask(self) -> None:
         """Give work to those who have none, as far as there is room for what they will find."""
-        while self._upcoming and self._held_files + len(self._asked) * MOST_FILES < HELD_FILES:
-            directories = self._upcoming.take(DIRECTORIES)
+        while self._upcoming and self._helpers.may_be_asked and self._has_room:
+            # What a helper does not come to, it holds up: the walk needs it before what others are asked for.
+            likely = self._seen_directories * MOST_FILES // self._seen_files
+            directories = self._upcoming.take(max(1, min(likely, DIRECTORIES)))
             helper = self._helpers.ask(LIST + b"\0".join(directories))
             if helper is None:
                 self._upcoming.add(directories)
                 return
             self._asked[helper] = directories
+
+    @property
+    def _has_room(self) -> bool:
+        return self._held_files + len(self._asked) * MOST_FILES < HELD_FILES
 
     def _receive(self, helper: Helper) -> None:
         directories = self._asked.pop(helper)
@@ -81,12 +97,15 @@ class AheadLister(LocalLister):
         told = np.frombuffer(said, np.int64, 3 * len(directories)).reshape(-1, 3)
         outcomes, counts, lengths = told.T.tolist()
         columns = np.frombuffer(said, np.int64, 3 * sum(counts), told.nbytes).reshape(3, -1)
+        self._seen_directories += outcomes.count(LISTED)
+        self._seen_files += sum(counts)
         first, position = 0, told.nbytes + columns.nbytes
         for path, outcome, count, length in zip(directories, outcomes, counts, lengths, strict=True):
             if outcome == LISTED:
                 names = said[position : position + length].split(b"\0") if count else []
                 self._listed[path] = Entries(names, Stats(*columns[:, first : first + count]))
-                self._held_files += count
+                self._ahead.add([path])
+                self._held_files += count + DIRECTORY_FILES
                 first, position = first + count, position + length
             elif outcome == NOT_REACHED:
                 self._upcoming.add([path])

@@ -20,10 +20,12 @@ class Upcoming:
         for path in directories:
             heapq.heappush(self._paths, path)
 
-    def enter(self, directory: bytes) -> None:
-        """The walk is there: what comes before was passed over."""
+    def enter(self, directory: bytes) -> list[bytes]:
+        """The walk is there: what comes before was passed over. Gives all that is no longer to come."""
+        entered = []
         while self._paths and self._paths[0] <= directory:
-            heapq.heappop(self._paths)
+            entered.append(heapq.heappop(self._paths))
+        return entered
 
     def take(self, count: int) -> list[bytes]:
         """The next ones, at most so many; they are no longer here."""

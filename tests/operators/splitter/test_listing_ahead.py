@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 from array import array
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.splitter import scan_helper
+from operators.splitter import listing_ahead, scan_helper
 from operators.splitter.helpers import Helper, Helpers
 from operators.splitter.listing import LocalLister
 from operators.splitter.scan_helper import LEFT, LIST, LISTED, NOT_REACHED
@@ -50,6 +52,45 @@ def test_what_helpers_list_is_not_listed_again(tmp_path: Path) -> None:
     assert scanned(str(tmp_path), Selection(), helpers) == scanned(str(tmp_path), Selection(), Helpers(count=0))
     # The walk does the first one of each level itself, which it has come to.
     assert len(set(helpers.listed)) > 250
+
+
+class Immediate(Noting):
+    """Two helpers who are not processes, and answer at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: dict[Any, bytes] = {}
+
+    def ask(self, request: bytes) -> Any:
+        """Keep the request, unless both have one."""
+        if not request.startswith(LIST) or len(self.requests) == 2:
+            return None
+        self.listed += request[1:].split(b"\0")
+        self.requests[helper := object()] = request
+        return helper
+
+    @staticmethod
+    def done(asked: Iterable[Any], *, waits: bool) -> list[Any]:
+        """All of them."""
+        return list(asked)
+
+    def answer(self, helper: Any) -> bytes:
+        """What a process would say."""
+        return scan_helper.answer(self.requests.pop(helper))
+
+
+def test_a_helper_is_asked_for_about_as_much_as_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it does not come to would be asked for again, and the walk would wait for it while others go far ahead."""
+    for module in (scan_helper, listing_ahead):
+        monkeypatch.setattr(module, "MOST_FILES", 80)
+    monkeypatch.setattr(listing_ahead, "HELD_FILES", 8 * 80)
+    for number in range(60):
+        for name in range(20):
+            write(tmp_path / f"{number:02}" / str(name))
+    helpers = Immediate()
+    assert scanned(str(tmp_path), Selection(), helpers) == scanned(str(tmp_path), Selection(), Helpers(count=0))
+    assert len(set(helpers.listed)) > 50
+    assert len(helpers.listed) < 1.5 * len(set(helpers.listed))
 
 
 def test_nobody_is_asked_for_what_the_walk_passes_over(tmp_path: Path) -> None:
