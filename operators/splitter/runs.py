@@ -32,6 +32,8 @@ SCHEMA = pa.schema(
         ("fingerprint", pa.int64()),
     ]
 )
+# Not empty_table(), which imports pandas where there is one.
+_NOTHING = pa.Table.from_batches([], SCHEMA)
 # What a cursor holds is one group of each run, decoded: 1 MB, of which a scan needs one for every run.
 GROUP_ROWS = 8_192
 # A file is written and, from an object store, read as a whole: 19 bytes a row make this about 5 MB.
@@ -161,10 +163,10 @@ class RunCursor:
 
     def __init__(self, store: Store, run: Run) -> None:
         self._store = store
+        self._first = run.files[0].first if run.files else b""
         self._groups = self._read(run)
         self._skip_to = b""
-        # Not empty_table(), which imports pandas where there is one.
-        self._table = pa.Table.from_batches([], SCHEMA)
+        self._table = _NOTHING
         self._last = b""
 
     def _read(self, run: Run) -> Iterator[pa.Table]:
@@ -193,6 +195,12 @@ class RunCursor:
         return True
 
     @property
+    def first(self) -> bytes:
+        """No path that is not passed comes before this one; told without reading anything."""
+        first: bytes = self._table.column("path")[0].as_py() if self._table.num_rows else max(self._first, self._last)
+        return first
+
+    @property
     def last(self) -> bytes:
         """The last path at hand; only while load() says that there is one."""
         return self._last
@@ -200,7 +208,8 @@ class RunCursor:
     def take_through(self, bound: bytes) -> pa.Table:
         """The rows at hand whose path is at most bound; they are passed."""
         if self._last <= bound:
-            taken, self._table = self._table, self._table.slice(0, 0)
+            # An empty slice of it would hold all of it.
+            taken, self._table = self._table, _NOTHING
             return taken
         count = _count_through(self._table.column("path").chunk(0), bound)
         taken, self._table = self._table.slice(0, count), self._table.slice(count)
@@ -210,8 +219,9 @@ class RunCursor:
         """All rows with a path in [first, last]; those before are passed unread where that is possible."""
         self._skip_to = first
         tables = []
-        while self.load():
-            if self._table.column("path")[0].as_py() > last:
+        # A run that begins further on is not read yet: of runs side by side only those that are needed are held.
+        while self.first <= last and self.load():
+            if self.first > last:
                 break
             is_beyond = self._last > last
             table = self.take_through(last)
@@ -274,14 +284,29 @@ def merge(store: Store, runs: Sequence[Run], level: int, not_before_millis: int 
     """
     cursors = [RunCursor(store, run) for run in runs]
     writer = RunWriter(store, level, file_rows)
-    while cursors := [cursor for cursor in cursors if cursor.load()]:
-        # Up to here every run's rows are at hand; further on a run may have rows that are not loaded.
-        bound = min(cursor.last for cursor in cursors)
-        table = newest(pa.concat_tables([cursor.take_through(bound) for cursor in cursors]))
+    while tables := _next_tables(cursors):
+        table = newest(pa.concat_tables(tables))
         if not_before_millis:
             table = table.filter(pc.greater_equal(table.column("taken_millis"), not_before_millis))
         writer.write(table)
     return writer.close()
+
+
+def _next_tables(cursors: Sequence[RunCursor]) -> list[pa.Table]:
+    """What comes next by path, as far as all of it is at hand: a table of each run that has some of it, in their order.
+
+    Runs of files that were taken in order of path lie one behind the other: of ten of them one or two are held.
+    """
+    bound: bytes | None = None
+    held = []
+    for cursor in sorted(cursors, key=lambda cursor: cursor.first):
+        if bound is not None and cursor.first > bound:
+            break
+        if cursor.load():
+            held.append(cursor)
+            # Up to here every run's rows are at hand; further on a run may have rows that are not loaded.
+            bound = cursor.last if bound is None else min(bound, cursor.last)
+    return [] if bound is None else [cursor.take_through(bound) for cursor in cursors if cursor in held]
 
 
 def newest(table: pa.Table) -> pa.Table:

@@ -109,6 +109,36 @@ def test_only_the_row_groups_of_a_range_are_read(store: Store) -> None:
     assert list(flat(tables)) == [b"%06d" % number for number in range(2 * GROUP_ROWS, 2 * GROUP_ROWS + 7)]
 
 
+def test_a_run_is_not_read_before_it_is_reached(store: Store) -> None:
+    """Paths before a run's first are answered without its files."""
+    run = run_of(store, {b"m": 1, b"n": 2})
+    cursor = RunCursor(store, run)
+    store.delete([file.name for file in run.files])
+    assert cursor.read_range(b"a", b"l") == []
+    with pytest.raises(FileNotFoundError, match=run.files[0].name):
+        cursor.read_range(b"l", b"m")
+
+
+def merging_bytes(store: Store, runs: Sequence[Run]) -> int:
+    """The most that Arrow holds while runs are merged."""
+    before = pa.default_memory_pool()
+    watched = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(watched)
+    try:
+        merge(store, runs, 1)
+    finally:
+        pa.set_memory_pool(before)
+    held_bytes: int = watched.max_memory()
+    return held_bytes
+
+
+def test_a_merge_of_runs_side_by_side_holds_few_of_them(store: Store) -> None:
+    """What was taken in order of path is merged run after run, so that memory is not one of the number of runs."""
+    values = ({b"%02d-%06d" % (number, row): row for row in range(GROUP_ROWS)} for number in range(8))
+    runs = [run_of(store, each, file_rows=GROUP_ROWS) for each in values]
+    assert merging_bytes(store, runs) < 1.5 * merging_bytes(store, runs[:2])
+
+
 def test_an_entry_takes_few_bytes(store: Store, tmp_path: Path) -> None:
     """Long paths that share their beginnings are told by their differences."""
     values = {b"/data/logs/region-%02d/2026-11-20/service-%07d.log.gz" % (n % 7, n): n for n in range(20_000)}
