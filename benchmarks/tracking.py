@@ -98,8 +98,8 @@ def track(directory: Path, entries: int, order: str, first: int) -> dict[str, An
         taken = [number if order == "sorted" else number * SCATTER % entries for number in numbers]
         taken.sort()
         paths, sizes, times = list(map(path_of, taken)), list(map(size_of, taken)), list(map(mtime_ns_of, taken))
-        names = tuple(path.decode() for path in paths)
-        unread.append(FileEnds("", names, tuple(sizes), tuple(times), tuple(map(fingerprint_of, taken))))
+        names = [path.decode() for path in paths]
+        unread.append(FileEnds.of("", names, sizes, times, list(map(fingerprint_of, taken))))
         columns = sizes, times, [9_000_000 + n for n in taken]
         begin = time.perf_counter()
         ends.begin_window(ends.window_id + 1)

@@ -28,7 +28,7 @@ def ends_of_block(file: ByteSource, block: BlockMetadata) -> FileEnds | None:
     file.read_into(0, head)
     file.read_into(version.size_bytes - len(end), end)
     looked = fingerprint_of_ends(head, end)
-    return FileEnds("", (block.url,), (version.size_bytes,), (version.mtime_ns,), (looked,))
+    return FileEnds.of("", [block.url], [version.size_bytes], [version.mtime_ns], [looked])
 
 
 def ends_of_row(row: Row) -> FileEnds | None:
@@ -38,7 +38,6 @@ def ends_of_row(row: Row) -> FileEnds | None:
         return None
     view = memoryview(row.buffer).cast("B")
     starts, sizes = row.borders[:-1].tolist(), row.sizes.tolist()
-    looked = tuple([fingerprint_of(view[start : start + size]) for start, size in zip(starts, sizes, strict=True)])
-    chosen = row.indices.tolist()
-    names = tuple([pack.names[index] for index in chosen])
-    return FileEnds(pack.base, names, tuple(sizes), tuple(pack.mtimes[row.indices].tolist()), looked)
+    looked = [fingerprint_of(view[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
+    names = [pack.names[index] for index in row.indices.tolist()]
+    return FileEnds.of(pack.base, names, sizes, pack.mtimes[row.indices], looked)

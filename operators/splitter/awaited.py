@@ -124,15 +124,16 @@ def _entries_of(events: Sequence[FileEnds]) -> pa.Table:
     """Entries with what was told, and nothing else."""
     paths: list[bytes] = []
     for event in events:
-        if event.base and event.names:
+        names = event.names.split(b"\0") if len(event.sizes) else []
+        if event.base:
             base = os.fsencode(shortened(event.base))
-            # No path has a NUL, and one call is a fifth of many.
-            paths += [base + name for name in os.fsencode("\0".join(event.names)).split(b"\0")]
+            paths += [base + name for name in names]
         else:
-            paths += [os.fsencode(shortened(name)) for name in event.names]
-    sizes = [size for event in events for size in event.sizes]
-    mtimes = [mtime for event in events for mtime in event.mtimes]
-    prints = [looked for event in events for looked in event.fingerprints]
+            paths += [os.fsencode(shortened(os.fsdecode(name))) for name in names]
+    nothing = np.empty(0, np.int64)
+    sizes = np.concatenate([nothing, *(event.sizes for event in events)])
+    mtimes = np.concatenate([nothing, *(event.mtimes for event in events)])
+    prints = np.concatenate([nothing, *(event.fingerprints for event in events)])
     unknown = np.zeros(len(paths), np.int64)
     arrays = [pa.array(column, pa.int64()) for column in (sizes, mtimes, unknown, unknown, prints)]
     return pa.table([pa.array(paths, pa.binary()), *arrays], SCHEMA)

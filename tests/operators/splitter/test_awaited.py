@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,9 +137,9 @@ def taken(path: Path) -> tuple[bytes, Seen]:
 def told(*paths: Path) -> FileEnds:
     """What a reader says of files."""
     stats = [path.stat() for path in paths]
-    sizes, mtimes = tuple(one.st_size for one in stats), tuple(one.st_mtime_ns for one in stats)
-    looked = tuple(fingerprint(str(path), size) for path, size in zip(paths, sizes, strict=True))
-    return FileEnds("", tuple(map(str, paths)), sizes, mtimes, looked)
+    sizes, mtimes = [one.st_size for one in stats], [one.st_mtime_ns for one in stats]
+    looked = [fingerprint(str(path), size) for path, size in zip(paths, sizes, strict=True)]
+    return FileEnds.of("", list(map(str, paths)), sizes, mtimes, looked)
 
 
 def known(index: FileIndex, path: Path) -> Seen | None:
@@ -235,3 +238,15 @@ def test_what_was_told_outlives_the_index_that_was_told(tmp_path: Path, count: i
         again = FileIndex(url)
         again.restore(later.snapshot())
         assert again.view().look_up(names).fingerprint.tolist() == list(told(*paths).fingerprints)
+
+
+def test_what_readers_tell_of_many_files_is_few_objects() -> None:
+    """The driver holds it for several windows, so that it must not be an object for each file and number."""
+    names = [f"file-{number}" for number in range(1000)]
+    numbers = list(range(10**6, 10**6 + 1000))
+    sent = pickle.dumps(FileEnds.of("/in/", names, numbers, numbers, numbers), protocol=5)
+    gc.collect()
+    before = sys.getallocatedblocks()
+    arrived: FileEnds = pickle.loads(sent)
+    assert sys.getallocatedblocks() - before < 100
+    assert arrived.names.split(b"\0") == list(map(str.encode, names))
