@@ -142,7 +142,7 @@ class FileIndex:
             StorageError: They cannot be written.
         """
         is_small = self._store is None or entries.num_rows <= INLINE_ENTRIES
-        if is_small or not self._recent.keys().isdisjoint(entries.column("path").to_pylist()):
+        if is_small or (self._recent and _has_any(entries, list(self._recent))):
             self.record_table(entries)
             return _packed(entries)
         assert self._store is not None
@@ -420,6 +420,10 @@ def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDA
     for column, name in zip(columns, SCHEMA.names[1:], strict=True):
         column[known] = _numbers(entries.column(name))[chosen]
     return known, columns
+
+
+def _has_any(entries: pa.Table, paths: Sequence[bytes]) -> bool:
+    return bool(pc.any(pc.is_in(_binary(paths), value_set=entries.column("path"))).as_py())
 
 
 def _packed(entries: pa.Table) -> bytes:
