@@ -220,7 +220,9 @@ class SparkRuntime:
 
     def submit(self, window: WindowTask) -> Future[list[StageResult]]:
         """Begin a window as one Spark job."""
-        return self._begin(f"window {window.window_id}", lambda: self._run(window), lambda _: None)
+        # Taken out by the thread: whoever waits for a window need not hold the names of all its files.
+        waiting = [window]
+        return self._begin(f"window {window.window_id}", lambda: self._run(waiting.pop()), lambda _: None)
 
     def _begin(self, what: str, work: Callable[[], T], known: Callable[[str], DagflowError | None]) -> Future[T]:
         """Let a thread of its own wait for a job.
@@ -250,6 +252,7 @@ class SparkRuntime:
         tasks = dealt(level_zero(self._program, window), window.together)
         lean = replace(window, assigned={})
         rdd: Any = self._context.parallelize(tasks, len(tasks))
+        del window, tasks  # from here on Spark has them
         last = len(slots) - 1
         rdd = rdd.mapPartitions(_lowest_task(self._broadcast, lean, slots[1] if last else 0))
         for level in range(1, last + 1):
