@@ -21,6 +21,7 @@ from dagflow.engine.control import Emission
 from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError
 from dagflow.journal import WindowPlan
+from dagflow.journal.codec import sealed, unsealed
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
 from dagflow.storage.pending import PendingFile
 from dagflow.worker.results import WindowTask
@@ -38,12 +39,13 @@ def _adapter(kind: type) -> TypeAdapter[list[Any]]:
 def _pack(kind: type, tuples: list[Any]) -> Any:
     """Tuples as JSON: by the type's own pack, which may fold many into few, or field by field."""
     own = getattr(kind, "pack", None)
-    return own(tuples) if own is not None else _adapter(kind).dump_python(tuples, mode="json")
+    # A plan is held until its window is published, and the objects of a pack's names and numbers take 150 bytes a file.
+    return sealed(own(tuples)) if own is not None else _adapter(kind).dump_python(tuples, mode="json")
 
 
 def _unpack(kind: type, packed: Any) -> list[Any]:
     own = getattr(kind, "unpack", None)
-    return list(own(packed)) if own is not None else _adapter(kind).validate_python(packed)
+    return list(own(unsealed(packed))) if own is not None else _adapter(kind).validate_python(packed)
 
 
 def _name_of(kind: type) -> str:

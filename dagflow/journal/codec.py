@@ -34,6 +34,16 @@ def encode(value: Any) -> bytes:
     return b"%s%d %d %08x\n" % (_MAGIC, FORMAT_VERSION, len(body), zlib.crc32(body)) + body
 
 
+def sealed(value: Any) -> msgspec.Raw:
+    """One JSON value as it will be written: part of what encode() takes, and a fraction of its objects' size."""
+    return msgspec.Raw(_written(shortened_all(value)))
+
+
+def unsealed(value: Any) -> Any:
+    """The value that sealed() was given; any other as it is."""
+    return expanded_all(_read(bytes(value))) if isinstance(value, msgspec.Raw) else value
+
+
 def decode(data: bytes, url: str) -> Any:
     """The JSON value of an object that is one frame.
 
@@ -90,7 +100,7 @@ def _written(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode("ascii")
+        return json.dumps(value, separators=(",", ":"), default=lambda raw: _read(bytes(raw))).encode("ascii")
 
 
 def _read(text: bytes) -> Any:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import JournalError
-from dagflow.journal.codec import TornError, decode, decode_all, encode
+from dagflow.journal.codec import TornError, decode, decode_all, encode, sealed, unsealed
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["\udcff", "\ud800x"]),
@@ -16,6 +16,13 @@ JSON = st.recursive(
 def test_frames_say_what_was_encoded(values: list[object]) -> None:
     """Any JSON values, also text that is not UTF-8, come back one by one."""
     assert list(decode_all(b"".join(map(encode, values)), "x")) == values
+
+
+@given(value=JSON, beside=JSON)
+def test_a_sealed_value_is_written_as_if_it_were_not(value: object, beside: object) -> None:
+    """Whatever it is and whatever stands beside it, readers cannot tell, and who holds it can open it."""
+    assert decode(encode([sealed(value), beside]), "x") == [value, beside]
+    assert unsealed(sealed(value)) == value
 
 
 @given(value=JSON, data=st.data())
