@@ -15,6 +15,7 @@ from dagflow.api.operator import Operator
 from dagflow.engine.backlog import Throughput
 from dagflow.engine.control import ControlGraph
 from dagflow.engine.driver import Driver, Observer
+from dagflow.engine.memory import sparing_memory
 from dagflow.engine.replacing import finish_replays
 from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
@@ -184,7 +185,7 @@ def run(
         DagflowError: The run failed; its journal is resumable.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
-    with options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
+    with sparing_memory(), options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
         source = absolute(app.spec.file) if app.spec is not None else ""
         journal = _open_journal(app, checkpoint, source, fresh=options.fresh)
         try:
