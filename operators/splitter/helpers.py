@@ -129,7 +129,12 @@ class Helpers:
     @staticmethod
     def done(asked: Iterable[Helper], *, waits: bool) -> list[Helper]:
         """Those of whom an answer has begun to come; at least one if waits says so."""
-        return select.select(list(asked), [], [], None if waits else 0)[0]
+        # Not select(), which knows no descriptor above 1023.
+        poll = select.poll()
+        by_descriptor = {helper.fileno(): helper for helper in asked}
+        for descriptor in by_descriptor:
+            poll.register(descriptor, select.POLLIN)
+        return [by_descriptor[descriptor] for descriptor, _ in poll.poll(None if waits else 0)]
 
     def answer(self, helper: Helper) -> bytes | None:
         """What somebody says to the request, waiting for it; None if it died."""
