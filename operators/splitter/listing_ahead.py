@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from operators.splitter.helpers import Helper, Helpers
 from operators.splitter.listing import Entries, LocalLister, Stats
@@ -14,11 +16,25 @@ from operators.splitter.upcoming import Upcoming
 DIRECTORIES = 64
 """So many directories a helper is asked for at a time, if they are small."""
 
-HELD_FILES = 8 * MOST_FILES
+HELD_FILES = 5 * MOST_FILES
 """So many entries are listed ahead, some 50 bytes each."""
 
 DIRECTORY_FILES = 16
 """What is held of a directory without entries, in terms of these."""
+
+
+class _Listed(NamedTuple):
+    """What a helper said of a directory: as it came, for names by themselves take three times the room."""
+
+    names: memoryview
+    columns: npt.NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        return len(self.columns[0])
+
+    def entries(self) -> Entries:
+        return Entries(bytes(self.names).split(b"\0") if self.size else [], Stats(*self.columns))
 
 
 class AheadLister(LocalLister):
@@ -35,7 +51,7 @@ class AheadLister(LocalLister):
         self._helpers = helpers
         self._upcoming = Upcoming()
         self._asked: dict[Helper, list[bytes]] = {}
-        self._listed: dict[bytes, Entries] = {}
+        self._listed: dict[bytes, _Listed] = {}
         self._ahead = Upcoming()
         self._held_files = 0
         # Until more is known, directories are taken for large ones.
@@ -69,9 +85,9 @@ class AheadLister(LocalLister):
             self._ask()
         found = None
         for path in self._ahead.enter(directory):
-            entries = self._listed.pop(path)
-            self._held_files -= len(entries.names) + DIRECTORY_FILES
-            found = entries if path == directory else None
+            listed = self._listed.pop(path)
+            self._held_files -= listed.size + DIRECTORY_FILES
+            found = listed.entries() if path == directory else None
         return found
 
     def _ask(self) -> None:
@@ -102,8 +118,8 @@ class AheadLister(LocalLister):
         first, position = 0, told.nbytes + columns.nbytes
         for path, outcome, count, length in zip(directories, outcomes, counts, lengths, strict=True):
             if outcome == LISTED:
-                names = said[position : position + length].split(b"\0") if count else []
-                self._listed[path] = Entries(names, Stats(*columns[:, first : first + count]))
+                names = memoryview(said)[position : position + length]
+                self._listed[path] = _Listed(names, columns[:, first : first + count])
                 self._ahead.add([path])
                 self._held_files += count + DIRECTORY_FILES
                 first, position = first + count, position + length
