@@ -166,8 +166,6 @@ class SparkRuntime:
         self._program = program
         self._context = context
         self._owns_context = owns_context
-        with _translating("the start of the run"):
-            self._broadcast: Broadcast[Program] = context.broadcast(program)
         self._group = f"dagflow-{program.app}-{id(self)}"
         self._is_cluster = local_cores(str(context.master)) is None
         packages = list(modules)
@@ -175,13 +173,20 @@ class SparkRuntime:
             packages += [
                 Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules
             ]
-        if packages:
-            context.addPyFile(str(package_zip(packages)))
+        with _translating("the start of the run"):
+            self._broadcast: Broadcast[Program] = context.broadcast(program)
+            if packages:
+                context.addPyFile(str(package_zip(packages)))
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time; on a cluster this follows the executors."""
-        return max(int(self._context.defaultParallelism), 1)
+        """How many tasks run at the same time; on a cluster this follows the executors.
+
+        Raises:
+            DagflowError: Spark's Java process has ended.
+        """
+        with _translating("a look at the cores"):
+            return max(int(self._context.defaultParallelism), 1)
 
     def probe(self, places: Places) -> None:
         """Let the executors of a cluster say whether they can run the app; they are the driver's own otherwise.
@@ -196,8 +201,9 @@ class SparkRuntime:
                 return
 
     def _executors(self) -> int:
-        # The driver is counted among them.
-        return int(self._context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+        with _translating("a look at the executors"):
+            # The driver is counted among them.
+            return int(self._context._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
     def _answers(self, places: Places) -> list[dict[str, Any]]:
         """Ask each slot that there is by now."""

@@ -1,0 +1,47 @@
+"""What a runtime says whose JVM was killed between two windows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from dagflow.errors import DagflowError
+from dagflow.runtime.spark import SparkRuntime, start_context
+from dagflow.worker.results import Program
+from tests.runtime.test_backends import exchanging_plan, operators_of
+
+folder = Path(sys.argv[1])
+context = start_context("dying", "local[1]", {}, folder / "spark.log")
+program = Program.of("dying", exchanging_plan(), operators_of(folder))
+runtime = SparkRuntime(program, context)
+assert runtime.parallelism == 1
+process = context._gateway.proc
+process.send_signal(signal.SIGKILL)
+process.wait()
+for step in (lambda: runtime.parallelism, lambda: SparkRuntime(program, context)):
+    try:
+        step()
+    except DagflowError as error:
+        print(str(error).splitlines()[0])
+runtime.close()
+os._exit(0)
+"""
+
+
+def test_a_jvm_that_is_killed_between_windows_is_named_as_the_reason(tmp_path: Path) -> None:
+    """Whatever asks it next, it was no defect of dagflow, and the run can be continued."""
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    folder = Path(__file__).parents[2]
+    told = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout
+    assert told.splitlines() == [
+        "a look at the cores: Spark's Java process has ended",
+        "the start of the run: Spark's Java process has ended",
+    ]
