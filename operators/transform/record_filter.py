@@ -55,8 +55,8 @@ class RecordMatch(BaseModel):
 def _comparable(batch: RecordBatch, pattern: bytes) -> pa.Array:
     """The records in the cheaper form that a search for pattern cannot tell from the records themselves."""
     delimiter = batch.delimiters.uniform
-    # A match that reaches into a delimiter holds the delimiter's first byte.
-    if delimiter and delimiter[0] not in pattern:
+    # A match that reaches into a delimiter, or lies in it, has a byte in common with it.
+    if delimiter and set(delimiter).isdisjoint(pattern):
         return batch.framed()
     return batch.record
 

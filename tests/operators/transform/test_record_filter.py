@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -27,6 +27,7 @@ PREDICATES: dict[str, Callable[[bytes, bytes], bool]] = {
     st.sampled_from(sorted(PREDICATES)),
     st.sampled_from([b"\n", b"\r\n", b"ab", b""]),
 )
+@example([b""], "b", "contains", b"ab")  # only the delimiter holds it
 def test_keep_and_drop_divide_the_records_as_python_would(
     records: list[bytes], pattern: str, kind: str, delimiter: bytes
 ) -> None:
