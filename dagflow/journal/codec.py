@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ _HEADER = re.compile(rb"dagflow-journal (\d+) (\d+) ([0-9a-f]{8})\n")
 _MAGIC = b"dagflow-journal "
 # "dagflow-journal", a version of up to 6 digits, a length of up to 12, a checksum of 8, three spaces, a newline.
 _MAX_HEADER_BYTES = 48
-# Higher levels take longer than the smaller write saves.
+# Of isal's levels 1 writes 29 % less than 0, for a tenth more time.
 _LEVEL = 1
 
 
@@ -95,12 +96,28 @@ def decode_all(data: bytes, url: str) -> Iterator[Any]:
         position = header.end() + length
 
 
-# msgspec takes a tenth of json's time, and knows no lone surrogates: in these are file names that are not UTF-8.
+# msgspec takes a tenth of json's time. It knows no lone surrogates, of which file names that are not UTF-8 are made,
+# and writes null for numbers that are not finite.
 def _written(value: Any) -> bytes:
     try:
-        return msgspec.json.encode(value)
+        text = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"), default=lambda raw: _read(bytes(raw))).encode("ascii")
+        return _written_by_json(value)
+    return _written_by_json(value) if b"null" in text and not _is_finite(value) else text
+
+
+def _written_by_json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=lambda raw: _read(bytes(raw))).encode("ascii")
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return True
+    return all(map(_is_finite, value))
 
 
 def _read(text: bytes) -> Any:

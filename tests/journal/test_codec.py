@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +8,12 @@ from dagflow.errors import JournalError
 from dagflow.journal.codec import TornError, decode, decode_all, encode, sealed, unsealed
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["\udcff", "\ud800x"]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.sampled_from(["\udcff", "\ud800x"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
 )
@@ -23,6 +30,15 @@ def test_a_sealed_value_is_written_as_if_it_were_not(value: object, beside: obje
     """Whatever it is and whatever stands beside it, readers cannot tell, and who holds it can open it."""
     assert decode(encode([sealed(value), beside]), "x") == [value, beside]
     assert unsealed(sealed(value)) == value
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, -0.0, 5e-324])
+def test_numbers_that_json_does_not_know_come_back(number: float) -> None:
+    """None of them becomes null, wherever it stands: a record of the user's may hold it."""
+    value = {"a": [None, {"b": number}], "c": [[number]]}
+    assert repr(decode(encode(value), "x")) == repr(value)
+    assert repr(decode(encode([sealed(value), None]), "x")) == repr([value, None])
+    assert repr(unsealed(sealed(value))) == repr(value)
 
 
 @given(value=JSON, data=st.data())
