@@ -10,14 +10,17 @@ import numpy.typing as npt
 
 from operators.splitter.helpers import Helper, Helpers
 from operators.splitter.listing import Entries, LocalLister, Stats
-from operators.splitter.scan_helper import LIST, LISTED, MOST_FILES, NOT_REACHED
+from operators.splitter.scan_helper import LIST, LISTED, NOT_REACHED
 from operators.splitter.upcoming import Upcoming
 
 DIRECTORIES = 64
 """So many directories a helper is asked for at a time, if they are small."""
 
-HELD_FILES = 5 * MOST_FILES
-"""So many entries are listed ahead, some 50 bytes each."""
+MOST_FILES = 8192
+"""So many files a helper is asked for at a time; a directory that has more is left to the walk."""
+
+HELD = 5
+"""So many times what a helper is asked for is listed ahead, some 50 bytes a file."""
 
 DIRECTORY_FILES = 16
 """What is held of a directory without entries, in terms of these."""
@@ -44,18 +47,20 @@ class AheadLister(LocalLister):
 
     Args:
         helpers: Who may be asked.
+        most_files: How many files one is asked for at a time.
     """
 
-    def __init__(self, helpers: Helpers) -> None:
+    def __init__(self, helpers: Helpers, most_files: int = MOST_FILES) -> None:
         super().__init__()
         self._helpers = helpers
+        self._most_files = most_files
         self._upcoming = Upcoming()
         self._asked: dict[Helper, list[bytes]] = {}
         self._listed: dict[bytes, _Listed] = {}
         self._ahead = Upcoming()
         self._held_files = 0
         # Until more is known, directories are taken for large ones.
-        self._seen_directories, self._seen_files = 1, MOST_FILES // 8
+        self._seen_directories, self._seen_files = 1, most_files // 8
 
     def expect(self, directories: Iterable[bytes]) -> None:
         """See Lister."""
@@ -69,10 +74,16 @@ class AheadLister(LocalLister):
         if found is not None:
             yield found
             return
+        count = 0
         for entries in super().stretches(directory):
-            self._seen_files += len(entries.names)
+            count += len(entries.names)
             yield entries
-        self._seen_directories += 1
+        self._saw(1, min(count, self._most_files))
+
+    def _saw(self, directories: int, files: int) -> None:
+        # What comes is rather like what came last.
+        self._seen_directories = self._seen_directories // 2 + directories
+        self._seen_files = self._seen_files // 2 + files
 
     def _taken(self, directory: bytes) -> Entries | None:
         """What a helper has found there; None where nobody was asked, or it was left to this process."""
@@ -94,9 +105,9 @@ class AheadLister(LocalLister):
         """Give work to those who have none, as far as there is room for what they will find."""
         while self._upcoming and self._helpers.may_be_asked and self._has_room:
             # What a helper does not come to, it holds up: the walk needs it before what others are asked for.
-            likely = self._seen_directories * MOST_FILES // self._seen_files
+            likely = self._seen_directories * self._most_files // max(self._seen_files, 1)
             directories = self._upcoming.take(max(1, min(likely, DIRECTORIES)))
-            helper = self._helpers.ask(LIST + b"\0".join(directories))
+            helper = self._helpers.ask(LIST + b"\0".join([b"%d" % self._most_files, *directories]))
             if helper is None:
                 self._upcoming.add(directories)
                 return
@@ -104,7 +115,7 @@ class AheadLister(LocalLister):
 
     @property
     def _has_room(self) -> bool:
-        return self._held_files + len(self._asked) * MOST_FILES < HELD_FILES
+        return self._held_files + len(self._asked) * self._most_files < HELD * self._most_files
 
     def _receive(self, helper: Helper) -> None:
         directories = self._asked.pop(helper)
@@ -113,8 +124,7 @@ class AheadLister(LocalLister):
         told = np.frombuffer(said, np.int64, 3 * len(directories)).reshape(-1, 3)
         outcomes, counts, lengths = told.T.tolist()
         columns = np.frombuffer(said, np.int64, 3 * sum(counts), told.nbytes).reshape(3, -1)
-        self._seen_directories += outcomes.count(LISTED)
-        self._seen_files += sum(counts)
+        self._saw(outcomes.count(LISTED), sum(counts))
         first, position = 0, told.nbytes + columns.nbytes
         for path, outcome, count, length in zip(directories, outcomes, counts, lengths, strict=True):
             if outcome == LISTED:

@@ -24,9 +24,6 @@ LIST: Final = b"l"
 NOT_REACHED, LEFT, LISTED = range(3)
 """What became of a directory that was to be listed: nothing yet, it is left to the scan, its entries follow."""
 
-MOST_FILES: Final = 8192
-"""A larger directory is left to the scan, which goes through it in parts; no other is begun after so many."""
-
 
 def examined(directory: bytes, names: Sequence[bytes]) -> Columns | None:
     """The versions of files in a directory; None unless every name is a file, and can be examined."""
@@ -34,8 +31,12 @@ def examined(directory: bytes, names: Sequence[bytes]) -> Columns | None:
     return None if found is None or not _are(stat.S_ISREG, found) else _columns(found)
 
 
-def listed(directory: bytes) -> tuple[list[bytes], Columns] | None:
+def listed(directory: bytes, most_files: int) -> tuple[list[bytes], Columns] | None:
     """A directory's entries by their bytes, directories with a slash at the end, and their versions.
+
+    Args:
+        directory: It.
+        most_files: A larger one is left to the scan, which goes through it in parts.
 
     Returns:
         None where there are too many, or one that is neither a file nor a directory, or nothing can be said. What a
@@ -46,7 +47,7 @@ def listed(directory: bytes) -> tuple[list[bytes], Columns] | None:
     except OSError:
         return None
     names.sort()
-    if len(names) > MOST_FILES or (found := _found(directory, names)) is None:
+    if len(names) > most_files or (found := _found(directory, names)) is None:
         return None
     if _are(stat.S_ISREG, found):
         return names, _columns(found)
@@ -88,8 +89,8 @@ def answer(request: bytes) -> bytes:
     """What a helper says to a request: native 64-bit numbers, and names.
 
     Args:
-        request: EXAMINE and groups, joined by two NULs, each a directory and names in it, joined by NULs; or LIST and
-            directories, joined by NULs.
+        request: EXAMINE and groups, joined by two NULs, each a directory and names in it, joined by NULs; or LIST, how
+            many files are to be listed at most and directories, joined by NULs.
 
     Returns:
         To EXAMINE: for each group whether its versions follow; then of all these files the lengths, then the
@@ -114,10 +115,13 @@ def _listed_all(request: bytes) -> bytes:
     told = array("q")
     columns = _no_columns()
     joined: list[bytes] = []
-    for directory in request.split(b"\0"):
-        if len(columns[0]) >= MOST_FILES:
+    number, *directories = request.split(b"\0")
+    most_files = int(number)
+    for directory in directories:
+        # No other is begun after so many.
+        if len(columns[0]) >= most_files:
             told.extend((NOT_REACHED, 0, 0))
-        elif (found := listed(directory)) is None:
+        elif (found := listed(directory, most_files)) is None:
             told.extend((LEFT, 0, 0))
         else:
             names, versions = found

@@ -36,8 +36,10 @@ def test_helpers_find_what_the_scan_finds_itself(
     """Any tree, any names: the same files, versions and order."""
     root = grown(tmp_path_factory.mktemp("tree"), paths)
     helpers = Helpers(after_files=0, count=2)
-    assert scanned(root, helpers) == scanned(root, Helpers(count=0))
-    assert len(helpers.started) == 2 or not paths
+    expected = scanned(root, Helpers(count=0))
+    assert scanned(root, helpers) == expected
+    # A tree may be empty, or all of it hidden.
+    assert len(helpers.started) == 2 or not expected
     assert all(helper.process.returncode is not None for helper in helpers.started)
 
 

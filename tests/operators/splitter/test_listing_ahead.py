@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.splitter import listing_ahead, scan_helper
+from operators.splitter import scan_helper
 from operators.splitter.helpers import Helper, Helpers
 from operators.splitter.listing import LocalLister
+from operators.splitter.listing_ahead import AheadLister
 from operators.splitter.scan_helper import LEFT, LIST, LISTED, NOT_REACHED
 from operators.splitter.scanner import Scanner, Selection
 from operators.splitter.upcoming import Upcoming
@@ -33,7 +34,7 @@ class Noting(Helpers):
         """Note it."""
         helper = super().ask(request)
         if helper is not None and request.startswith(LIST):
-            self.listed += request[1:].split(b"\0")
+            self.listed += request[1:].split(b"\0")[1:]
         return helper
 
 
@@ -60,12 +61,13 @@ class Immediate(Noting):
     def __init__(self) -> None:
         super().__init__()
         self.requests: dict[Any, bytes] = {}
+        self.answers = 0
 
     def ask(self, request: bytes) -> Any:
         """Keep the request, unless both have one."""
         if not request.startswith(LIST) or len(self.requests) == 2:
             return None
-        self.listed += request[1:].split(b"\0")
+        self.listed += request[1:].split(b"\0")[1:]
         self.requests[helper := object()] = request
         return helper
 
@@ -76,21 +78,29 @@ class Immediate(Noting):
 
     def answer(self, helper: Any) -> bytes:
         """What a process would say."""
+        self.answers += 1
         return scan_helper.answer(self.requests.pop(helper))
 
 
-def test_a_helper_is_asked_for_about_as_much_as_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it does not come to would be asked for again, and the walk would wait for it while others go far ahead."""
-    for module in (scan_helper, listing_ahead):
-        monkeypatch.setattr(module, "MOST_FILES", 80)
-    monkeypatch.setattr(listing_ahead, "HELD_FILES", 8 * 80)
+@pytest.mark.parametrize("first", [20, 5000])
+def test_a_helper_is_asked_for_about_as_much_as_it_answers(tmp_path: Path, first: int) -> None:
+    """What it does not come to would be asked for again, and the walk would wait for it while others go far ahead.
+
+    A single large directory before the others does not change that for long.
+    """
     for number in range(60):
-        for name in range(20):
+        for name in range(20 if number else first):
             write(tmp_path / f"{number:02}" / str(name))
     helpers = Immediate()
-    assert scanned(str(tmp_path), Selection(), helpers) == scanned(str(tmp_path), Selection(), Helpers(count=0))
+    lister = AheadLister(helpers, most_files=80)
+    directories = [bytes(tmp_path / f"{number:02}") for number in range(60)]
+    lister.expect(directories)
+    found = {path: [name for entries in lister.stretches(path) for name in entries.names] for path in directories}
+    assert found == {path: sorted(os.listdir(path)) for path in directories}
     assert len(set(helpers.listed)) > 50
     assert len(helpers.listed) < 1.5 * len(set(helpers.listed))
+    # Nor for less: each answer is waited for.
+    assert helpers.answers < 30
 
 
 def test_nobody_is_asked_for_what_the_walk_passes_over(tmp_path: Path) -> None:
@@ -119,7 +129,7 @@ def test_a_helper_lists_as_the_scan_does(tmp_path: Path) -> None:
         write(tmp_path / text)
     (tmp_path / "link").symlink_to("c")
     (tmp_path / "linked").symlink_to("b")
-    names, (sizes, times, inodes) = scan_helper.listed(bytes(tmp_path)) or ([], ([], [], []))
+    names, (sizes, times, inodes) = scan_helper.listed(bytes(tmp_path), 99) or ([], ([], [], []))
     lister = LocalLister()
     expected = [name for entries in lister.stretches(bytes(tmp_path)) for name in entries.names]
     assert names == expected
@@ -139,19 +149,18 @@ def test_a_helper_leaves_to_the_scan_what_needs_a_word(tmp_path: Path, special: 
         os.mkfifo(tmp_path / special)
     else:
         (tmp_path / special).symlink_to("gone")
-    assert scan_helper.listed(bytes(tmp_path)) is None
-    assert scan_helper.listed(bytes(tmp_path / "gone")) is None
+    assert scan_helper.listed(bytes(tmp_path), 99) is None
+    assert scan_helper.listed(bytes(tmp_path / "gone"), 99) is None
 
 
-def test_a_helper_does_not_answer_for_more_than_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_does_not_answer_for_more_than_it_should(tmp_path: Path) -> None:
     """Large directories are left, and what it did not come to is said."""
-    monkeypatch.setattr(scan_helper, "MOST_FILES", 5)
     for directory, count in (("a", 2), ("b", 6), ("c", 3), ("d", 1)):
         for number in range(count):
             write(tmp_path / directory / str(number))
     asked = b"\0".join(bytes(tmp_path / name) for name in "abcd")
     told = array("q")
-    told.frombytes(scan_helper.answer(LIST + asked)[: 12 * 8])
+    told.frombytes(scan_helper.answer(LIST + b"5\0" + asked)[: 12 * 8])
     assert told.tolist() == [LISTED, 2, 3, LEFT, 0, 0, LISTED, 3, 5, NOT_REACHED, 0, 0]
 
 
