@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from operators.pack import BlockPack
 
 Column = npt.NDArray[np.int64]
+"""One number for each of many files."""
 
 
 @dataclass(frozen=True, slots=True)

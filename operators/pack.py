@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from dagflow.api.bundle import Bundle
-from operators.metadata import BlockMetadata, FileVersion
-
-Column = npt.NDArray[np.int64]
+from operators.metadata import BlockMetadata, Column, FileVersion
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagflow.errors import MissingError, StorageError
+from dagflow.storage.columns import binary_column, int64_column
 from dagflow.storage.files import FileStat, list_directory, open_file
 from dagflow.storage.location import absolute, join, name_of, parent, redacted
 
@@ -22,7 +23,6 @@ INDEX_SUFFIX = ".index.parquet"
 SCHEMA = pa.schema([("path", pa.binary()), ("offset", pa.int64()), ("length", pa.int64())])
 _GROUP_ROWS = 8192
 _COPY_BYTES = 1 << 20
-_ARRAY_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +45,11 @@ class Entry:
 def encode_index(paths: Sequence[str], offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> bytes:
     """An index as a Parquet file with the columns path (bytes), offset and length, sorted by path."""
     # As bytes, because a path may hold any byte but NUL.
-    columns = [_binary(list(map(os.fsencode, paths))), _integers(offsets), _integers(lengths)]
+    columns = [binary_column(list(map(os.fsencode, paths))), int64_column(offsets), int64_column(lengths)]
     table = pa.Table.from_arrays(columns, schema=SCHEMA).sort_by("path")
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=_GROUP_ROWS, compression="zstd", use_dictionary=False)
     return sink.getvalue()
-
-
-def _binary(values: Sequence[bytes]) -> pa.Array | pa.ChunkedArray:
-    """What pa.array() gives, without the import of pandas that it begins with, half a second in each worker."""
-    if sum(map(len, values)) > _ARRAY_BYTES:
-        return pa.array(values, pa.binary())  # in several pieces
-    borders = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=borders[1:])
-    buffers = [None, pa.py_buffer(borders), pa.py_buffer(b"".join(values))]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(values), buffers)
-
-
-def _integers(values: npt.NDArray[np.int64]) -> pa.Int64Array:
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))]
-    return pa.Int64Array.from_buffers(pa.int64(), len(values), buffers)
 
 
 def entries(directory: str, path: str | None = None) -> Iterator[Entry]:

@@ -37,7 +37,8 @@ for _scheme, _class in _HDFS.items():
 # Clients of one request at a time, which nevertheless do not mind threads.
 _FOR_THREADS = {"hdfs", "viewfs", "memory"}
 S3_CONNECTIONS = 128
-"""Requests to S3 of one process that are under way at the same time, at most."""
+"""Requests to S3 of one process that are under way at the same time, at most: at 50 ms each 2,560 objects a second,
+more than a core asks for."""
 
 REQUESTS = 32
 """Requests of one process that are under way at the same time: that many small files in one latency."""

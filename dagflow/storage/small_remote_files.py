@@ -23,11 +23,6 @@ from dagflow.storage.remote import (
 )
 from dagflow.storage.small_files import SmallFiles
 
-REQUESTS = S3_CONNECTIONS
-"""Under way at the same time in one task: at 50 ms each 2,560 objects a second, more than a core asks for.
-
-What they bring is part of a row of the pack, which is in memory as a whole anyway."""
-
 THREADS = 32
 _ATTEMPTS = 3
 
@@ -52,7 +47,7 @@ def read_all(files: SmallFiles) -> Sequence[bytes | StorageError]:
 
 
 async def _gather(place: S3Location, files: SmallFiles) -> list[bytes | StorageError]:
-    under_way = asyncio.Semaphore(REQUESTS)
+    under_way = asyncio.Semaphore(S3_CONNECTIONS)
 
     async def fetch(index: int) -> bytes | StorageError:
         async with under_way:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from dagflow.storage.roots import shortened
 from operators.metadata import FileEnds
 from operators.splitter.file_index import Apart, FileIndex, Seen
-from operators.splitter.runs import SCHEMA, newest, within
+from operators.splitter.runs import NOTHING, SCHEMA, newest, within
 
 Heard = list[tuple[int, Apart]]
 """Entries of the index, each with the first window after whose snapshot they need not be kept apart."""
@@ -46,8 +46,7 @@ class AwaitedEnds:
         # Of windows in order, each table by path; of the newest also single ones, which are cheaper to put together.
         self._awaited: deque[tuple[int, pa.Table]] = deque()
         self._single: list[tuple[bytes, Seen]] = []
-        # Not empty_table(), which imports pandas where there is one.
-        self._late = pa.Table.from_batches([], SCHEMA)
+        self._late = NOTHING
         self._heard: deque[tuple[int, Apart]] = deque()
 
     def begin_window(self, window_id: int) -> None:

@@ -16,10 +16,9 @@ from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import expanded, shortened
 from operators.codecs import CUT_SUFFIXES, stays_whole
-from operators.metadata import BlockMetadata, FileMetadata, FileVersion
+from operators.metadata import BlockMetadata, Column, FileMetadata, FileVersion
 from operators.splitter.clock import Clock
 from operators.splitter.found import Found, FoundFiles
-from operators.splitter.listing import Column
 from operators.splitter.packing import Packer
 
 logger = logging.getLogger(__name__)

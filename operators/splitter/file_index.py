@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.errors import JournalError, StorageError
+from dagflow.storage.columns import binary_column, numbers_of
 from dagflow.storage.store import Store, open_store
 from operators.splitter.runs import SCHEMA, Run, RunCursor, RunFile, RunWriter, merge, newest, within
 
@@ -176,7 +177,7 @@ class FileIndex:
 
     def _held_in_columns(self) -> set[bytes]:
         """Which of the recent paths were recorded in columns too."""
-        recent = _binary(list(self._recent))
+        recent = binary_column(list(self._recent))
         found = [recent.filter(pc.is_in(recent, value_set=table.column("path"))) for table in self._columns]
         return {path for each in found for path in each.to_pylist()}
 
@@ -403,12 +404,12 @@ def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDA
     count = len(paths)
     if not tables:
         return np.zeros(count, bool), np.zeros((len(Seen._fields), count), np.int64)
-    wanted = _binary(paths)
+    wanted = binary_column(paths)
     if sum(table.num_rows for table in tables) == count:
         # Where nothing has changed, and that is the rule, the tables say exactly this.
         entries = pa.concat_tables(sorted(tables, key=lambda table: table.column("path")[0].as_py()))
         if entries.column("path").equals(pa.chunked_array([wanted])):
-            return np.ones(count, bool), np.stack([_numbers(entries.column(name)) for name in SCHEMA.names[1:]])
+            return np.ones(count, bool), np.stack([numbers_of(entries.column(name)) for name in SCHEMA.names[1:]])
     entries = pa.concat_tables(tables)
     # The first of several equal paths is found, and newer runs stand first.
     validity, numbers = pc.index_in(wanted, value_set=entries.column("path")).buffers()
@@ -418,12 +419,12 @@ def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDA
     chosen = np.frombuffer(numbers, np.int32, count)[known]
     columns = np.zeros((len(Seen._fields), count), np.int64)
     for column, name in zip(columns, SCHEMA.names[1:], strict=True):
-        column[known] = _numbers(entries.column(name))[chosen]
+        column[known] = numbers_of(entries.column(name))[chosen]
     return known, columns
 
 
 def _has_any(entries: pa.Table, paths: Sequence[bytes]) -> bool:
-    return bool(pc.any(pc.is_in(_binary(paths), value_set=entries.column("path"))).as_py())
+    return bool(pc.any(pc.is_in(binary_column(paths), value_set=entries.column("path"))).as_py())
 
 
 def _packed(entries: pa.Table) -> bytes:
@@ -432,20 +433,6 @@ def _packed(entries: pa.Table) -> bytes:
         stream.write_table(entries)
     packed: bytes = sink.getvalue().to_pybytes()
     return packed
-
-
-def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """What to_numpy() gives, and as _binary without pandas."""
-    numbers: npt.NDArray[Any] = np.from_dlpack(column.combine_chunks())
-    return numbers
-
-
-def _binary(values: Sequence[bytes]) -> pa.BinaryArray:
-    """What pa.array() gives, without the import of pandas that it begins with, and a rescan has no use for."""
-    borders = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=borders[1:])
-    buffers = [None, pa.py_buffer(borders), pa.py_buffer(b"".join(values))]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(values), buffers)
 
 
 class Answers:

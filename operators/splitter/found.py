@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from operators.splitter.listing import Column, Stat, Stats
+from operators.metadata import Column
+from operators.splitter.listing import Stat, Stats
 
 if TYPE_CHECKING:
     from operators.splitter.roots import Root

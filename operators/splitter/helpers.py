@@ -82,6 +82,9 @@ class Helpers:
     Args:
         after_files: How many files are examined before helpers are started.
         count: How many are started.
+
+    Attributes:
+        most: How many are started.
     """
 
     def __init__(self, after_files: int = AFTER_FILES, count: int | None = None) -> None:

@@ -17,11 +17,10 @@ import numpy.typing as npt
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage import files
 from dagflow.storage.location import redacted
+from operators.metadata import Column
 from operators.splitter.scan_helper import examined
 
 logger = logging.getLogger(__name__)
-
-Column = npt.NDArray[np.int64]
 
 Kind = Literal["file", "directory"]
 

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from dagflow.api.properties import Count, Millis, Size
 from dagflow.storage.roots import expanded, shortened
+from operators.metadata import Column
 from operators.pack import BlockPack
 from operators.splitter.clock import Clock
 from operators.splitter.found import FoundFiles
-from operators.splitter.listing import Column
 
 SMALL_PARTS = 16
 """A file is small when so many of its size fit into a pack: packs are then full to within 6 %."""

@@ -33,7 +33,9 @@ SCHEMA = pa.schema(
     ]
 )
 # Not empty_table(), which imports pandas where there is one.
-_NOTHING = pa.Table.from_batches([], SCHEMA)
+NOTHING = pa.Table.from_batches([], SCHEMA)
+"""No entries."""
+
 # What a cursor holds is one group of each run, decoded: 1 MB, of which a scan needs one for every run.
 GROUP_ROWS = 8_192
 # A file is written and, from an object store, read as a whole: 19 bytes a row make this about 5 MB.
@@ -166,7 +168,7 @@ class RunCursor:
         self._first = run.files[0].first if run.files else b""
         self._groups = self._read(run)
         self._skip_to = b""
-        self._table = _NOTHING
+        self._table = NOTHING
         self._last = b""
 
     def _read(self, run: Run) -> Iterator[pa.Table]:
@@ -209,7 +211,7 @@ class RunCursor:
         """The rows at hand whose path is at most bound; they are passed."""
         if self._last <= bound:
             # An empty slice of it would hold all of it.
-            taken, self._table = self._table, _NOTHING
+            taken, self._table = self._table, NOTHING
             return taken
         count = _count_through(self._table.column("path").chunk(0), bound)
         taken, self._table = self._table.slice(0, count), self._table.slice(count)
