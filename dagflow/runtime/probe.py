@@ -15,6 +15,7 @@ from dagflow.storage.pending import PendingFile, discard
 
 NEEDED = {
     "fsspec": "2024.6",
+    "isal": "1.7",
     "msgspec": "0.18",
     "numpy": "1.26",
     "pyarrow": "17",

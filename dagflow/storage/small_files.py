@@ -165,7 +165,7 @@ def _difference(files: SmallFiles, index: int, found: os.stat_result, count: int
     return SourceChangedError(f"it has {expected.size_bytes} bytes, and {count} were read", url=expected.url)
 
 
-def _placed(contents: Sequence[bytes | StorageError], buffer: memoryview, endings: bytes) -> LoadedFiles:
+def _placed(contents: Sequence[bytes | memoryview | StorageError], buffer: memoryview, endings: bytes) -> LoadedFiles:
     borders, failures, position = [0], {}, 0
     for index, content in enumerate(contents):
         if isinstance(content, StorageError):

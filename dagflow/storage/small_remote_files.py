@@ -2,94 +2,73 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-from fsspec.asyn import sync
-
-from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
+from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage import remote_files
-from dagflow.storage.location import redacted
-from dagflow.storage.remote import (
-    S3_CONNECTIONS,
-    PreconditionError,
-    S3Location,
-    filesystem_of,
-    is_s3,
-    takes_several,
-    translated_remote,
-)
+from dagflow.storage.files import FileStat, ReadableFile
+from dagflow.storage.remote import S3_CONNECTIONS, S3Location, filesystem_of, is_s3, takes_several, translated_remote
+from dagflow.storage.s3_objects import S3Objects, objects_of
 from dagflow.storage.small_files import SmallFiles
 
 THREADS = 32
-_ATTEMPTS = 3
+
+Content = bytes | memoryview | StorageError
 
 
-def read_all(files: SmallFiles) -> Sequence[bytes | StorageError]:
+def read_all(files: SmallFiles) -> Sequence[Content]:
     """The content of each file, or why there is none.
 
     Raises:
         TransientStorageError: The store may well succeed if asked again.
+        StorageError: It cannot be asked at all.
     """
     filesystem, path = filesystem_of(files.base)
-    if is_s3(filesystem):
-        place = S3Location(filesystem, path, files.base)
-        contents: Sequence[bytes | StorageError] = sync(filesystem.loop, _gather, place, files)
-    else:
-        with ThreadPoolExecutor(THREADS if takes_several(filesystem) else 1) as threads:
-            contents = list(threads.map(lambda index: _read(files, index), range(len(files.names))))
+    place = S3Location(filesystem, path, files.base) if is_s3(filesystem) else None
+    objects = None
+    # Without etags nothing would tell that what was read is what was planned.
+    if place is not None and files.etags:
+        with translated_remote(files.base, "open"):
+            objects = objects_of(filesystem, place.bucket)
+
+    def read(index: int) -> Content:
+        if place is not None and objects is not None:
+            content = _object(objects, place, files, index)
+            if content is not None:
+                return content
+        return _read(files, index)
+
+    threads = S3_CONNECTIONS if objects is not None else THREADS if takes_several(filesystem) else 1
+    with ThreadPoolExecutor(threads) as pool:
+        contents = list(pool.map(read, range(len(files.names))))
     for content in contents:
         if isinstance(content, TransientStorageError):
             raise content
     return contents
 
 
-async def _gather(place: S3Location, files: SmallFiles) -> list[bytes | StorageError]:
-    under_way = asyncio.Semaphore(S3_CONNECTIONS)
-
-    async def fetch(index: int) -> bytes | StorageError:
-        async with under_way:
-            for _ in range(_ATTEMPTS - 1):
-                content = await _get(place, files, index)
-                if not isinstance(content, TransientStorageError):
-                    return content
-            return await _get(place, files, index)
-
-    return await asyncio.gather(*map(fetch, range(len(files.names))))
-
-
-async def _get(place: S3Location, files: SmallFiles, index: int) -> bytes | StorageError:
-    """One object, which must have the planned etag."""
-    expected = files.expected(index)
+def _object(objects: S3Objects, place: S3Location, files: SmallFiles, index: int) -> memoryview | None:
     key = f"{place.key}/{files.names[index]}" if place.key else files.names[index]
-    condition: dict[str, Any] = {"IfMatch": f'"{expected.etag}"'} if expected.etag else {}
-    try:
-        with translated_remote(expected.url, "read"):
-            answer = await place.filesystem._call_s3("get_object", Bucket=place.bucket, Key=key, **condition)
-            async with answer["Body"] as body:
-                content: bytes = await body.read()
-    except PreconditionError:
-        return SourceChangedError("the file was replaced after it was planned", url=redacted(expected.url))
-    except StorageError as error:
-        return error
-    # A server that does not know the condition answers all the same.
-    found = str(answer.get("ETag", "")).strip('"')
-    if len(content) != expected.size_bytes or (expected.etag and found != expected.etag):
-        return SourceChangedError(
-            f"it had {expected.size_bytes} bytes and the etag {expected.etag}, now {len(content)} and {found}",
-            url=redacted(expected.url),
-        )
-    return content
+    content = objects.read(key, files.etags[index]) if files.etags[index] else None
+    return content if content is not None and len(content) == files.sizes[index] else None
 
 
 def _read(files: SmallFiles, index: int) -> bytes | StorageError:
     expected = files.expected(index)
     content = bytearray(expected.size_bytes)
     try:
-        with remote_files.open_file(expected.url, expected) as file:
+        with _opened(expected) as file:
             file.read_into(0, memoryview(content))
     except StorageError as error:
         return error
     return bytes(content)
+
+
+def _opened(expected: FileStat) -> ReadableFile:
+    # Where a read names its version, nobody has to look before; unless there is nothing to read.
+    if expected.etag and expected.size_bytes:
+        file = remote_files.planned_file(expected.url, expected)
+        if file is not None and file.is_pinned:
+            return file
+    return remote_files.open_file(expected.url, expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -12,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, SourceChangedError
-from dagflow.storage import small_remote_files
 from dagflow.storage.files import list_directory
-from dagflow.storage.remote import filesystem_of
 from dagflow.storage.small_files import LoadedFiles, SmallFiles, load, room_for
 
 
@@ -89,21 +86,3 @@ def test_an_object_that_changed_is_not_read(change: str, s3_root: str) -> None:
     assert [type(error) for error in answer.failures.values()] == [
         MissingError if change == "gone" else SourceChangedError
     ]
-
-
-def test_each_request_under_way_has_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as the client opens are under way at once, and no more, which would only wait for one another."""
-    under_way = [0, 0]
-
-    async def get(*_: object) -> bytes:
-        under_way[0] += 1
-        under_way[1] = max(under_way)
-        await asyncio.sleep(0)
-        under_way[0] -= 1
-        return b""
-
-    monkeypatch.setattr(small_remote_files, "_get", get)
-    names = [str(number) for number in range(1000)]
-    small_remote_files.read_all(SmallFiles("s3://bucket/", names, [0] * 1000, [0] * 1000))
-    filesystem, _ = filesystem_of("s3://bucket/")
-    assert under_way == [0, filesystem.config_kwargs["max_pool_connections"]]
