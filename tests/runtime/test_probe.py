@@ -14,7 +14,7 @@ from dagflow.runtime.probe import NEEDED, Places, examiner, misfit, require_fit
 from dagflow.storage.pending import PENDING_DIRECTORY
 from dagflow.worker.results import Program
 
-DRIVERS_OWN = {"isal", "click", "networkx", "pyspark", "pyyaml", "rich"}
+DRIVERS_OWN = {"click", "networkx", "pyspark", "pyyaml", "rich"}
 """What no task imports; a test on a real cluster, whose executors do not have it, would notice."""
 
 FITTING = {"host": "h", "directory": "d", "python": "3.11.7", "versions": dict.fromkeys(NEEDED, "9999.1")}
