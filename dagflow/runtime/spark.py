@@ -20,6 +20,7 @@ from pyspark import Broadcast, SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from dagflow.errors import DagflowError
 from dagflow.runtime.inline import level_zero, slot_of
@@ -87,6 +88,8 @@ PROBE_ROUNDS = 3
 NO_ANSWER_S = 20.0
 """Executors take seconds to start; what lasts longer than this is worth a word."""
 
+_NUMPY_CONVERTERS = NumpyArrayConverter, NumpyScalarConverter
+
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 
 
@@ -144,6 +147,10 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
             gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
                 spark_conf, popen_kwargs={"stdout": output, "stderr": output} if output else {}
             )
+            # Those of NumPy's values import pandas where there is one, half a second and 36 MiB, to ask whether there
+            # is NumPy; dagflow sends the JVM none.
+            client = gateway._gateway_client
+            client.converters = [each for each in client.converters if not isinstance(each, _NUMPY_CONVERTERS)]
             return SparkContext(conf=spark_conf, gateway=gateway)
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         where = f"; see {log}" if log is not None else ""

@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.storage.columns import binary_column, bool_column, int64_column, numbers_of, positions_in
 from dagflow.storage.roots import shortened
 from operators.metadata import FileEnds
 from operators.splitter.file_index import Apart, FileIndex, Seen
-from operators.splitter.runs import NOTHING, SCHEMA, newest, within
+from operators.splitter.runs import NOTHING, SCHEMA, entries_of, newest, within
 
 Heard = list[tuple[int, Apart]]
 """Entries of the index, each with the first window after whose snapshot they need not be kept apart."""
@@ -58,8 +59,8 @@ class AwaitedEnds:
     def expect(self, entries: pa.Table) -> None:
         """Wait for what readers tell of files; each entry is in the index as it is, and comes after those before."""
         # Nobody reads a directory or an empty file.
-        if not (is_read := entries.column("size_bytes").to_numpy() > 0).all():
-            entries = entries.filter(pa.array(is_read))
+        if not (is_read := numbers_of(entries.column("size_bytes")) > 0).all():
+            entries = entries.filter(bool_column(is_read))
         with self._lock:
             self._put_together()
             self._awaited.append((self.window_id, entries))
@@ -76,15 +77,13 @@ class AwaitedEnds:
             self._put_together()
             tables = [self._late, *(table for _, table in self._awaited)]
         known = pa.chunked_array([chunk for table in tables for chunk in table.column("path").chunks], pa.binary())
-        found: npt.NDArray[np.bool_] = pc.is_in(pa.array(paths, pa.binary()), value_set=known).to_numpy(False)
-        return found
+        return positions_in(binary_column(paths), known)[0]
 
     def _put_together(self) -> None:
         """Make one table of the single files."""
         if self._single:
             paths, seen = zip(*self._single, strict=True)
-            columns = [pa.array(column, pa.int64()) for column in zip(*seen, strict=True)]
-            table = newest(pa.table([pa.array(paths, pa.binary()), *columns], SCHEMA))
+            table = newest(entries_of(paths, list(zip(*seen, strict=True))))
             self._awaited.append((self.window_id, table))
             self._single = []
 
@@ -98,7 +97,7 @@ class AwaitedEnds:
             while self._awaited and self._awaited[0][0] <= window_id:
                 tables.append(self._awaited.popleft()[1])
             entries = pa.concat_tables(tables)
-        told = _entries_of(events)
+        told = _told_by(events)
         completed, rest = _completed(entries, told)
         with self._lock:
             # Of a file that was taken again since, the index has a newer version.
@@ -119,7 +118,7 @@ class AwaitedEnds:
             self._index.restore_apart(entries)
 
 
-def _entries_of(events: Sequence[FileEnds]) -> pa.Table:
+def _told_by(events: Sequence[FileEnds]) -> pa.Table:
     """Entries with what was told, and nothing else."""
     paths: list[bytes] = []
     for event in events:
@@ -134,22 +133,20 @@ def _entries_of(events: Sequence[FileEnds]) -> pa.Table:
     mtimes = np.concatenate([nothing, *(event.mtimes for event in events)])
     prints = np.concatenate([nothing, *(event.fingerprints for event in events)])
     unknown = np.zeros(len(paths), np.int64)
-    arrays = [pa.array(column, pa.int64()) for column in (sizes, mtimes, unknown, unknown, prints)]
-    return pa.table([pa.array(paths, pa.binary()), *arrays], SCHEMA)
+    return entries_of(paths, [sizes, mtimes, unknown, unknown, prints])
 
 
 def _completed(entries: pa.Table, told: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The entries of which was told, by path and with fingerprints; and the others."""
-    rows = pc.index_in(entries.column("path"), value_set=told.column("path")).combine_chunks()
-    found = rows.is_valid().to_numpy(False)
-    positions = rows.fill_null(0).to_numpy()
-    if found.any():
-        for name in ("size_bytes", "mtime_ns"):
-            found &= entries.column(name).to_numpy() == told.column(name).to_numpy()[positions]
-    rest = entries.filter(pa.array(~found))
-    prints = told.column("fingerprint").to_numpy()[positions[found]] if found.any() else np.empty(0, np.int64)
-    completed = entries.filter(pa.array(found)).set_column(
-        SCHEMA.get_field_index("fingerprint"), SCHEMA.field("fingerprint"), pa.array(prints, pa.int64())
+    found, positions = positions_in(entries.column("path"), told.column("path"))
+    is_same = np.ones(len(positions), bool)
+    for name in ("size_bytes", "mtime_ns"):
+        is_same &= numbers_of(entries.column(name))[found] == numbers_of(told.column(name))[positions]
+    found[found] = is_same
+    rest = entries.filter(bool_column(~found))
+    prints = numbers_of(told.column("fingerprint"))[positions[is_same]]
+    completed = entries.filter(bool_column(found)).set_column(
+        SCHEMA.get_field_index("fingerprint"), SCHEMA.field("fingerprint"), int64_column(prints)
     )
     return newest(completed), rest
 

@@ -21,9 +21,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.errors import JournalError, StorageError
-from dagflow.storage.columns import binary_column, numbers_of
+from dagflow.storage.columns import binary_column, numbers_of, positions_in
 from dagflow.storage.store import Store, open_store
-from operators.splitter.runs import SCHEMA, Run, RunCursor, RunFile, RunWriter, merge, newest, within
+from operators.splitter.runs import (
+    SCHEMA,
+    Numbers,
+    Run,
+    RunCursor,
+    RunFile,
+    RunWriter,
+    entries_of,
+    merge,
+    newest,
+    within,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +50,6 @@ MEMORY_ENTRIES = 100_000
 # The engine makes a window's snapshot durable before it asks for the one this much later: its pipeline is far shorter.
 KEPT_SNAPSHOTS = 64
 
-
-Numbers = Sequence[int] | npt.NDArray[np.int64]
 
 Apart = bytes | list[tuple[str, bytes, bytes, int]]
 """Entries by themselves: encoded, or the files of a run."""
@@ -123,8 +132,7 @@ class FileIndex:
             The entries.
         """
         taken = np.full(len(paths), taken_millis, np.int64)
-        columns = [pa.array(column, pa.int64()) for column in (size_bytes, mtime_ns, identities, taken, fingerprints)]
-        entries = pa.table([pa.array(paths, pa.binary()), *columns], SCHEMA)
+        entries = entries_of(paths, [size_bytes, mtime_ns, identities, taken, fingerprints])
         self._newest_millis = max(self._newest_millis, taken_millis)
         self.record_table(entries)
         return entries
@@ -271,8 +279,7 @@ class FileIndex:
         if self._recent:
             paths = sorted(self._recent)
             columns = zip(*(self._recent[path] for path in paths), strict=True)
-            arrays = [pa.array(paths, pa.binary()), *(pa.array(column, pa.int64()) for column in columns)]
-            tables.insert(0, pa.table(arrays, SCHEMA))
+            tables.insert(0, entries_of(paths, list(columns)))
         borders = [(table.column("path")[0].as_py(), table.column("path")[-1].as_py()) for table in tables]
         if all(before[1] < after[0] for before, after in itertools.pairwise(borders)):
             return pa.concat_tables(tables)
@@ -412,11 +419,7 @@ def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDA
             return np.ones(count, bool), np.stack([numbers_of(entries.column(name)) for name in SCHEMA.names[1:]])
     entries = pa.concat_tables(tables)
     # The first of several equal paths is found, and newer runs stand first.
-    validity, numbers = pc.index_in(wanted, value_set=entries.column("path")).buffers()
-    known = np.ones(count, bool)
-    if validity is not None:
-        known = np.unpackbits(np.frombuffer(validity, np.uint8), count=count, bitorder="little").astype(bool)
-    chosen = np.frombuffer(numbers, np.int32, count)[known]
+    known, chosen = positions_in(wanted, entries.column("path"))
     columns = np.zeros((len(Seen._fields), count), np.int64)
     for column, name in zip(columns, SCHEMA.names[1:], strict=True):
         column[known] = numbers_of(entries.column(name))[chosen]

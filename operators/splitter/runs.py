@@ -15,10 +15,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dagflow.storage.columns import binary_column, bool_column, flags_of, int64_column, numbers_of
 from dagflow.storage.location import is_local, join
 from dagflow.storage.store import Store
 
@@ -36,10 +38,18 @@ SCHEMA = pa.schema(
 NOTHING = pa.Table.from_batches([], SCHEMA)
 """No entries."""
 
+Numbers = Sequence[int] | npt.NDArray[np.int64]
+
 # What a cursor holds is one group of each run, decoded: 1 MB, of which a scan needs one for every run.
 GROUP_ROWS = 8_192
 # A file is written and, from an object store, read as a whole: 19 bytes a row make this about 5 MB.
 FILE_ROWS = 32 * GROUP_ROWS
+
+
+def entries_of(paths: Sequence[bytes], columns: Sequence[Numbers]) -> pa.Table:
+    """Entries of these paths; the columns are SCHEMA's, without the paths."""
+    numbers = (int64_column(np.asarray(column, np.int64)) for column in columns)
+    return pa.Table.from_arrays([binary_column(paths), *numbers], schema=SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +248,7 @@ def _completed(table: pa.Table) -> pa.Table:
     """The rows with all columns: an index that was written before there were fingerprints has none."""
     for field in SCHEMA:
         if field.name not in table.schema.names:
-            table = table.append_column(field, pa.array(np.zeros(table.num_rows, np.int64)))
+            table = table.append_column(field, int64_column(np.zeros(table.num_rows, np.int64)))
     return table
 
 
@@ -289,7 +299,7 @@ def merge(store: Store, runs: Sequence[Run], level: int, not_before_millis: int 
     while tables := _next_tables(cursors):
         table = newest(pa.concat_tables(tables))
         if not_before_millis:
-            table = table.filter(pc.greater_equal(table.column("taken_millis"), not_before_millis))
+            table = table.filter(bool_column(numbers_of(table.column("taken_millis")) >= not_before_millis))
         writer.write(table)
     return writer.close()
 
@@ -319,5 +329,5 @@ def newest(table: pa.Table) -> pa.Table:
     # Arrow's sort is stable: among equal paths the newer run's row stays in front.
     table = table.take(pc.sort_indices(table, sort_keys=[("path", "ascending")])).combine_chunks()
     paths = table.column("path").chunk(0)
-    differs = pc.not_equal(paths.slice(1), paths.slice(0, len(paths) - 1)).to_numpy(zero_copy_only=False)
-    return table if differs.all() else table.filter(pa.array(np.concatenate(([True], differs))))
+    differs = flags_of(pc.not_equal(paths.slice(1), paths.slice(0, len(paths) - 1)))
+    return table if differs.all() else table.filter(bool_column(np.concatenate(([True], differs))))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import dagflow_command
+from tests.cli.processes import dagflow_command, modules_loaded_by
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -42,3 +42,10 @@ def test_the_merging_app_merges_each_directory_and_gives_every_original_back(pla
         target.unlink()
     unknown = dagflow_command(["extract", "out/merged", "nobody"], cwd=place)
     assert (unknown.returncode, "no index here knows nobody" in unknown.stderr) == (1, True)
+
+
+def test_a_driver_does_without_pandas(place: Path) -> None:
+    """Arrow and PySpark import it for a few numbers, where there is one: half a second, and a quarter of all memory."""
+    pytest.importorskip("pandas")
+    loaded = modules_loaded_by(["run", "apps/merge_small_files.yaml", "-q"], cwd=place)
+    assert ("pyspark" in loaded, "pandas" in loaded) == (True, False)

@@ -1,0 +1,30 @@
+"""Arrow's columns without pandas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.storage.columns import binary_column, bool_column, flags_of, positions_in
+
+FEW = st.lists(st.sampled_from([b"a", b"b", b"c", b""]), max_size=20)
+
+
+@given(st.lists(st.booleans(), max_size=40), st.integers(0, 40))
+def test_flags_come_back_as_they_were_also_those_of_a_slice(flags: list[bool], start: int) -> None:
+    """Eight of them share a byte, and a slice may begin within one."""
+    column = bool_column(np.array(flags, bool))
+    assert column.to_pylist() == flags
+    assert flags_of(column.slice(start)).tolist() == flags[start:]
+
+
+@given(FEW, FEW, st.integers(0, 20))
+def test_of_equal_values_the_first_is_found(wanted: list[bytes], values: list[bytes], cut: int) -> None:
+    """Also where both columns consist of pieces."""
+    column = pa.chunked_array([binary_column(values[:cut]), binary_column(values[cut:])], pa.binary())
+    for asked in (binary_column(wanted), pa.chunked_array([wanted[:cut], wanted[cut:]], pa.binary())):
+        known, positions = positions_in(asked, column)
+        assert known.tolist() == [value in values for value in wanted]
+        assert positions.tolist() == [values.index(value) for value in wanted if value in values]
