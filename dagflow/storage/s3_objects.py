@@ -33,6 +33,10 @@ _RETRIES: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=20
 _VALID = timedelta(minutes=10)
 """Credentials that change are looked at anew before so much time is over; s3fs's are always valid for as long."""
 
+_STALLED = timedelta(seconds=30)
+_WHOLE = timedelta(minutes=10)
+"""An object that comes slowly is waited for, one of which nothing comes is not."""
+
 _KNOWN_CONFIG = {"max_pool_connections", "user_agent"}
 _KNOWN_ARGUMENTS = {"endpoint_url", "region_name"}
 
@@ -76,7 +80,9 @@ class S3Objects:
     def _note(self, error: Exception) -> None:
         self._failures += 1
         if not self._gets_on:
-            logger.warning("small objects are read by s3fs, more slowly: %s", without_secrets(str(error)))
+            logger.warning(
+                "small objects are read by s3fs, more slowly: %s", without_secrets(str(error).partition("\n")[0])
+            )
 
 
 _known: WeakKeyDictionary[Any, dict[str, S3Objects | None]] = WeakKeyDictionary()
@@ -119,7 +125,12 @@ def _opened(filesystem: Any, bucket: str) -> S3Objects | None:
     # Whether the bucket is a host or stands in the path depends on a dozen settings; here s3fs says what it would do.
     signed = sync(filesystem.loop, client.generate_presigned_url, "get_object", {"Bucket": bucket, "Key": "key"})
     is_host = urlsplit(signed).netloc.startswith(f"{bucket}.")
-    settings: ClientConfig = {"allow_http": url.scheme == "http", "default_headers": {"user-agent": USER_AGENT}}
+    settings: ClientConfig = {
+        "allow_http": url.scheme == "http",
+        "default_headers": {"user-agent": USER_AGENT},
+        "read_timeout": _STALLED,
+        "timeout": _WHOLE,
+    }
     bundle = filesystem.session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
     if bundle and url.scheme == "https":
         if not os.path.isfile(bundle):
