@@ -75,12 +75,13 @@ class RunSummary:
     def account(self) -> dict[str, int]:
         """What became of the bytes of the input: as many as the others together are "bytes".
 
-        What a compressed file holds counts, not what it takes. Records that wait for their end are skipped.
+        What a compressed file holds counts, not what it takes. Records that wait for their end are skipped;
+        a run that only reads the rest of earlier ones' records counts these whole.
         """
         total: Counter[str] = Counter()
         for key, value in self.counts.items():
             total[key.partition(":")[2]] += value
-        waiting = total[names.WAITING_BYTES] - total[names.RESUMED_BYTES]
+        waiting = max(total[names.WAITING_BYTES] - total[names.RESUMED_BYTES], 0)
         return {
             "bytes": total[names.CONTENT_BYTES] + total[names.LEFT_OUT_BYTES] + waiting,
             "records": total[names.RECORD_BYTES],
