@@ -17,7 +17,7 @@ from dagflow.errors import RecordError
 from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, Parsed
 from operators.reader.formats.columns import ColumnTypes, arrow_type, parse_columns, reject, valid_text
-from operators.reader.formats.delimited import Delimited, Terminators
+from operators.reader.formats.delimited import BYTE_ORDER_MARK, Delimited, Terminators
 from operators.reader.formats.framing import borders_of, joined
 from operators.reader.formats.lines import find_newlines
 from operators.reader.formats.positions import contains, positions_of
@@ -290,6 +290,9 @@ class Csv(Delimited):
             wrong[row.number - 1] = row.actual_columns
             return "skip"
 
+        # Arrow passes over a mark at the beginning. The file's own is not among the rows: this one is a row's text.
+        if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
+            data = BYTE_ORDER_MARK + data
         types = {name: arrow_type(self._types.get(name, "string")) for name in names or ()}
         return arrow_csv.read_csv(
             pa.BufferReader(data),

@@ -110,6 +110,14 @@ def test_a_quote_over_many_blocks_is_known_in_each() -> None:
     assert columns_of(make_format("csv"), content, 4099) == [{"a": "x\n" * 20_000}, {"a": "b"}]
 
 
+@pytest.mark.parametrize("block_size", [1, 4, 7, 100])
+def test_a_byte_order_mark_behind_the_beginning_is_text(block_size: int) -> None:
+    """As where files were put one behind another; wherever blocks are cut, only the file's own is left out."""
+    made = make_format({"type": "csv", "header": False, "columns": ["a"]})
+    content = b"\xef\xbb\xbfx\n\n\xef\xbb\xbf\n\xef\xbb\xbfy\n"
+    assert columns_of(made, content, block_size) == [{"a": "x"}, {"a": "\ufeff"}, {"a": "\ufeffy"}]
+
+
 def test_only_files_of_several_blocks_are_surveyed() -> None:
     """The last block of a file, and so the only one, needs none."""
     made = make_format("csv")
