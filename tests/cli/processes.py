@@ -12,6 +12,9 @@ import dagflow
 
 ENTRY = (sys.executable, "-m", "dagflow.cli")
 
+PATIENCE_S = 300.0
+"""When a process is taken to hang: far more than it needs also where others keep the machine busy."""
+
 
 def environment(**variables: str) -> dict[str, str]:
     """This process's environment, with dagflow importable from any directory."""
@@ -24,7 +27,7 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def dagflow_command(
-    args: Sequence[str], *, cwd: Path | None = None, timeout_s: float = 60, **variables: str
+    args: Sequence[str], *, cwd: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run `dagflow` to its end and keep what it printed."""
     return subprocess.run(
@@ -33,7 +36,7 @@ def dagflow_command(
         env=environment(**variables),
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=PATIENCE_S,
         check=False,
         stdin=subprocess.DEVNULL,
     )
@@ -53,7 +56,7 @@ def modules_loaded_by(args: Sequence[str], *, cwd: Path) -> set[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import dagflow
 from dagflow.cli.main import COMMANDS, CommandLine, command_line
 from dagflow.errors import DagflowError, PlanError, Problem, RunStoppedError
-from tests.cli.processes import dagflow_command, environment
+from tests.cli.processes import PATIENCE_S, dagflow_command, environment
 
 
 def command_line_with(error: BaseException) -> CommandLine:
@@ -137,7 +137,7 @@ def test_the_help_is_quick_to_come() -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert done.stderr == "False\n"
@@ -153,7 +153,7 @@ def test_sigterm_outside_of_a_run_is_an_interruption() -> None:
         "main.main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert (done.returncode, done.stderr.strip()) == (130, "dagflow: interrupted")
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

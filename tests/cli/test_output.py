@@ -10,12 +10,13 @@ import pytest
 
 from dagflow.cli import output
 from dagflow.errors import DagflowError, OperatorError, Problem, SpecError
+from tests.cli.processes import PATIENCE_S
 
 
 def run_python(code: str, **options: object) -> subprocess.CompletedProcess[bytes]:
     """Run code in a fresh interpreter."""
     return subprocess.run(  # type: ignore[call-overload, no-any-return]  # options are forwarded as they are
-        [sys.executable, "-c", code], timeout=30, check=False, **options
+        [sys.executable, "-c", code], timeout=PATIENCE_S, check=False, **options
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tests.cli.processes import ENTRY, environment
+from tests.cli.processes import ENTRY, PATIENCE_S, environment
 from tests.crash.watching import Watcher
 
 Target = Literal["driver", "jvm", "worker", "daemon"]
@@ -75,8 +75,7 @@ class Slow(Operator):
 START_S = 4.0
 """About how long Spark takes to start; kills within it hit a run that has not submitted anything."""
 
-MOST_S = 120.0
-TIDY_S = 20.0
+TIDY_S = 60.0
 
 
 def make_folder(folder: Path, files: int, app: str = APP) -> None:
@@ -152,7 +151,7 @@ class Victim:
             return True
         return False
 
-    def wait_for(self, is_there: Callable[[], bool], most_s: float = MOST_S) -> bool:
+    def wait_for(self, is_there: Callable[[], bool], most_s: float = PATIENCE_S) -> bool:
         """Wait until something is there, or the run has ended; says whether it is there."""
         deadline = time.monotonic() + most_s
         while self.process.poll() is None and time.monotonic() < deadline:
@@ -161,7 +160,7 @@ class Victim:
             time.sleep(0.005)
         return is_there()
 
-    def end(self, timeout_s: float = MOST_S) -> int:
+    def end(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for the exit code, and for every process that the run has started to be gone."""
         code = self.process.wait(timeout_s)
         deadline = time.monotonic() + TIDY_S
@@ -297,7 +296,7 @@ def watched(folder: Path) -> Iterator[None]:
     )
     try:
         yield
-        answer, _ = process.communicate("enough\n", timeout=60)
+        answer, _ = process.communicate("enough\n", timeout=PATIENCE_S)
     finally:
         process.kill()
         process.wait()

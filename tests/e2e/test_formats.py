@@ -53,7 +53,7 @@ def write_app(place: Path, block_size: int) -> None:
 def test_every_format_with_every_option_publishes_on_spark_what_other_means_make_of_it(tmp_path: Path) -> None:
     """Records, rejects with file, offset and bytes, and one account of them all, in --json and in the journal."""
     write_app(tmp_path, 50)
-    run = dagflow_command(["run", "app.yaml", "--json"], cwd=tmp_path, timeout_s=300)
+    run = dagflow_command(["run", "app.yaml", "--json"], cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     summary = json.loads(run.stdout)
     for number, case in enumerate(CASES):

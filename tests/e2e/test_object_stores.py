@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dagflow.storage.remote import filesystem_of
-from tests.cli.processes import ENTRY, dagflow_command, environment
+from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment
 from tests.hdfs_cluster import hdfs, hdfs_root
 
 __all__ = ["hdfs", "hdfs_root"]
@@ -101,7 +101,7 @@ def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
         ["scan", *journal],
         ["run", "app.yaml", "--json"],
     ):
-        done = dagflow_command(arguments, cwd=tmp_path, timeout_s=180, **variables)
+        done = dagflow_command(arguments, cwd=tmp_path, **variables)
         assert done.returncode == 0, done.stderr
         printed += done.stdout + done.stderr
         if arguments[0] == "plan":
@@ -124,7 +124,7 @@ def test_no_error_shows_a_credential(arguments: list[str], tmp_path: Path, s3_se
     storage = STORAGE.format(endpoint=s3_server, key=KEY, secret="${STORE_SECRET}")
     (tmp_path / "app.yaml").write_text(APP.format(root="s3://no-such-bucket-here", storage=storage))
     variables = {**without_ambient_credentials(), "STORE_SECRET": SECRET}
-    done = dagflow_command(arguments, cwd=tmp_path, timeout_s=60, **variables)
+    done = dagflow_command(arguments, cwd=tmp_path, **variables)
     printed = done.stdout + done.stderr
     assert "no-such-bucket-here" in printed
     assert KEY not in printed and SECRET not in printed
@@ -143,7 +143,7 @@ def test_a_driver_that_was_killed_is_followed_by_one_elsewhere(bucket_app: Path,
     with subprocess.Popen(
         [*ENTRY, "run", "app.yaml", "-q"], cwd=here, env=environment(**variables), start_new_session=True
     ) as first:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE_S
         while not filesystem.find(path) and time.monotonic() < deadline:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 first.wait(0.1)
@@ -151,7 +151,7 @@ def test_a_driver_that_was_killed_is_followed_by_one_elsewhere(bucket_app: Path,
         os.killpg(first.pid, signal.SIGKILL)
     seen = contents(filesystem, path)
     assert seen
-    done = dagflow_command(["run", "app.yaml", "--json"], cwd=there, timeout_s=180, **variables)
+    done = dagflow_command(["run", "app.yaml", "--json"], cwd=there, **variables)
     assert done.returncode == 0, done.stderr
     assert records(s3_root) == expected
     assert seen.items() <= contents(filesystem, path).items()
@@ -163,7 +163,7 @@ def test_everything_may_be_in_hdfs(hdfs_root: str, tmp_path: Path) -> None:
     expected = put_input(hdfs_root)
     (tmp_path / "app.yaml").write_text(APP.format(root=hdfs_root, storage=""))
     for blocks in (True, False):
-        done = dagflow_command(["run", "app.yaml", "--json"], cwd=tmp_path, timeout_s=300)
+        done = dagflow_command(["run", "app.yaml", "--json"], cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert bool(json.loads(done.stdout)["blocks"]) is blocks
     assert records(hdfs_root) == expected

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.processes import PATIENCE_S
+
 pytestmark = pytest.mark.spark
 
 PROGRAM = """
@@ -40,7 +42,7 @@ def test_a_jvm_that_is_killed_between_windows_is_named_as_the_reason(tmp_path: P
     """Whatever asks it next, it was no defect of dagflow, and the run can be continued."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     folder = Path(__file__).parents[2]
-    told = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout
+    told = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=True).stdout
     assert told.splitlines() == [
         "a look at the cores: Spark's Java process has ended",
         "the start of the run: Spark's Java process has ended",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import ENTRY, dagflow_command, environment
+from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment
 
 APP = """\
 name: sample
@@ -153,7 +153,7 @@ def test_a_stopped_run_ends_cleanly_and_is_continued(folder: Path) -> None:
     """The first signal ends a run with 130 and a resumable journal; nothing is lost or published twice."""
     with following(folder) as process:
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, err
     assert json.loads(out)["state"] == "stopped"
     assert "stopping: the window in flight is finished or set aside" in err
