@@ -25,13 +25,14 @@ from pathlib import Path
 import pyspark
 
 from dagflow.runtime.probe import NEEDED
+from tests.shared_classes import java_options
 
 SPARK_HOME = Path(pyspark.__file__).parent
 START_S = 90.0
 ADDRESSES = {"master": "10.77.0.1", "driver": "10.77.0.2", "one": "10.77.0.11", "two": "10.77.0.12"}
 WORKERS = ("one", "two")
 # Workers tell that they live, and are given up, within seconds instead of minutes.
-DAEMON_JAVA = "-XX:TieredStopAtLevel=1 -Dspark.worker.timeout=6 -Dspark.master.rest.enabled=false"
+DAEMON_JAVA = "-Dspark.worker.timeout=6 -Dspark.master.rest.enabled=false"
 SLICE_S = 0.05
 """How long a slowed host runs at a time."""
 
@@ -246,7 +247,7 @@ class Cluster:
             host,
             "master",
             ["master.Master", "--host", host.address, "--port", str(self._port), "--webui-port", "0"],
-            SPARK_MASTER_OPTS=f"{DAEMON_JAVA} {recovery}",
+            SPARK_MASTER_OPTS=f"{java_options()} {DAEMON_JAVA} {recovery}",
         )
 
     def start_worker(self, name: str) -> None:
@@ -256,7 +257,8 @@ class Cluster:
         arguments += ["--cores", str(self._cores), "--memory", "2g", "--work-dir", str(host.folder / "work"), self.url]
         local = host.folder / "local"
         local.mkdir(exist_ok=True)
-        self._daemon(host, "worker", arguments, SPARK_WORKER_OPTS=DAEMON_JAVA, SPARK_LOCAL_DIRS=str(local))
+        options = f"{java_options()} {DAEMON_JAVA}"
+        self._daemon(host, "worker", arguments, SPARK_WORKER_OPTS=options, SPARK_LOCAL_DIRS=str(local))
 
     def _daemon(self, host: Host, name: str, arguments: list[str], **env: str) -> None:
         start = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
@@ -270,8 +272,7 @@ class Cluster:
         settings = {
             "spark.driver.host": host.address,
             "spark.driver.bindAddress": host.address,
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.executor.extraJavaOptions": java_options(),
             "spark.executor.memory": "512m",
             "spark.network.timeout": "8s",
             "spark.network.timeoutInterval": "2s",

@@ -21,7 +21,7 @@ Target = Literal["driver", "jvm", "worker", "daemon"]
 
 HEAD = """\
 name: victim
-attributes: {checkpoint: journal, master: "local[2]", spark: {spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}}
+attributes: {checkpoint: journal, master: "local[2]"}
 operators:
   splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 8KiB, blocks_threshold: 4}}
   reader: {class: BlockReader, properties: {min_readers: 2, max_readers: 4}}
