@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,37 @@ from dagflow.storage.columns import binary_column, bool_column, int64_column, nu
 from dagflow.storage.roots import shortened
 from operators.metadata import FileEnds
 from operators.splitter.file_index import Apart, FileIndex, Seen
-from operators.splitter.runs import NOTHING, SCHEMA, entries_of, newest, within
+from operators.splitter.runs import NOTHING, SCHEMA, entries_of, newest, packed, unpacked
 
 Heard = list[tuple[int, Apart]]
 """Entries of the index, each with the first window after whose snapshot they need not be kept apart."""
+
+
+class _Expected(NamedTuple):
+    """Entries of one window, packed: there are some for each file of all windows that are under way.
+
+    Attributes:
+        window_id: The window.
+        first: Their first path.
+        last: Their last path.
+        data: They.
+    """
+
+    window_id: int
+    first: bytes
+    last: bytes
+    data: bytes
+
+    @classmethod
+    def of(cls, window_id: int, entries: pa.Table) -> _Expected:
+        return cls(window_id, *_ends(entries), packed(entries))
+
+    def may_have_any(self, first: bytes, last: bytes) -> bool:
+        """Whether paths in [first, last] may be among them."""
+        return self.first <= last and first <= self.last
+
+    def entries(self) -> pa.Table:
+        return unpacked(self.data)
 
 
 class AwaitedEnds:
@@ -44,8 +72,8 @@ class AwaitedEnds:
         # A scan asks from its own thread.
         self._lock = threading.Lock()
         self.window_id = self.kept_id = 0
-        # Of windows in order, each table by path; of the newest also single ones, which are cheaper to put together.
-        self._awaited: deque[tuple[int, pa.Table]] = deque()
+        # Of windows in order, each by path; of the newest also single ones, which are cheaper to put together.
+        self._awaited: deque[_Expected] = deque()
         self._single: list[tuple[bytes, Seen]] = []
         self._late = NOTHING
         self._heard: deque[tuple[int, Apart]] = deque()
@@ -63,7 +91,8 @@ class AwaitedEnds:
             entries = entries.filter(bool_column(is_read))
         with self._lock:
             self._put_together()
-            self._awaited.append((self.window_id, entries))
+            if entries.num_rows:
+                self._awaited.append(_Expected.of(self.window_id, entries))
 
     def expect_one(self, path: bytes, seen: Seen) -> None:
         """Wait for what a reader tells of one file."""
@@ -72,10 +101,11 @@ class AwaitedEnds:
                 self._single.append((path, seen))
 
     def expected(self, paths: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-        """For each path whether its file is waited for."""
+        """For each path whether its file is waited for; at least one, ascending."""
         with self._lock:
             self._put_together()
-            tables = [self._late, *(table for _, table in self._awaited)]
+            late, awaited = self._late, [each for each in self._awaited if each.may_have_any(paths[0], paths[-1])]
+        tables = [late, *(each.entries() for each in awaited)]
         known = pa.chunked_array([chunk for table in tables for chunk in table.column("path").chunks], pa.binary())
         return positions_in(binary_column(paths), known)[0]
 
@@ -84,7 +114,7 @@ class AwaitedEnds:
         if self._single:
             paths, seen = zip(*self._single, strict=True)
             table = newest(entries_of(paths, list(zip(*seen, strict=True))))
-            self._awaited.append((self.window_id, table))
+            self._awaited.append(_Expected.of(self.window_id, table))
             self._single = []
 
     def hear(self, window_id: int, events: Sequence[FileEnds]) -> None:
@@ -94,14 +124,14 @@ class AwaitedEnds:
         with self._lock:
             self._put_together()
             tables = [self._late]
-            while self._awaited and self._awaited[0][0] <= window_id:
-                tables.append(self._awaited.popleft()[1])
+            while self._awaited and self._awaited[0].window_id <= window_id:
+                tables.append(self._awaited.popleft().entries())
             entries = pa.concat_tables(tables)
         told = _told_by(events)
         completed, rest = _completed(entries, told)
         with self._lock:
             # Of a file that was taken again since, the index has a newer version.
-            for _, later in self._awaited:
+            for later in self._awaited:
                 completed = _without(completed, later)
             self._late = rest.slice(max(0, rest.num_rows - self._most_late)).combine_chunks()
         if completed.num_rows:
@@ -151,11 +181,11 @@ def _completed(entries: pa.Table, told: pa.Table) -> tuple[pa.Table, pa.Table]:
     return newest(completed), rest
 
 
-def _without(entries: pa.Table, others: pa.Table) -> pa.Table:
+def _without(entries: pa.Table, others: _Expected) -> pa.Table:
     """The entries whose paths the others do not have; both by path."""
-    if not (entries.num_rows and within(others, *_ends(entries)).num_rows):
+    if not (entries.num_rows and others.may_have_any(*_ends(entries))):
         return entries
-    shared = pc.is_in(entries.column("path"), value_set=others.column("path"))
+    shared = pc.is_in(entries.column("path"), value_set=others.entries().column("path"))
     return entries.filter(pc.invert(shared))
 
 

@@ -33,6 +33,8 @@ from operators.splitter.runs import (
     entries_of,
     merge,
     newest,
+    packed,
+    unpacked,
     within,
 )
 
@@ -153,7 +155,7 @@ class FileIndex:
         is_small = self._store is None or entries.num_rows <= INLINE_ENTRIES
         if is_small or (self._recent and _has_any(entries, list(self._recent))):
             self.record_table(entries)
-            return _packed(entries)
+            return packed(entries)
         assert self._store is not None
         writer = RunWriter(self._store, 0)
         writer.write(entries)
@@ -169,7 +171,7 @@ class FileIndex:
             StorageError: A part of it is not there.
         """
         if isinstance(apart, bytes):
-            self.record_table(pa.ipc.open_stream(apart).read_all())
+            self.record_table(unpacked(apart))
             return
         assert self._store is not None
         run = Run(0, tuple(RunFile(*file) for file in apart))
@@ -428,14 +430,6 @@ def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDA
 
 def _has_any(entries: pa.Table, paths: Sequence[bytes]) -> bool:
     return bool(pc.any(pc.is_in(binary_column(paths), value_set=entries.column("path"))).as_py())
-
-
-def _packed(entries: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
-        stream.write_table(entries)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
 
 
 class Answers:

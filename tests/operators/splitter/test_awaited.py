@@ -6,10 +6,12 @@ import gc
 import os
 import pickle
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dagflow.engine.result import RunSummary
@@ -238,6 +240,25 @@ def test_what_was_told_outlives_the_index_that_was_told(tmp_path: Path, count: i
         again = FileIndex(url)
         again.restore(later.snapshot())
         assert again.view().look_up(names).fingerprint.tolist() == list(told(*paths).fingerprints)
+
+
+def test_files_in_flight_are_held_in_a_fraction_of_their_paths(tmp_path: Path) -> None:
+    """Five windows of 20,000 files are under way at a time, and nobody asks for these entries until they are read."""
+    index = FileIndex(str(tmp_path / "index"))
+    awaited = AwaitedEnds(index)
+    paths = [b"/in/2024-11-22/%05d/file-%08d.txt" % (number // 1000, number) for number in range(20_000)]
+    numbers = list(range(20_000))
+    arrow = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        awaited.expect(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
+        index.snapshot()
+        gc.collect()
+        held = pa.total_allocated_bytes() - arrow + tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert 0 < held < sum(map(len, paths)) // 2
+    assert awaited.expected([paths[1], paths[2] + b"x", paths[-1]]).tolist() == [True, False, True]
 
 
 def test_what_readers_tell_of_many_files_is_few_objects() -> None:
