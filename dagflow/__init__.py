@@ -1,5 +1,17 @@
 """Files into a data platform, every record exactly once: an operator-based DAG framework on Spark."""
 
+import os
+import sys
+
+_ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
+if _ALLOCATOR not in os.environ and "pyspark.worker" not in sys.modules:
+    # Arrow chooses while it is imported, and its Parquet writer never asks again. Its own allocator keeps what was
+    # freed, 45 of 195 MiB of a driver; tasks are faster with it.
+    os.environ[_ALLOCATOR] = "system"
+    import pyarrow  # noqa: F401
+
+    del os.environ[_ALLOCATOR]  # it is not meant for the processes that this one starts
+
 from dagflow.api.codec import StreamCodec
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import ControlOperator, InputOperator, Operator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -23,7 +24,9 @@ def sparing_memory() -> Iterator[None]:
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     before = pa.default_memory_pool()
-    pa.set_memory_pool(pa.system_memory_pool())
+    # Who has imported Arrow before dagflow has Arrow's own; a person may have chosen another one.
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
+        pa.set_memory_pool(pa.system_memory_pool())
     try:
         yield
     finally:

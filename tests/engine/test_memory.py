@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from dagflow.plan.logical import load_app
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import place
 from operators.pack import BlockPack
+from tests.cli.processes import environment
 
 APP = """\
 name: sample
@@ -31,8 +33,46 @@ streams:
 """
 
 
-def test_arrow_uses_malloc_during_a_run_and_not_after() -> None:
-    """Also where the run fails: the process may have other work."""
+ALLOCATES = """
+import importlib, os, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+from dagflow.engine.memory import sparing_memory
+import pyarrow
+with sparing_memory():
+    print(pyarrow.default_memory_pool().backend_name, end=" ")
+print(pyarrow.default_memory_pool().backend_name, os.environ.get("ARROW_DEFAULT_MEMORY_POOL"))
+"""
+
+
+def allocators(*imported: str, **variables: str) -> list[str]:
+    """What Arrow allocates with in a process of its own, during a run and after it, and what others inherit."""
+    plain = {name: value for name, value in environment().items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    command = [sys.executable, "-c", ALLOCATES, *imported]
+    answer = subprocess.run(command, env={**plain, **variables}, check=True, capture_output=True, text=True)
+    return answer.stdout.split()
+
+
+def test_arrow_uses_malloc_wherever_dagflow_is_imported_first() -> None:
+    """Parquet's writer takes what the process has, and not what a run sets."""
+    assert allocators() == ["system", "system", "None"]
+
+
+def test_arrow_has_its_own_allocator_where_it_was_imported_before_and_in_tasks() -> None:
+    """In the one the process may have other work, in the others it is the faster one."""
+    own = allocators("pyarrow")[1]
+    assert own != "system"
+    assert allocators("pyarrow") == ["system", own, "None"]
+    assert allocators("pyspark.worker")[1] == own
+
+
+def test_an_allocator_that_a_person_has_chosen_stays() -> None:
+    """They may be after a leak."""
+    assert allocators(ARROW_DEFAULT_MEMORY_POOL="mimalloc") == ["mimalloc"] * 3
+
+
+def test_arrow_is_given_back_its_allocator_also_where_a_run_fails() -> None:
+    """Whoever called it may go on."""
     before = pa.default_memory_pool().backend_name
     with pytest.raises(ValueError, match="the run"), sparing_memory():
         assert pa.default_memory_pool().backend_name == "system"
