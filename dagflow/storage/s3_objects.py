@@ -78,8 +78,9 @@ class S3Objects:
         return self._has_read or self._failures < _TRIES
 
     def _note(self, error: Exception) -> None:
+        got_on = self._gets_on
         self._failures += 1
-        if not self._gets_on:
+        if got_on and not self._gets_on:
             logger.warning(
                 "small objects are read by s3fs, more slowly: %s", without_secrets(str(error).partition("\n")[0])
             )
