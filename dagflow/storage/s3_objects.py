@@ -20,7 +20,7 @@ from dagflow.storage.options import without_secrets
 from dagflow.storage.s3_session import USER_AGENT
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import ClientConfig, RetryConfig, S3Store
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +45,14 @@ class S3Objects:
     """The objects of a bucket.
 
     Args:
-        store: obstore's store of the bucket.
+        store: The bucket.
+
+    Attributes:
+        store: The bucket.
     """
 
-    def __init__(self, store: Any) -> None:
-        self._store = store
+    def __init__(self, store: S3Store) -> None:
+        self.store = store
         self._has_read = False
         self._failures = 0
 
@@ -62,7 +65,7 @@ class S3Objects:
         from obstore.exceptions import PreconditionError
 
         try:
-            answer = get(self._store, key, options={"if_match": f'"{etag}"'})
+            answer = get(self.store, key, options={"if_match": f'"{etag}"'})
             data = memoryview(answer.bytes())
         except (FileNotFoundError, PreconditionError, ValueError):
             return None

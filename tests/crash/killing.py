@@ -75,7 +75,7 @@ class Slow(Operator):
 START_S = 4.0
 """About how long Spark takes to start; kills within it hit a run that has not submitted anything."""
 
-TIDY_S = 60.0
+TIDY_S = 20.0
 
 
 def make_folder(folder: Path, files: int, app: str = APP) -> None:

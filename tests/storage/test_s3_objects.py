@@ -87,22 +87,18 @@ def test_it_asks_the_endpoint_that_s3fs_would(
     """In Amazon's cloud the bucket is a host, elsewhere a part of the path."""
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    made: list[dict[str, Any]] = []
-
-    def note(bucket: str, **settings: Any) -> S3Store:
-        made.append(settings)
-        return S3Store(bucket, **settings)
-
-    monkeypatch.setattr("obstore.store.S3Store", note)
     with options_in_use({"s3": {"key": "any", "secret": "any", **options}}):
         filesystem, bucket = filesystem_of("s3://bucket")
-        assert objects_of(filesystem, bucket) is not None
-    (settings,) = made
-    assert settings["endpoint"] == endpoint
-    assert settings["region"] == "eu-central-1"
-    assert settings["virtual_hosted_style_request"] == ("bucket" in endpoint)
-    assert settings["client_options"]["allow_http"] == endpoint.startswith("http:")
-    assert settings["credential_provider"]() == {
+        objects = objects_of(filesystem, bucket)
+    assert objects is not None
+    store = objects.store
+    assert store.config["endpoint"] == endpoint
+    assert store.config["region"] == "eu-central-1"
+    # It gives flags back as text.
+    assert str(store.config["virtual_hosted_style_request"]) == ("true" if "bucket" in endpoint else "false")
+    assert str((store.client_options or {})["allow_http"]) == ("true" if endpoint.startswith("http:") else "false")
+    assert store.credential_provider is not None
+    assert store.credential_provider() == {
         "access_key_id": "any",
         "secret_access_key": "any",
         "token": None,
