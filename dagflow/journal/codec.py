@@ -21,7 +21,7 @@ _HEADER = re.compile(rb"dagflow-journal (\d+) (\d+) ([0-9a-f]{8})\n")
 _MAGIC = b"dagflow-journal "
 # "dagflow-journal", a version of up to 6 digits, a length of up to 12, a checksum of 8, three spaces, a newline.
 _MAX_HEADER_BYTES = 48
-# Of isal's levels 1 writes 29 % less than 0, for a tenth more time.
+# isal's level 0 writes 28 % more and takes nearly as long.
 _LEVEL = 1
 
 

@@ -1,7 +1,7 @@
 """Arrow columns from Python's values and NumPy's, and back.
 
 What Arrow's own functions give, without pandas: where that is installed they begin with its import, half a second and
-40 MiB that a driver, and each worker of a merge, has no other use for.
+36 MiB that a driver, and each worker of a merge, has no other use for.
 """
 
 from __future__ import annotations
