@@ -6,7 +6,6 @@ neither memory nor a snapshot grows with the number of files, and a scan is chec
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 import weakref
@@ -32,7 +31,7 @@ from operators.splitter.runs import (
     RunWriter,
     entries_of,
     merge,
-    newest,
+    merged,
     packed,
     unpacked,
     within,
@@ -282,10 +281,7 @@ class FileIndex:
             paths = sorted(self._recent)
             columns = zip(*(self._recent[path] for path in paths), strict=True)
             tables.insert(0, entries_of(paths, list(columns)))
-        borders = [(table.column("path")[0].as_py(), table.column("path")[-1].as_py()) for table in tables]
-        if all(before[1] < after[0] for before, after in itertools.pairwise(borders)):
-            return pa.concat_tables(tables)
-        return newest(pa.concat_tables(tables[::-1]))
+        return merged(tables[::-1])
 
     def _merge_in_background(self) -> None:
         if self._store is None:

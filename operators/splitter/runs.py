@@ -10,6 +10,7 @@ Source:
 from __future__ import annotations
 
 import io
+import itertools
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -277,10 +278,10 @@ def within(table: pa.Table, first: bytes, last: bytes) -> pa.Table:
 
 def _ascends(table: pa.Table) -> bool:
     """Whether the rows are sorted by path, each path once."""
-    if table.num_rows < 2:
-        return True
-    paths = table.column("path").chunk(0)
-    return bool(pc.all(pc.less(paths.slice(0, len(paths) - 1), paths.slice(1))).as_py())
+    chunks = [chunk for chunk in table.column("path").chunks if len(chunk)]
+    return all(before[-1].as_py() < after[0].as_py() for before, after in itertools.pairwise(chunks)) and all(
+        pc.all(pc.less(chunk.slice(0, len(chunk) - 1), chunk.slice(1))).as_py() for chunk in chunks
+    )
 
 
 def _count_through(paths: pa.BinaryArray, bound: bytes) -> int:
@@ -311,7 +312,7 @@ def merge(store: Store, runs: Sequence[Run], level: int, not_before_millis: int 
     cursors = [RunCursor(store, run) for run in runs]
     writer = RunWriter(store, level, file_rows)
     while tables := _next_tables(cursors):
-        table = newest(pa.concat_tables(tables))
+        table = merged(tables)
         if not_before_millis:
             table = table.filter(bool_column(numbers_of(table.column("taken_millis")) >= not_before_millis))
         writer.write(table)
@@ -335,12 +336,29 @@ def _next_tables(cursors: Sequence[RunCursor]) -> list[pa.Table]:
     return [] if bound is None else [cursor.take_through(bound) for cursor in cursors if cursor in held]
 
 
+def merged(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of tables sorted by path; of several with one path the one whose table comes first.
+
+    Args:
+        tables: Each sorted by path, each path once.
+    """
+    distinct: list[pa.Table] = []
+    for table in tables:
+        # A file is taken, and then its ends are told: two runs of the same paths are the rule, and need no sort.
+        if table.num_rows and not any(table.column("path").equals(newer.column("path")) for newer in distinct):
+            distinct.append(table)
+    if not distinct:
+        return NOTHING
+    ordered = pa.concat_tables(sorted(distinct, key=lambda table: table.column("path")[0].as_py()))
+    return ordered if _ascends(ordered) else newest(pa.concat_tables(distinct))
+
+
 def newest(table: pa.Table) -> pa.Table:
     """The rows sorted by path; of several with one path the one that comes first in table."""
-    table = table.combine_chunks()
     if _ascends(table):
         return table
     # Arrow's sort is stable: among equal paths the newer run's row stays in front.
+    table = table.combine_chunks()
     table = table.take(pc.sort_indices(table, sort_keys=[("path", "ascending")])).combine_chunks()
     paths = table.column("path").chunk(0)
     differs = flags_of(pc.not_equal(paths.slice(1), paths.slice(0, len(paths) - 1)))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.storage.store import Store, open_store
-from operators.splitter.runs import GROUP_ROWS, SCHEMA, Run, RunCursor, RunFile, RunWriter, merge
+from operators.splitter.runs import GROUP_ROWS, SCHEMA, Run, RunCursor, RunFile, RunWriter, merge, merged, newest
 
 paths = st.binary(min_size=1, max_size=3)
 entries = st.dictionaries(paths, st.integers(0, 9), max_size=30)
@@ -88,9 +88,33 @@ def test_a_merge_keeps_the_newest_of_each_path(
     expected: dict[bytes, int] = {}
     for values in reversed(histories):
         expected.update(values)
-    merged = merge(store, runs, 1, file_rows=7)
-    assert read(store, merged) == expected
-    assert [file.rows for file in merged.files[:-1]] == [7] * (len(merged.files) - 1)
+    run = merge(store, runs, 1, file_rows=7)
+    assert read(store, run) == expected
+    assert [file.rows for file in run.files[:-1]] == [7] * (len(run.files) - 1)
+
+
+@settings(max_examples=100)
+@given(drawn=st.lists(st.tuples(entries, st.booleans()), max_size=4))
+def test_tables_are_merged_by_path_and_the_first_counts(drawn: list[tuple[dict[bytes, int], bool]]) -> None:
+    """Also where two have the same paths, as when a file's ends are told after it was taken."""
+    tables: list[dict[bytes, int]] = []
+    for values, is_told_again in drawn:
+        tables += [{path: value + 10 for path, value in values.items()}, values] if is_told_again else [values]
+    expected: dict[bytes, int] = {}
+    for values in reversed(tables):
+        expected.update(values)
+    rows = merged([table_of(values) for values in tables]).to_pylist()
+    assert [(row["path"], row["taken_millis"]) for row in rows] == sorted(expected.items())
+
+
+@settings(max_examples=40)
+@given(drawn=st.lists(entries, min_size=1, max_size=4))
+def test_rows_in_pieces_are_sorted_like_rows_in_one(drawn: list[dict[bytes, int]]) -> None:
+    """Whether they ascend is a matter of their order, and not of the pieces that they lie in."""
+    table = pa.concat_tables(map(table_of, drawn))
+    rows = [(path, values[path]) for values in drawn for path in sorted(values)]
+    expected = {path: value for path, value in reversed(rows)}
+    assert [(row["path"], row["identity"]) for row in newest(table).to_pylist()] == sorted(expected.items())
 
 
 def test_a_merge_forgets_what_is_too_old(store: Store) -> None:
