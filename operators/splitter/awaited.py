@@ -17,7 +17,7 @@ from dagflow.storage.columns import binary_column, bool_column, int64_column, nu
 from dagflow.storage.roots import shortened
 from operators.metadata import FileEnds
 from operators.splitter.file_index import Apart, FileIndex, Seen
-from operators.splitter.runs import NOTHING, SCHEMA, entries_of, newest, packed, unpacked
+from operators.splitter.runs import NOTHING, SCHEMA, ends, entries_of, newest, packed, unpacked
 
 Heard = list[tuple[int, Apart]]
 """Entries of the index, each with the first window after whose snapshot they need not be kept apart."""
@@ -40,7 +40,7 @@ class _Expected(NamedTuple):
 
     @classmethod
     def of(cls, window_id: int, entries: pa.Table) -> _Expected:
-        return cls(window_id, *_ends(entries), packed(entries))
+        return cls(window_id, *ends(entries), packed(entries))
 
     def may_have_any(self, first: bytes, last: bytes) -> bool:
         """Whether paths in [first, last] may be among them."""
@@ -183,12 +183,7 @@ def _completed(entries: pa.Table, told: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 def _without(entries: pa.Table, others: _Expected) -> pa.Table:
     """The entries whose paths the others do not have; both by path."""
-    if not (entries.num_rows and others.may_have_any(*_ends(entries))):
+    if not (entries.num_rows and others.may_have_any(*ends(entries))):
         return entries
     shared = pc.is_in(entries.column("path"), value_set=others.entries().column("path"))
     return entries.filter(pc.invert(shared))
-
-
-def _ends(entries: pa.Table) -> tuple[bytes, bytes]:
-    paths = entries.column("path")
-    return paths[0].as_py(), paths[-1].as_py()

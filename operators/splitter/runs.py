@@ -278,10 +278,10 @@ def within(table: pa.Table, first: bytes, last: bytes) -> pa.Table:
 
 def _ascends(table: pa.Table) -> bool:
     """Whether the rows are sorted by path, each path once."""
-    chunks = [chunk for chunk in table.column("path").chunks if len(chunk)]
-    return all(before[-1].as_py() < after[0].as_py() for before, after in itertools.pairwise(chunks)) and all(
-        pc.all(pc.less(chunk.slice(0, len(chunk) - 1), chunk.slice(1))).as_py() for chunk in chunks
-    )
+    if table.num_rows < 2:
+        return True
+    paths = table.column("path").chunk(0)
+    return bool(pc.all(pc.less(paths.slice(0, len(paths) - 1), paths.slice(1))).as_py())
 
 
 def _count_through(paths: pa.BinaryArray, bound: bytes) -> int:
@@ -336,6 +336,12 @@ def _next_tables(cursors: Sequence[RunCursor]) -> list[pa.Table]:
     return [] if bound is None else [cursor.take_through(bound) for cursor in cursors if cursor in held]
 
 
+def ends(table: pa.Table) -> tuple[bytes, bytes]:
+    """The first and the last path of entries sorted by path; at least one."""
+    paths = table.column("path")
+    return paths[0].as_py(), paths[-1].as_py()
+
+
 def merged(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of tables sorted by path; of several with one path the one whose table comes first.
 
@@ -349,16 +355,17 @@ def merged(tables: Sequence[pa.Table]) -> pa.Table:
             distinct.append(table)
     if not distinct:
         return NOTHING
-    ordered = pa.concat_tables(sorted(distinct, key=lambda table: table.column("path")[0].as_py()))
-    return ordered if _ascends(ordered) else newest(pa.concat_tables(distinct))
+    ordered = sorted(distinct, key=ends)
+    is_apart = all(ends(before)[1] < ends(after)[0] for before, after in itertools.pairwise(ordered))
+    return pa.concat_tables(ordered) if is_apart else newest(pa.concat_tables(distinct))
 
 
 def newest(table: pa.Table) -> pa.Table:
     """The rows sorted by path; of several with one path the one that comes first in table."""
+    table = table.combine_chunks()
     if _ascends(table):
         return table
     # Arrow's sort is stable: among equal paths the newer run's row stays in front.
-    table = table.combine_chunks()
     table = table.take(pc.sort_indices(table, sort_keys=[("path", "ascending")])).combine_chunks()
     paths = table.column("path").chunk(0)
     differs = flags_of(pc.not_equal(paths.slice(1), paths.slice(0, len(paths) - 1)))
