@@ -45,6 +45,10 @@ def main(arguments: list[str]) -> int:
     try:
         if command == "test":
             set_up({"test"})
+            if not rest:
+                # All tests start Spark some hundred times. It starts without, too, where Java can't.
+                say("making Spark start faster (half a minute)")
+                subprocess.call([str(PYTHON), "-m", "dagflow.cli", "warm"], cwd=str(ROOT))
             return subprocess.call([str(PYTHON), "-m", "pytest", *rest], cwd=str(ROOT))
         set_up({"test", "dev"} if "--dev" in rest else set())
         return demo() if command == "demo" else 0
@@ -143,7 +147,7 @@ def demo() -> int:
         return code
     show("read", ROOT / "data" / "logs")
     show("published", ROOT / "out" / "records")
-    say(f"now try: .venv/bin/dagflow plan {app}")
+    say(f"now try: .venv/bin/dagflow plan {app}, and .venv/bin/dagflow warm, after which Spark starts in half the time")
     return 0
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 
 _ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
-if _ALLOCATOR not in os.environ and "pyspark.worker" not in sys.modules:
+if _ALLOCATOR not in os.environ and "pyspark.worker" not in sys.orig_argv:
     # Arrow chooses while it is imported, and its Parquet writer never asks again. Its own allocator keeps what was
     # freed, 45 of 195 MiB of a driver; tasks are faster with it.
     os.environ[_ALLOCATOR] = "system"

@@ -9,28 +9,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.s3_server import s3_root, s3_server
-from tests.shared_classes import shared_classes
 
-__all__ = ["s3_root", "s3_server", "shared_classes", "spark_context"]
+__all__ = ["s3_root", "s3_server", "spark_context"]
 
 # How long an example takes says more about what else the machine does than about dagflow.
 settings.register_profile("dagflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dagflow")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let whatever starts Spark start it quickly."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("spark") is not None:
-            item.fixturenames.insert(0, "shared_classes")
-
-
 @pytest.fixture(scope="session")
 def spark_context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A context of two cores, with dagflow's own settings."""
-    from dagflow.runtime.spark import start_context
+    from dagflow.runtime.spark import start_context, stop_context
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     context = start_context("tests", "local[2]", {}, log)
     yield context
-    context.stop()
+    stop_context(context)

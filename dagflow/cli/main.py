@@ -17,7 +17,7 @@ from dagflow.cli import output
 from dagflow.cli.options import Settings, unknown, verbose_option
 from dagflow.errors import DagflowError, RunStoppedError
 
-COMMANDS = ("run", "validate", "plan", "operators", "status", "scan", "replay", "extract", "schema")
+COMMANDS = ("run", "validate", "plan", "operators", "status", "scan", "replay", "extract", "schema", "warm")
 
 
 class CommandLine(click.Group):

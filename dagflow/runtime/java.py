@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +95,13 @@ def find_java_home(environ: MutableMapping[str, str] = os.environ) -> str | None
     return None
 
 
+def cache_folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """Where files for one Java may lie, the preferred ones first; none of them need be there, or be writable."""
+    # They had best go away together with the environment that uses them.
+    roots = [environ.get("XDG_CACHE_HOME"), f"{sys.prefix}/share" if sys.prefix != sys.base_prefix else None]
+    return [Path(root) / "dagflow" / "java" for root in (*roots, Path.home() / ".cache") if root]
+
+
 def _candidates(environ: MutableMapping[str, str]) -> Iterator[tuple[str, Java]]:
     """Every Java there is, with the place where it was found, in the order in which they are preferred."""
     programs = []
@@ -146,13 +153,11 @@ def _settings(program: Path) -> dict[str, str]:
     return dict(re.findall(r"^ *([\w.]+) = (.*)$", answer.stderr.decode(errors="replace"), re.MULTILINE))
 
 
-def _with_launcher(java: Java, environ: MutableMapping[str, str]) -> Path:
+def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
     """A directory whose bin/java starts a Java without the module that it does not have."""
     script = _LAUNCHER.format(module=_VECTOR_MODULE, java=shlex.quote(str(java.home / "bin" / "java")))
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
-    # A launcher is good for one Java; it had best go away together with the environment that holds it.
-    roots = [environ.get("XDG_CACHE_HOME"), f"{sys.prefix}/share" if sys.prefix != sys.base_prefix else None]
-    places = [Path(root) / "dagflow" / "java" for root in (*roots, Path.home() / ".cache") if root]
+    places = cache_folders(environ)
     for place in places:
         try:
             _write(place / name / "release", f'JAVA_VERSION="{java.version}"\n', 0o644)

@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 import re
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from dagflow.errors import DagflowError
+from dagflow.runtime.class_archive import archive_options, make_archive
 from dagflow.runtime.inline import level_zero, slot_of
 from dagflow.runtime.java import use_java
 from dagflow.runtime.probe import Places, examiner, misfit, require_fit
@@ -49,6 +51,20 @@ SETTINGS = {
 }
 
 LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+LOCAL_JAVA = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    # Java moves bytes between Python processes and deals out tasks. On two cores, what the second compiler and the
+    # concurrent collector take from the tasks is more than they give back.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    # By itself it begins with a 64th of the machine's memory, and keeps two thirds more than it holds.
+    "-Xms64m",
+    "-XX:MinHeapFreeRatio=10",
+)
+"""Options of the Java process where it shares a machine with the tasks."""
+
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 
 _PER_NODE = "spark.excludeOnFailure.task.maxTaskAttemptsPerNode"
 
@@ -133,8 +149,11 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
         # PySpark reads this setting in spark-submit only.
         os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
     # Unset, workers would run whatever python3 is first on PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    use_java()
+    if os.environ.setdefault("PYSPARK_PYTHON", sys.executable) == sys.executable and cores:
+        settings.setdefault("spark.python.daemon.module", "dagflow.runtime.daemon")
+    java_home = use_java()
+    if cores:
+        settings.setdefault(_JAVA_OPTIONS, shlex.join([*LOCAL_JAVA, *archive_options(java_home)]))
     spark_conf = SparkConf().setMaster(master).setAppName(f"dagflow {app}")
     for key, value in settings.items():
         spark_conf.set(key, value)
@@ -157,6 +176,46 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
         raise DagflowError(f"Spark did not start on {master}: {_first_line(error)}{where}") from error
 
 
+def stop_context(context: SparkContext) -> None:
+    """Stop Spark, without the second that PySpark waits for the server of its accumulators."""
+    opened: Any = context
+    server, opened._accumulatorServer = opened._accumulatorServer, None
+    context.stop()
+    if server is None:  # it was stopped before
+        return
+    threading.Thread(target=server.shutdown, daemon=True).start()
+    if isinstance(server, AccumulatorUnixServer):
+        # Here, because this process may be at its end before its threads are.
+        Path(str(server.server_address)).unlink(missing_ok=True)
+
+
+def keep_classes() -> Path:
+    """Let local runs start faster from now on: keep Spark's classes as a small job has them in memory.
+
+    Returns:
+        The archive.
+
+    Raises:
+        DagflowError: Spark did not start, or the archive was not made.
+    """
+    return make_archive(use_java(), _run_once)
+
+
+def _run_once(option: str, log: Path) -> str:
+    """Let a Java process with one more option run a small job, to its end; returns its class path."""
+    context: Any = start_context("classes", "local[2]", {_JAVA_OPTIONS: shlex.join([*LOCAL_JAVA, option])}, log)
+    with _translating("a job whose classes are kept"):
+        pairs = context.parallelize(range(8), 2).map(lambda number: (number % 3, number))
+        pairs.repartitionAndSortWithinPartitions(2).collect()
+        class_path = str(context._jvm.System.getProperty("java.class.path"))
+    gateway = context._gateway
+    stop_context(context)
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    return class_path
+
+
 class SparkRuntime:
     """A runtime on a Spark context.
 
@@ -175,6 +234,7 @@ class SparkRuntime:
         self._owns_context = owns_context
         self._group = f"dagflow-{program.app}-{id(self)}"
         self._is_cluster = local_cores(str(context.master)) is None
+        self._is_closed = False
         packages = list(modules)
         if self._is_cluster:
             packages += [
@@ -323,11 +383,14 @@ class SparkRuntime:
             self._context.cancelJobGroup(self._group)
 
     def close(self) -> None:
-        """Drop the broadcast, and stop the context where this runtime owns it."""
+        """Drop the broadcast, and stop the context where this runtime owns it; a second time does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         with contextlib.suppress(Py4JError, OSError):
             self._broadcast.destroy()
             if self._owns_context:
-                self._context.stop()
+                stop_context(self._context)
 
 
 def _slot(key: tuple[int, tuple[int, ...]]) -> int:

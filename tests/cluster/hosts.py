@@ -24,8 +24,9 @@ from pathlib import Path
 
 import pyspark
 
+from dagflow.runtime.class_archive import archive_options
+from dagflow.runtime.java import use_java
 from dagflow.runtime.probe import NEEDED
-from tests.shared_classes import java_options
 
 SPARK_HOME = Path(pyspark.__file__).parent
 START_S = 90.0
@@ -38,6 +39,11 @@ SLICE_S = 0.05
 
 PACKAGES = (*NEEDED, "typing_extensions.py", "numpy.libs", "pydantic_core", "annotated_types", "typing_inspection")
 """What dagflow says that its tasks need, and what that needs in turn."""
+
+
+def quick_java() -> str:
+    """Options with which any Java process of Spark starts quickly, where `dagflow warm` was run."""
+    return " ".join(("-XX:TieredStopAtLevel=1", *archive_options(use_java())))
 
 
 def wait_until(is_so: Callable[[], bool], what: str, most_s: float = START_S) -> None:
@@ -247,7 +253,7 @@ class Cluster:
             host,
             "master",
             ["master.Master", "--host", host.address, "--port", str(self._port), "--webui-port", "0"],
-            SPARK_MASTER_OPTS=f"{java_options()} {DAEMON_JAVA} {recovery}",
+            SPARK_MASTER_OPTS=f"{quick_java()} {DAEMON_JAVA} {recovery}",
         )
 
     def start_worker(self, name: str) -> None:
@@ -257,7 +263,7 @@ class Cluster:
         arguments += ["--cores", str(self._cores), "--memory", "2g", "--work-dir", str(host.folder / "work"), self.url]
         local = host.folder / "local"
         local.mkdir(exist_ok=True)
-        options = f"{java_options()} {DAEMON_JAVA}"
+        options = f"{quick_java()} {DAEMON_JAVA}"
         self._daemon(host, "worker", arguments, SPARK_WORKER_OPTS=options, SPARK_LOCAL_DIRS=str(local))
 
     def _daemon(self, host: Host, name: str, arguments: list[str], **env: str) -> None:
@@ -272,7 +278,8 @@ class Cluster:
         settings = {
             "spark.driver.host": host.address,
             "spark.driver.bindAddress": host.address,
-            "spark.executor.extraJavaOptions": java_options(),
+            "spark.driver.extraJavaOptions": quick_java(),
+            "spark.executor.extraJavaOptions": quick_java(),
             "spark.executor.memory": "512m",
             "spark.network.timeout": "8s",
             "spark.network.timeoutInterval": "2s",

@@ -30,7 +30,6 @@ name: remote
 attributes:
   checkpoint: {root}/checkpoint
   master: local[2]
-  spark: {{spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}}
 {storage}
 operators:
   splitter: {{class: FileSplitterInput, properties: {{files: [{root}/in], block_size: 32KiB, blocks_threshold: 8}}}}

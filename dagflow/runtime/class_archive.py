@@ -1,0 +1,91 @@
+"""Spark's classes, as one Java process had them in memory, for all that come after it.
+
+To find, read and check them takes a third of the time of a small run. Java calls this application class-data sharing
+(JEP 310).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dagflow.errors import DagflowError
+from dagflow.runtime.java import cache_folders
+
+_QUIET = ("-Xlog:cds=error", "-Xlog:cds+dynamic=error")
+"""Java would say, at each start, that an archive is not for it, and in making one what it leaves out."""
+
+
+def archive_options(java_home: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """What to tell Java, so that it uses the archive; nothing where there is none.
+
+    Java sees by itself whether an archive is another Java's, or of other files than Spark has now.
+
+    Args:
+        java_home: The Java that will be started.
+        environ: Where the folders for such files are looked up.
+    """
+    name = archive_name(java_home)
+    found = next((folder / name for folder in cache_folders(environ) if (folder / name).is_file()), None)
+    return () if found is None else (f"-XX:SharedArchiveFile={found}", *_QUIET)
+
+
+def make_archive(java_home: str, run: Callable[[str, Path], str], environ: Mapping[str, str] = os.environ) -> Path:
+    """Make the archive, or make it anew.
+
+    Args:
+        java_home: The Java that will be started.
+        run: Starts Spark with an option for Java, lets it do what runs do, and write to a log; waits until Java has
+            ended, and returns its class path.
+        environ: Where the folders for such files are looked up.
+
+    Returns:
+        The archive; the log is beside it.
+
+    Raises:
+        DagflowError: The archive can be written nowhere, or Java did not make it.
+    """
+    folder = _writable(cache_folders(environ))
+    archive = folder / archive_name(java_home)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as drafts:
+        classes, draft = Path(drafts) / "classes", Path(drafts) / "archive"
+        class_path = run(f"-XX:DumpLoadedClassList={classes}", archive.with_suffix(".log"))
+        # Not the shorter way, an archive on top of the one that comes with Java: not each Java has that one.
+        options = ("-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={draft}", *_QUIET)
+        command = [f"{java_home}/bin/java", *options, "-cp", class_path]
+        made = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        if made.returncode or not draft.is_file():
+            said = (made.stdout + made.stderr).strip().splitlines() or [f"it ended with {made.returncode}"]
+            raise DagflowError(
+                f"the Java in {java_home} made no archive of Spark's classes: {said[-1]}",
+                hint="dagflow runs without one; another Java, in JAVA_HOME or on PATH, may be able to",
+            )
+        # Renamed when it is complete: others may be starting with the one before it.
+        draft.replace(archive)
+    return archive
+
+
+def archive_name(java_home: str) -> str:
+    """A name of its own for each pair of a Java and a Spark."""
+    spark = importlib.util.find_spec("pyspark")
+    pair = f"{java_home}\0{spark.origin if spark else ''}"
+    return f"spark-{hashlib.sha256(pair.encode()).hexdigest()[:16]}.jsa"
+
+
+def _writable(folders: list[Path]) -> Path:
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    raise DagflowError(
+        f"an archive of Spark's classes can be written to none of {', '.join(map(str, folders))}",
+        hint="set XDG_CACHE_HOME to a directory that can be written to",
+    )
