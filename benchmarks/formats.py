@@ -184,7 +184,8 @@ class Peers:
 
         self.polars = polars
         self.duckdb = duckdb.connect(config={"threads": 1})
-        self.spark = SparkSession(start_context("formats", "local[1]", {}, work / "spark.log"))
+        java = {"spark.driver.defaultJavaOptions": ""}  # SQL wants the compiler that dagflow leaves out
+        self.spark = SparkSession(start_context("formats", "local[1]", java, work / "spark.log"))
 
     def of(self, kind: str) -> dict[str, Callable[[str, bool], int]]:
         """Those that read a kind of file, by their names."""

@@ -164,6 +164,8 @@ class Contest:
         tuned = {
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000000",
             "spark.sql.files.openCostInBytes": "4096",
+            # SQL wants the compiler that dagflow leaves out.
+            "spark.driver.defaultJavaOptions": "",
         }
         self.work, self.cores = work, cores
         self.output = work / "output"

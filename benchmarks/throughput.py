@@ -134,8 +134,10 @@ class Contest:
         self.work = work
         self.output = work / "output"
         self.inputs = sorted(str(path) for path in (work / "input").iterdir())
-        # All of Spark's contenders get the settings that dagflow gives itself.
-        self.context = start_context("throughput", f"local[{cores}]", {}, work / "spark.log")
+        # All of Spark's contenders get the settings that dagflow gives itself, but Java as Spark starts it: SQL wants
+        # the compiler that dagflow leaves out.
+        java = {"spark.driver.defaultJavaOptions": ""}
+        self.context = start_context("throughput", f"local[{cores}]", java, work / "spark.log")
         self.spark = SparkSession(self.context)
         self.duckdb = duckdb.connect(config={"threads": cores, "preserve_insertion_order": False})
         self.contenders: dict[str, Callable[[], object]] = {
@@ -227,7 +229,7 @@ def python_workers() -> list[int]:
     for row in rows.splitlines()[1:]:
         pid, parent_pid, text = row.split(None, 2)
         parent[int(pid)], command[int(pid)] = int(parent_pid), text
-    return [pid for pid in parent if "pyspark.daemon" in command[pid] and _descends(pid, parent)]
+    return [pid for pid in parent if "pyspark.worker" in command[pid] and _descends(pid, parent)]
 
 
 def _descends(pid: int, parent: dict[int, int]) -> bool:

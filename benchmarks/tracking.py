@@ -199,7 +199,12 @@ def spark(directory: Path, entries: int) -> dict[str, Any]:
 
     from dagflow.runtime.spark import start_context
 
-    conf = {"spark.sql.streaming.numRecentProgressUpdates": "100000", "spark.ui.enabled": "false"}
+    conf = {
+        "spark.sql.streaming.numRecentProgressUpdates": "100000",
+        "spark.ui.enabled": "false",
+        # SQL wants the compiler that dagflow leaves out.
+        "spark.driver.defaultJavaOptions": "",
+    }
     session = SparkSession(start_context("tracking", "local[2]", conf, directory / "spark.log"))
     source = session.readStream.format("text").option("maxFilesPerTrigger", WINDOW_FILES)
 

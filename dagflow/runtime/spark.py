@@ -53,11 +53,10 @@ SETTINGS = {
 LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 LOCAL_JAVA = (
-    "-XX:+IgnoreUnrecognizedVMOptions",
-    # Java moves bytes between Python processes and deals out tasks. On two cores, what the second compiler and the
-    # concurrent collector take from the tasks is more than they give back.
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
+    # As Java was on clients: the first compiler only, and no collector beside the program. Java moves bytes between
+    # Python processes and deals out tasks: on two cores the others take more from the tasks than they give back.
+    # Unlike a collector's own name, this gives way to a person who names another one.
+    "-XX:+NeverActAsServerClassMachine",
     # By itself it begins with a 64th of the machine's memory, and keeps two thirds more than it holds.
     "-Xms64m",
     "-XX:MinHeapFreeRatio=10",
@@ -183,10 +182,10 @@ def stop_context(context: SparkContext) -> None:
     context.stop()
     if server is None:  # it was stopped before
         return
-    threading.Thread(target=server.shutdown, daemon=True).start()
     if isinstance(server, AccumulatorUnixServer):
         # Here, because this process may be at its end before its threads are.
         Path(str(server.server_address)).unlink(missing_ok=True)
+    threading.Thread(target=server.shutdown, daemon=True).start()
 
 
 def keep_classes() -> Path:

@@ -129,7 +129,7 @@ class Victim:
         """The processes of one kind."""
         members = self.members()
         java = {pid for pid, (_, command) in members.items() if command.split(" ")[0].endswith("java")}
-        python = {pid for pid, (_, command) in members.items() if "pyspark.daemon" in command}
+        python = {pid for pid, (_, command) in members.items() if "pyspark.worker" in command}
         match target:
             case "driver":
                 return [self.process.pid]
