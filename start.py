@@ -147,7 +147,7 @@ def demo() -> int:
         return code
     show("read", ROOT / "data" / "logs")
     show("published", ROOT / "out" / "records")
-    say(f"now try: .venv/bin/dagflow plan {app}, and .venv/bin/dagflow warm, after which Spark starts in half the time")
+    say(f"now try: .venv/bin/dagflow plan {app}, and .venv/bin/dagflow warm, after which Spark starts faster")
     return 0
 
 

@@ -363,6 +363,9 @@ def measure_alone(work: Path, cores: int, folder: str) -> None:
     watch = run_dagflow(context, work, MERGE, folder, cores)
     first_run_s = time.perf_counter() - started
     driver_mib = peak_mib()
+    gateway: Any = context._gateway
+    java = Path(f"/proc/{gateway.proc.pid}/status").read_text()
+    java_mib = int(java.partition("VmHWM:")[2].split()[0]) / 1024
     started = time.perf_counter()
     if "://" not in folder:
         subprocess.run(["find", folder, "-type", "f", "-printf", "%p %s %T@\n"], stdout=subprocess.DEVNULL, check=True)
@@ -371,7 +374,7 @@ def measure_alone(work: Path, cores: int, folder: str) -> None:
     run_dagflow(context, work, MERGE, folder, cores)
     rescan_s = time.perf_counter() - started
     first = {"first": watch.first_s, "first files": watch.first_files}
-    found = {"run": first_run_s, **first, "driver": driver_mib, "find": find_s, "rescan": rescan_s}
+    found = {"run": first_run_s, **first, "driver": driver_mib, "java": java_mib, "find": find_s, "rescan": rescan_s}
     print(json.dumps(found))
     context.stop()
 
@@ -390,6 +393,7 @@ def report_growth(work: Path, cores: int, few: int, many: int) -> bool:
     ]
     checks = [
         (large["driver"] <= 1.25 * small["driver"] + 50, f"driver {small['driver']:.0f} and {large['driver']:.0f} MiB"),
+        (large["java"] <= 1.25 * small["java"] + 50, f"its Java {small['java']:.0f} and {large['java']:.0f} MiB"),
         (rates[1] >= 0.9 * rates[0], f"{rates[0]:,.0f} and {rates[1]:,.0f} files/s"),
         (large["first"] <= 1.5 * small["first"] + 0.5, f"first {small['first']:.2f} and {large['first']:.2f} s"),
         (large["rescan"] <= 1.5 * large["find"], f"rescan {large['rescan']:.2f} s, find {large['find']:.2f} s"),
