@@ -45,10 +45,6 @@ def main(arguments: list[str]) -> int:
     try:
         if command == "test":
             set_up({"test"})
-            if not rest:
-                # All tests start Spark some hundred times. It starts without, too, where Java can't.
-                say("making Spark start faster (half a minute)")
-                subprocess.call([str(PYTHON), "-m", "dagflow.cli", "warm"], cwd=str(ROOT))
             return subprocess.call([str(PYTHON), "-m", "pytest", *rest], cwd=str(ROOT))
         set_up({"test", "dev"} if "--dev" in rest else set())
         return demo() if command == "demo" else 0
@@ -94,6 +90,10 @@ def set_up(extras: set[str]) -> None:
             say("no Java 17 or newer here: installing one into .venv")
             extras = extras | {"java"}
             install(extras)
+        if "test" in extras:
+            # The tests start Spark more than a hundred times; where Java can't keep its classes, they take longer.
+            say("making Spark start faster (half a minute, once)")
+            subprocess.call([str(PYTHON), "-m", "dagflow.cli", "warm"], cwd=str(ROOT), stdin=subprocess.DEVNULL)
         draft = STAMP.with_suffix(".draft")
         draft.write_text(json.dumps({"settings": digest, "extras": sorted(extras)}))
         draft.replace(STAMP)

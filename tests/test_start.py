@@ -81,16 +81,27 @@ def test_changed_settings_are_installed_once(checkout: Checkout) -> None:
 
 
 def test_tests_need_more_than_the_demo(checkout: Checkout) -> None:
-    """What a command needs is added to what is there, and then pytest gets the rest of the line."""
+    """What a command needs is added to what is there, Spark is made to start faster, and pytest gets the rest."""
     checkout.make_environment()
     checkout.write_stamp()
     assert checkout.start("setup").returncode == 0
     assert checkout.asked()[0].endswith(f"--editable {checkout.folder}")
     assert checkout.start("test", "-k", "journal").returncode == 0
-    install, _, tests = checkout.asked()
+    install, _, warm, tests = checkout.asked()
     assert install.endswith(f"--editable {checkout.folder}[test]")
+    assert warm == "-m dagflow.cli warm"
     assert tests == "-m pytest -k journal"
     assert json.loads(checkout.stamp.read_text())["extras"] == ["test"]
+
+
+def test_a_java_that_keeps_no_classes_is_good_enough(checkout: Checkout) -> None:
+    """Tests take longer, and that is all."""
+    checkout.make_environment(failing="dagflow.cli warm")
+    checkout.write_stamp()
+    assert checkout.start("test").returncode == 0
+    assert checkout.asked()[-2:] == ["-m dagflow.cli warm", "-m pytest"]
+    assert checkout.start("test").returncode == 0
+    assert checkout.asked() == ["-m pytest"]
 
 
 def test_the_exit_code_is_that_of_the_tests(checkout: Checkout) -> None:

@@ -15,7 +15,7 @@ from dagflow.cli.options import verbose_option
 def command() -> int:
     """Make local runs start faster: keep Spark's classes as Java has them in memory.
 
-    It takes some 15 s and 70 MB, and is worth repeating after another Java or another PySpark was installed.
+    It takes half a minute and 105 MB, and is worth repeating after another Java or another PySpark was installed.
     """
     # Here, because no other command imports Spark before it needs it.
     from dagflow.runtime.spark import keep_classes
