@@ -31,7 +31,8 @@ def archive_options(java_home: str, environ: Mapping[str, str] = os.environ) -> 
         environ: Where the folders for such files are looked up.
     """
     name = archive_name(java_home)
-    found = next((folder / name for folder in cache_folders(environ) if (folder / name).is_file()), None)
+    # Not Path.is_file, which raises where a folder may not be looked into.
+    found = next((folder / name for folder in cache_folders(environ) if os.access(folder / name, os.R_OK)), None)
     return () if found is None else (f"-XX:SharedArchiveFile={found}", *_QUIET)
 
 

@@ -97,9 +97,13 @@ def find_java_home(environ: MutableMapping[str, str] = os.environ) -> str | None
 
 def cache_folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
     """Where files for one Java may lie, the preferred ones first; none of them need be there, or be writable."""
-    # They had best go away together with the environment that uses them.
-    roots = [environ.get("XDG_CACHE_HOME"), f"{sys.prefix}/share" if sys.prefix != sys.base_prefix else None]
-    return [Path(root) / "dagflow" / "java" for root in (*roots, Path.home() / ".cache") if root]
+    roots = [environ.get("XDG_CACHE_HOME")]
+    if sys.prefix != sys.base_prefix:
+        # They had best go away together with the environment that uses them.
+        roots.append(f"{sys.prefix}/share")
+    # Stays as it is for a user of whom the system knows no home.
+    home = os.path.expanduser("~/.cache")
+    return [Path(root) / "dagflow" / "java" for root in (*roots, home) if root and not root.startswith("~")]
 
 
 def _candidates(environ: MutableMapping[str, str]) -> Iterator[tuple[str, Java]]:

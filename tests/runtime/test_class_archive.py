@@ -62,6 +62,11 @@ def test_each_java_has_an_archive_of_its_own(tmp_path: Path) -> None:
     assert archive_options(str(tmp_path / "other"), environ) == ()
 
 
+def test_a_folder_that_cannot_be_looked_into_holds_none() -> None:
+    """No run fails for the sake of a faster start."""
+    assert archive_options("/java", {"XDG_CACHE_HOME": "/" + "x" * 5000}) == ()
+
+
 def test_a_java_that_makes_none_leaves_the_last_one_and_says_why(tmp_path: Path) -> None:
     """What was good stays in use; the hint says that nothing depends on it."""
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -99,10 +104,10 @@ def test_java_uses_the_archive_that_there_is(spark_context: Any) -> None:
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_an_archive_that_is_broken_does_no_harm(tmp_path: Path) -> None:
-    """Java goes on without it, and the run comes out the same."""
+    """Java goes on without it, and the run comes out the same; also where its folder has a space in its name."""
     home = find_java_home()
     assert home is not None
-    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environ = {"XDG_CACHE_HOME": str(tmp_path / "my cache")}
     archive = cache_folders(environ)[0] / archive_name(home)
     archive.parent.mkdir(parents=True)
     archive.write_bytes(b"no archive" * 1000)
