@@ -18,7 +18,7 @@ from pathlib import Path
 def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
     """A module search path without Spark's archives of itself, where the same Spark is installed beside them.
 
-    Python compiles what it imports from an archive, each time: of all that a daemon does, this took longest.
+    What Python imports from an archive it compiles anew in each process, which for PySpark takes half a second.
 
     Args:
         path: As sys.path has it.
