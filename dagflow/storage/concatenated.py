@@ -125,7 +125,8 @@ def _rows(index: FileStat, path: bytes | None) -> Iterator[tuple[bytes, int, int
         is_known = path is not None and statistics is not None and statistics.has_min_max
         if is_known and not statistics.min <= path <= statistics.max:
             continue
-        columns = [column.to_pylist() for column in parquet.read_row_group(group).columns]
+        # A thread of Arrow's that lets go of the content while Python ends aborts the process.
+        columns = [column.to_pylist() for column in parquet.read_row_group(group, use_threads=False).columns]
         yield from (row for row in zip(*columns, strict=True) if path is None or row[0] == path)
 
 

@@ -1,0 +1,49 @@
+"""Which threads are left when a command ends.
+
+A thread of Arrow's that lets go of Python's memory while the interpreter ends makes C++ abort the process, after all
+work was done: "terminate called without an active exception". It was seen once, on a busy machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dagflow.storage.concatenated import index_url
+from tests.cli.processes import PATIENCE_S, environment
+
+STATE = """
+from operators.splitter.runs import packed, unpacked, entries_of, SCHEMA
+import numpy as np
+entries = entries_of([b"%06d" % number for number in range(20_000)], [np.arange(20_000)] * (len(SCHEMA) - 1))
+work = lambda: unpacked(packed(entries))
+"""
+INDEX = """
+from dagflow.storage.concatenated import find
+work = lambda: find(sys.argv[1], "b")
+"""
+COUNT = """
+threads = lambda: len(os.listdir("/proc/self/task"))
+before = threads()
+work()
+print(threads() - before)
+"""
+
+
+@pytest.mark.parametrize("preparation", [STATE, INDEX], ids=["the index of files", "the index of a merged file"])
+def test_arrow_is_left_with_no_thread(tmp_path: Path, preparation: str) -> None:
+    """Neither what a run keeps of its files nor the search for an original starts one."""
+    merged = tmp_path / "merged"
+    merged.write_bytes(b"ab")
+    rows = {"path": pa.array([b"a", b"b"], pa.binary()), "offset": np.array([0, 1]), "length": np.array([1, 1])}
+    pq.write_table(pa.table(rows), index_url(str(merged)))
+    program = f"import os, sys\n{preparation}{COUNT}"
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.stdout, done.stderr) == ("0\n", "")
