@@ -1,7 +1,7 @@
 """How fast compressed lines are read, by one process and by two, and beside the decompressing library alone.
 
-    python benchmarks/archives.py                  200 MB of lines, about two minutes
-    python benchmarks/archives.py --size 50MB
+    python -m benchmarks.archives                  200 MB of lines, about two minutes
+    python -m benchmarks.archives --size 50MB
 
 Makes lines of logs, compresses them in several ways, and reads each file as it is read in a run, without Spark: as one
 block; where it can be cut, also as blocks that are surveyed and read by one process, and by two at the same time; and

@@ -1,7 +1,7 @@
 """Which records do dagflow and others read from small files, whatever their blocks?
 
-    python benchmarks/conformance.py
-    python benchmarks/conformance.py --beam-python /path/to/venv/bin/python
+    python -m benchmarks.conformance
+    python -m benchmarks.conformance --beam-python /path/to/venv/bin/python
 
 Every file of up to a few bytes over a small alphabet is read in blocks of every small size. A case is wrong when
 the records that come out, in any order, are not those of a parser that goes from left to right. The table shows

@@ -1,7 +1,7 @@
 """How the executors of a cluster follow the backlog: partitions and executors over time, drawn as text.
 
-    python benchmarks/executors.py                 about a minute and a half
-    python benchmarks/executors.py --file-seconds 0.4 --json executors.json
+    python -m benchmarks.executors                 about a minute and a half
+    python -m benchmarks.executors --file-seconds 0.4 --json executors.json
 
 Starts a Spark standalone cluster of two workers with two cores each, and an app that follows a directory with
 executors of one core. Waves of files arrive; between them there is nothing to do. Twice a second it writes down how

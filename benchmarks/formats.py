@@ -1,8 +1,8 @@
 """How fast one core reads the formats, from a warm cache, beside others where they read the same.
 
-    python benchmarks/formats.py
-    python benchmarks/formats.py --size 200MB --rounds 5 --only csv
-    python benchmarks/formats.py --part cores
+    python -m benchmarks.formats
+    python -m benchmarks.formats --size 200MB --rounds 5 --only csv
+    python -m benchmarks.formats --part cores
 
 Each file is read whole, in blocks of 32 MiB, by the reader as a task uses it, all of its account included; records
 are counted, and counted again behind a filter. The table shows megabytes of input per second of CPU time, medians
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 # Before polars is imported: it makes its threads once.
 os.environ["POLARS_MAX_THREADS"] = "1"
 
+from benchmarks.sparks_java import SPARKS_JAVA
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
 from dagflow.worker.process import keep_freed_memory
@@ -184,8 +185,7 @@ class Peers:
 
         self.polars = polars
         self.duckdb = duckdb.connect(config={"threads": 1})
-        java = {"spark.driver.defaultJavaOptions": ""}  # SQL wants the compiler that dagflow leaves out
-        self.spark = SparkSession(start_context("formats", "local[1]", java, work / "spark.log"))
+        self.spark = SparkSession(start_context("formats", "local[1]", SPARKS_JAVA, work / "spark.log"))
 
     def of(self, kind: str) -> dict[str, Callable[[str, bool], int]]:
         """Those that read a kind of file, by their names."""

@@ -4,7 +4,7 @@ What a client sends arrives late by a fixed time; nothing else is held up, so th
 stays what it is, and every request on it takes that much longer. A new connection costs one delay more, or
 --connect-millis.
 
-    python benchmarks/latency_proxy.py --target 127.0.0.1:9000 --delay-millis 50
+    python -m benchmarks.latency_proxy --target 127.0.0.1:9000 --delay-millis 50
 
 prints the port that it listens on, and runs until it is killed or its standard input is closed.
 """

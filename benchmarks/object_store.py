@@ -1,9 +1,9 @@
 """What the latency of an object store costs: reading through a proxy that adds 50 ms to every request.
 
-    python benchmarks/object_store.py                      against moto's server, which this starts
-    python benchmarks/object_store.py --endpoint http://127.0.0.1:9000 --key KEY --secret SECRET
-    python benchmarks/object_store.py --only run --large 8
-    python benchmarks/object_store.py --only run --endpoint http://127.0.0.1:9000 --checkpoint /tmp/journal
+    python -m benchmarks.object_store                      against moto's server, which this starts
+    python -m benchmarks.object_store --endpoint http://127.0.0.1:9000 --key KEY --secret SECRET
+    python -m benchmarks.object_store --only run --large 8
+    python -m benchmarks.object_store --only run --endpoint http://127.0.0.1:9000 --checkpoint /tmp/journal
 
 Lines are read by a BlockReader, as in one task: large objects block by block, and small objects whole, with
 and without reading ahead. "run" is a whole run on Spark that copies the large objects into others, with its checkpoint
@@ -186,7 +186,7 @@ def cpu_seconds(pid: int) -> float:
 
 def measured(endpoint: str, bucket: str, case: str, arguments: argparse.Namespace) -> dict[str, float]:
     """Read or copy in a process of its own."""
-    command = [sys.executable, __file__, "--step", case, "--directory", f"s3://{bucket}"]
+    command = [sys.executable, "-m", "benchmarks.object_store", "--step", case, "--directory", f"s3://{bucket}"]
     command += ["--checkpoint", arguments.checkpoint] if arguments.checkpoint else []
     environment = {**os.environ, "AWS_ENDPOINT_URL": endpoint}
     before_s = cpu_seconds(arguments.server_pid)

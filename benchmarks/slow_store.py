@@ -1,6 +1,6 @@
 """A store that speaks as much S3 as reading small objects takes, and answers each request after a fixed time.
 
-    python benchmarks/slow_store.py --objects 10000 --size 5000 --delay-millis 50
+    python -m benchmarks.slow_store --objects 10000 --size 5000 --delay-millis 50
 
 prints its port, serves s3://bench/in/000000 and so on, and runs until its standard input is closed.
 """

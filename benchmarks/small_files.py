@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.sparks_java import SPARKS_JAVA
 from benchmarks.throughput import WARM_UP_ROUNDS, peak_mib, touch_memory, verdict
 
 if TYPE_CHECKING:
@@ -162,10 +163,9 @@ class Contest:
         # Spark lists 100,000 paths with a task for each, and packs a file as if it were 4 MB, unless it is told
         # otherwise; without these two settings it is several times slower.
         tuned = {
+            **SPARKS_JAVA,
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000000",
             "spark.sql.files.openCostInBytes": "4096",
-            # SQL wants the compiler that dagflow leaves out.
-            "spark.driver.defaultJavaOptions": "",
         }
         self.work, self.cores = work, cores
         self.output = work / "output"

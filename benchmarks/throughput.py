@@ -1,7 +1,7 @@
 """How fast dagflow filters log lines, side by side with what else does it on the same machine.
 
-    python benchmarks/throughput.py               1 GB, five rounds, about four minutes
-    python benchmarks/throughput.py --size 100MB --rounds 2
+    python -m benchmarks.throughput               1 GB, five rounds, about four minutes
+    python -m benchmarks.throughput --size 100MB --rounds 2
 
 Makes lines of about 100 bytes, one in ten of which begins with a dot; every contender reads all files, drops
 those lines and writes the rest to local disk. Two rounds warm everything up, and check the output; then come rounds
@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.sparks_java import SPARKS_JAVA
 from dagflow.api.properties import parse_size
 
 if TYPE_CHECKING:
@@ -134,10 +135,8 @@ class Contest:
         self.work = work
         self.output = work / "output"
         self.inputs = sorted(str(path) for path in (work / "input").iterdir())
-        # All of Spark's contenders get the settings that dagflow gives itself, but Java as Spark starts it: SQL wants
-        # the compiler that dagflow leaves out.
-        java = {"spark.driver.defaultJavaOptions": ""}
-        self.context = start_context("throughput", f"local[{cores}]", java, work / "spark.log")
+        # All of Spark's contenders get the settings that dagflow gives itself, but for Java.
+        self.context = start_context("throughput", f"local[{cores}]", SPARKS_JAVA, work / "spark.log")
         self.spark = SparkSession(self.context)
         self.duckdb = duckdb.connect(config={"threads": cores, "preserve_insertion_order": False})
         self.contenders: dict[str, Callable[[], object]] = {
@@ -253,7 +252,7 @@ def measure_memory(work: Path, cores: int, block_size: str) -> None:
 def memory_of(work: Path, cores: int, block_size: str) -> dict[str, float]:
     """What measure_memory finds in a process of its own, which has done nothing before."""
     shutil.rmtree(work / "output", ignore_errors=True)
-    command = [sys.executable, __file__, "--memory", str(work), block_size, "--cores", str(cores)]
+    command = [sys.executable, "-m", "benchmarks.throughput", "--memory", str(work), block_size, "--cores", str(cores)]
     answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
     found: dict[str, float] = json.loads(answer.splitlines()[-1])
     return found

@@ -1,10 +1,10 @@
 """What it costs to remember which files were taken: time, memory and disk by the number of files.
 
-    python benchmarks/tracking.py                          1 and 10 million files, in and out of order of path
-    python benchmarks/tracking.py --entries 1000000
-    python benchmarks/tracking.py --entries 40000000       takes some ten minutes, and 1 GB of disk
-    python benchmarks/tracking.py --tree 1000000           also scans a real tree of that many files
-    python benchmarks/tracking.py --entries --tree 100000 --spark   Spark's file source over the same tree
+    python -m benchmarks.tracking                          1 and 10 million files, in and out of order of path
+    python -m benchmarks.tracking --entries 1000000
+    python -m benchmarks.tracking --entries 40000000       takes some ten minutes, and 1 GB of disk
+    python -m benchmarks.tracking --tree 1000000           also scans a real tree of that many files
+    python -m benchmarks.tracking --entries --tree 100000 --spark   Spark's file source over the same tree
 
 Files are taken in windows of 10 000, with a snapshot after each; what readers tell of their ends comes some windows
 later. Then a new process goes back to the last
@@ -28,6 +28,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from benchmarks.sparks_java import SPARKS_JAVA
 
 WINDOW_FILES = 10_000
 WINDOWS_UNREAD = 5
@@ -199,12 +201,7 @@ def spark(directory: Path, entries: int) -> dict[str, Any]:
 
     from dagflow.runtime.spark import start_context
 
-    conf = {
-        "spark.sql.streaming.numRecentProgressUpdates": "100000",
-        "spark.ui.enabled": "false",
-        # SQL wants the compiler that dagflow leaves out.
-        "spark.driver.defaultJavaOptions": "",
-    }
+    conf = {**SPARKS_JAVA, "spark.sql.streaming.numRecentProgressUpdates": "100000"}
     session = SparkSession(start_context("tracking", "local[2]", conf, directory / "spark.log"))
     source = session.readStream.format("text").option("maxFilesPerTrigger", WINDOW_FILES)
 
@@ -243,7 +240,17 @@ def grow(directory: Path, entries: int) -> None:
 
 def measured(step: str, directory: Path, entries: int, order: str, first: int = 0) -> dict[str, Any]:
     """Run one step in a process of its own."""
-    command = [sys.executable, __file__, "--step", step, "--directory", str(directory), "--entries", str(entries)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.tracking",
+        "--step",
+        step,
+        "--directory",
+        str(directory),
+        "--entries",
+        str(entries),
+    ]
     result = subprocess.run([*command, "--order", order, "--first", str(first)], check=True, stdout=subprocess.PIPE)
     figures: dict[str, Any] = json.loads(result.stdout)
     return figures

@@ -48,3 +48,10 @@ def test_every_file_that_the_documents_name_is_there() -> None:
         links = [(document.parent, link) for link in re.findall(r"\]\(([^)#:]+)\)", text)]
         paths = [(ROOT, path) for path in re.findall(r"`((?:apps|data|docs|tests|benchmarks)/[\w./-]+)`", text)]
         assert [link for folder, link in [*links, *paths] if not (folder / link).exists()] == [], document
+
+
+def test_benchmarks_are_started_as_modules() -> None:
+    """They import each other, which a script started by its path cannot."""
+    texts = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.py")]
+    found = {path.name for path in texts if re.search(r"python3? benchmarks/|, __file__", path.read_text("utf-8"))}
+    assert found == set()

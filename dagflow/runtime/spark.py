@@ -148,11 +148,12 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
         # PySpark reads this setting in spark-submit only.
         os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
     # Unset, workers would run whatever python3 is first on PATH.
-    if os.environ.setdefault("PYSPARK_PYTHON", sys.executable) == sys.executable and cores:
-        settings.setdefault("spark.python.daemon.module", "dagflow.runtime.daemon")
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     java_home = use_java()
     if cores:
         settings.setdefault(_JAVA_OPTIONS, shlex.join([*LOCAL_JAVA, *archive_options(java_home)]))
+        if python == sys.executable:  # another one has perhaps no dagflow to start with
+            settings.setdefault("spark.python.daemon.module", "dagflow.runtime.daemon")
     spark_conf = SparkConf().setMaster(master).setAppName(f"dagflow {app}")
     for key, value in settings.items():
         spark_conf.set(key, value)

@@ -19,8 +19,8 @@ from dagflow.storage.concatenated import index_url
 from tests.cli.processes import PATIENCE_S, environment
 
 STATE = """
-from operators.splitter.runs import packed, unpacked, entries_of, SCHEMA
 import numpy as np
+from operators.splitter.runs import SCHEMA, entries_of, packed, unpacked
 entries = entries_of([b"%06d" % number for number in range(20_000)], [np.arange(20_000)] * (len(SCHEMA) - 1))
 work = lambda: unpacked(packed(entries))
 """
