@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
@@ -18,6 +18,9 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # `timeout` and launchers that forward what the terminal has already sent to the whole group deliver one
 # request twice, a few milliseconds apart; a person's second Ctrl-C comes later than this.
 DUPLICATE_S = 0.1
+
+ANSWER_S = 0.1
+"""How soon a signal is answered that the system has handed to another thread than the main one."""
 
 
 @contextmanager
@@ -64,4 +67,8 @@ def on_driver_thread(work: Callable[[], T]) -> T:
         work: Called once; what it returns or raises is returned or raised here.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="dagflow-driver") as pool:
-        return pool.submit(work).result()
+        working = pool.submit(work)
+        # A signal may reach any thread, but only the main one answers it, and only once it is awake.
+        while wait([working], timeout=ANSWER_S).not_done:
+            pass
+        return working.result()

@@ -25,6 +25,19 @@ def test_a_signal_is_answered_while_the_driver_works(number: signal.Signals) -> 
         assert on_driver_thread(work)
 
 
+def test_a_signal_that_reached_another_thread_is_answered_as_well() -> None:
+    """The system chooses the thread; the main one, asleep, would hear of it when the run is over."""
+    asked = threading.Event()
+
+    def work() -> bool:
+        assert not asked.wait(0.2)  # by then the main thread waits
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        return asked.wait(10)
+
+    with stop_on_signals(asked.set, lambda: pytest.fail("one signal is one request")):
+        assert on_driver_thread(work)
+
+
 def test_the_second_signal_stops_at_once_and_an_echo_of_the_first_does_not() -> None:
     """Launchers deliver a request twice within milliseconds; a person's second request comes later."""
     answers: list[str] = []

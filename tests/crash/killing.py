@@ -287,19 +287,18 @@ def watched(folder: Path) -> Iterator[None]:
     Raises:
         AssertionError: It saw a file that was not whole, or that changed or vanished later.
     """
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "tests.crash.watching", str(folder / "out")],
         env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    )
-    try:
-        yield
-        answer, _ = process.communicate("enough\n", timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:
+        try:
+            yield
+            answer, _ = process.communicate("enough\n", timeout=PATIENCE_S)
+        finally:
+            process.kill()
     report = Watcher.parse(answer)
     assert report.complaints == [], report.complaints
     assert report.looks > 20, report
