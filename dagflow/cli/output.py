@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
 import click
@@ -41,6 +42,14 @@ def note(text: str) -> None:
         _write(sys.stderr, text)
     except OSError:
         _detach(sys.stderr)
+
+
+def at_once(text: str) -> None:
+    """Write to stderr past Python's buffers: from a signal handler, whose thread may hold their lock; never fails."""
+    if sys.stderr is None:
+        return
+    with suppress(OSError, ValueError):  # nobody watches any more, or stderr is no real file
+        os.write(sys.stderr.fileno(), text.encode())
 
 
 def explain(error: BaseException, *, with_trace: bool, redact: Callable[[str], str] = str) -> None:

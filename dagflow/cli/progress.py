@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
 
@@ -89,7 +88,7 @@ class LineDisplay(Display):
 
     def stopping(self) -> None:
         """Write past Python's buffers: the thread that was interrupted may hold their lock."""
-        _write_raw(f"{self.view.name}: {STOPPING}\n")
+        output.at_once(f"{self.view.name}: {STOPPING}\n")
 
     def finish(self, summary: RunSummary) -> None:
         """Write the account."""
@@ -147,7 +146,7 @@ class LiveDisplay(Display):
 
     def abandon(self) -> None:
         """Show the cursor again; the table stays as it is."""
-        _write_raw("\x1b[?25h\n")
+        output.at_once("\x1b[?25h\n")
 
     def finish(self, summary: RunSummary) -> None:
         """Replace the table by the account."""
@@ -205,10 +204,3 @@ class _NoticeHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Pass one record on."""
         self._display.notice(self.format(record))
-
-
-def _write_raw(text: str) -> None:
-    if sys.stderr is None:
-        return
-    with suppress(OSError, ValueError):  # nobody watches any more, or stderr is no real file
-        os.write(sys.stderr.fileno(), text.encode())

@@ -12,7 +12,7 @@ import pickle
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, TimeoutError
+from concurrent.futures import Future, TimeoutError
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.states import Kept, StateBook
+from dagflow.engine.stopping import STOP_GRACE_S, TICK_S, StopRequest, abandon
 from dagflow.engine.surveying import Surveyors
 from dagflow.engine.tally import Tally
 from dagflow.engine.windows import Load, WindowCodec, load_of, load_of_task, require_names_apart
@@ -34,7 +35,7 @@ from dagflow.errors import DagflowError
 from dagflow.journal import Journal, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.runtime.inline import Runtime
-from dagflow.storage.pending import Durability, PendingFile, discard, discard_all_rivals, pending_tag, publish_all
+from dagflow.storage.pending import Durability, PendingFile, discard_all_rivals, pending_tag, publish_all
 from dagflow.worker.results import StageResult
 
 logger = logging.getLogger(__name__)
@@ -48,13 +49,6 @@ WINDOWS_IN_FLIGHT = 3
 MOST_IN_FLIGHT = 12
 """Windows that wait behind the tasks of one that stands still, at most: memory's bound."""
 
-TICK_S = 0.2
-"""How often a waiting driver looks up: to show progress, and to see whether it shall stop."""
-
-STOP_GRACE_S = 5.0
-"""A window in flight may finish within this time after a stop was requested; then it is abandoned."""
-
-
 _PlannedState = tuple[bytes, dict[str, bytes], Sequence[tuple[PortRef, list[Any]]]]
 """What a plan keeps as its control state: of control operators, of surveys, and what waits for the window's results."""
 
@@ -67,17 +61,6 @@ class Observer(Protocol):
 
     def notice(self, text: str) -> None:
         """Something that a person should know, once."""
-
-
-class Stop(Protocol):
-    """How a run is asked to end early."""
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether the run shall end."""
-
-    def wait(self, seconds: float) -> bool:
-        """Sleep until the time is over or the run shall end, and say whether it shall."""
 
 
 @dataclass(slots=True)
@@ -120,7 +103,7 @@ class Driver:
         *,
         throughput: Throughput,
         observer: Observer,
-        stop: Stop,
+        stop: StopRequest,
         follow_millis: int | None = None,
         partitioners: Mapping[str, Partitioner] | None = None,
         durability: Durability = "process",
@@ -403,18 +386,9 @@ class Driver:
 
     def _abandon(self) -> None:
         """Leave the windows in flight to a later run, and remove what their tasks have written by now."""
-        if not self._in_flight:
-            return
-        if self._runtime is not None:
-            self._runtime.cancel()
-        for flight in self._in_flight:
-            try:
-                results = flight.future.result(timeout=STOP_GRACE_S)
-            except (DagflowError, CancelledError, TimeoutError):
-                continue
-            for file in [file for result in results for file in result.files]:
-                discard(file)
-        self._in_flight.clear()
+        if self._runtime is not None and self._in_flight:
+            abandon(self._runtime, [flight.future for flight in self._in_flight])
+            self._in_flight.clear()
 
 
 def _produced(plan: PhysicalPlan, results: list[StageResult]) -> list[list[Any]]:

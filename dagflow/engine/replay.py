@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import wait
 from dataclasses import astuple, dataclass, replace
 
 from dagflow.api.operator import Operator
@@ -11,8 +12,9 @@ from dagflow.engine.control import waits_for_results
 from dagflow.engine.replacing import finish_replays
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.states import is_stateful
+from dagflow.engine.stopping import TICK_S, StopRequest, abandon
 from dagflow.engine.windows import WindowCodec, require_names_apart
-from dagflow.errors import DagflowError, JournalError, MissingError, StorageError
+from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, StorageError
 from dagflow.journal import Journal, WindowIntent, WindowPlan, WindowRedo
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.inline import Runtime
@@ -99,6 +101,7 @@ class Replayer:
         plan: Today's physical plan.
         operators: All operators by name.
         runtime: Gives the place where tasks run; called when the first window runs.
+        stop: How the replay is asked to end.
         parallelism: Tasks that run at the same time.
 
     Raises:
@@ -111,6 +114,7 @@ class Replayer:
         plan: PhysicalPlan,
         operators: dict[str, Operator],
         runtime: Callable[[], Runtime],
+        stop: StopRequest,
         *,
         parallelism: int,
     ) -> None:
@@ -118,6 +122,7 @@ class Replayer:
         self._journal = journal
         self._plan = plan
         self._runtime = runtime
+        self._stop = stop
         self._codec = WindowCodec(plan, operators, pending_tag(journal.state.app_uuid, journal.epoch))
         self._counts = Scaling(plan, operators, parallelism).counts
 
@@ -128,12 +133,14 @@ class Replayer:
             MissingError: There is no such window.
             JournalError: A window is not committed, or today's app has no place for its blocks.
             DagflowError: A window failed; nothing was replaced.
+            RunStoppedError: The replay was asked to end before its record was written; nothing was replaced.
         """
         befores = [self._before(window_id) for window_id in sorted(set(window_ids))]
         redone: list[_Redone] = []
         try:
             for before in befores:
                 redone.append(self._run_again(before))
+                self._end_if_asked()
             old = {url for before in befores for url in before.urls}
             new = [file for each in redone for file in each.files]
             require_names_apart(new)
@@ -192,7 +199,18 @@ class Replayer:
             )
         counts = {**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}}
         task = self._codec.task_of(replace(planned, partitions=counts, config_hash=self._codec.config_hash), {})
-        return self._runtime().submit(task).result()
+        runtime = self._runtime()
+        self._end_if_asked()
+        running = runtime.submit(task)
+        while wait([running], timeout=TICK_S).not_done:
+            if self._stop.is_requested:
+                abandon(runtime, [running])
+                self._end_if_asked()
+        return running.result()
+
+    def _end_if_asked(self) -> None:
+        if self._stop.is_requested:
+            raise RunStoppedError("the replay was asked to stop; nothing was replaced")
 
 
 def _require_replayable(plan: PhysicalPlan, operators: dict[str, Operator]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dagflow.engine.replacing import finish_replays
 from dagflow.engine.replay import ReplayedWindow, Replayer
 from dagflow.engine.run import RunOptions, RuntimeFactory, parallelism_of, prepare, spark, swept
+from dagflow.engine.stopping import StopRequest
 from dagflow.errors import JournalError
 from dagflow.journal import Journal, Retention, read_state
 from dagflow.plan.logical import LogicalPlan
@@ -41,6 +42,7 @@ def replay(
     options: RunOptions,
     windows: Sequence[int],
     told: Callable[[ReplayedWindow], None],
+    stop: StopRequest | None = None,
     runtime: RuntimeFactory | None = None,
 ) -> None:
     """Run windows again, one after the other, and replace what they published, all of it or nothing.
@@ -52,9 +54,11 @@ def replay(
         options: Checkpoint, master and Spark settings.
         windows: Ids of committed windows.
         told: Called with each window when the files of all of them are in their places.
+        stop: How the replay is asked to end.
         runtime: Makes the place where tasks run; None starts Spark.
 
     Raises:
+        RunStoppedError: The replay was asked to end before anything was replaced.
         DagflowError: A window could not be replayed, and nothing was replaced; or what was decided could not be
             finished, and the next run or replay does it.
     """
@@ -73,7 +77,7 @@ def replay(
             start = runtime or (lambda program: spark(app, program, options, places))
             tasks = LazyRuntime(lambda: start(program))
             parallelism = parallelism_of(options.master or app.attributes.master)
-            replayer = Replayer(journal, plan, operators, tasks.get, parallelism=parallelism)
+            replayer = Replayer(journal, plan, operators, tasks.get, stop or StopRequest(), parallelism=parallelism)
             with swept(places.outputs, journal):
                 try:
                     for window in replayer.replay(windows):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from dagflow.engine.replacing import finish_replays
 from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
 from dagflow.engine.states import StateBook
+from dagflow.engine.stopping import StopRequest
 from dagflow.errors import MissingError, StorageError
 from dagflow.journal import Journal, Retention, set_aside
 from dagflow.plan.logical import LogicalPlan
@@ -55,26 +55,6 @@ class RunOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     follow: bool = False
     fresh: bool = False
-
-
-class StopRequest:
-    """A run's request to end early; may be made from a signal handler."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def request(self) -> None:
-        """Ask the run to end."""
-        self._event.set()
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether the run shall end."""
-        return self._event.is_set()
-
-    def wait(self, seconds: float) -> bool:
-        """Sleep until the time is over or the run shall end, and say whether it shall."""
-        return self._event.wait(seconds)
 
 
 class SilentObserver:

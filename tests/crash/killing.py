@@ -100,12 +100,19 @@ def published_records(folder: Path) -> list[bytes]:
 
 
 class Victim:
-    """One `dagflow run`, in a session of its own, so that all its processes are found also when it is dead."""
+    """A command, mostly `dagflow run`, in a session of its own: its processes are found also when it is dead."""
 
-    def __init__(self, folder: Path, *arguments: str, prefix: Sequence[str] = (), **variables: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        command: Sequence[str] = ("run", "app.yaml"),
+        prefix: Sequence[str] = (),
+        **variables: str,
+    ) -> None:
         self._log = (folder / "run.log").open("ab")
         self.process = subprocess.Popen(
-            [*prefix, *ENTRY, "run", "app.yaml", *arguments],
+            [*prefix, *ENTRY, *command, *arguments],
             cwd=folder,
             env=environment(**variables),
             stdin=subprocess.DEVNULL,

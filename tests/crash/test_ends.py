@@ -48,6 +48,30 @@ def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "run.log").read_text()
 
 
+def test_a_signal_ends_a_replay_and_nothing_is_replaced(tmp_path: Path) -> None:
+    """Exit code 130 long before all windows would have run again, no process left, and every file as it was."""
+    make_folder(tmp_path, files=40)
+    run = Victim(tmp_path, "-q")
+    try:
+        assert run.end() == 0
+    finally:
+        run.destroy()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    windows = [part for window in range(1, 16) for part in ("--window", str(window))]
+    replay = Victim(tmp_path, *windows, command=("replay", "journal"))
+    try:
+        assert replay.wait_for(lambda: any(path.name[0] == "." for path in (tmp_path / "out").iterdir()))
+        os.kill(replay.process.pid, signal.SIGTERM)
+        assert replay.end() == 130
+    finally:
+        replay.destroy()
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+    log = (tmp_path / "run.log").read_text()
+    assert "the replay was asked to stop; nothing was replaced" in log, log
+    assert "Traceback" not in log, log
+    require_whole(tmp_path)
+
+
 def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path) -> None:
     """A second run on the same checkpoint takes over; the first ends with 1 and names the second's process."""
     make_folder(tmp_path, files=90)

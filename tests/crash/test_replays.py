@@ -79,7 +79,7 @@ def shown(root: Path) -> Shown:
 
 def replay_all(app: str, windows: list[int] = WINDOWS) -> None:
     """Replay windows with an app."""
-    replay(load_app(app), RunOptions(), windows, lambda window: None, InlineRuntime)
+    replay(load_app(app), RunOptions(), windows, lambda window: None, runtime=InlineRuntime)
 
 
 def require_sane(found: Shown, old: Shown, new: Shown) -> None:

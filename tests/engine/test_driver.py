@@ -9,7 +9,8 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.engine.result import RunSummary
-from dagflow.engine.run import RunOptions, RuntimeFactory, StopRequest, run
+from dagflow.engine.run import RunOptions, RuntimeFactory, run
+from dagflow.engine.stopping import StopRequest
 from dagflow.errors import DagflowError, JournalError, OperatorError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.worker.results import Program, WindowTask

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.manifest import tracked_files
+from dagflow.engine.replay import ReplayedWindow
 from dagflow.engine.replaying import replay
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
@@ -102,10 +103,9 @@ def test_what_was_moved_can_be_replayed_and_started_over(tmp_path: Path) -> None
     run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
     before = records(tmp_path, "z/out")
     move(tmp_path)
-    changes: list[str] = []
-    app = app_at(tmp_path, **AFTER)
-    replay(app, RunOptions(), [1, 2], lambda window: changes.extend(c.change for c in window.changes), InlineRuntime)
-    assert set(changes) == {"unchanged"}
+    told: list[ReplayedWindow] = []
+    replay(app_at(tmp_path, **AFTER), RunOptions(), [1, 2], told.append, runtime=InlineRuntime)
+    assert {change.change for window in told for change in window.changes} == {"unchanged"}
     run(app_at(tmp_path, **AFTER), RunOptions(fresh=True), runtime=InlineRuntime)
     assert records(tmp_path, "new/out") == before
 

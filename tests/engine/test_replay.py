@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,20 @@ from dagflow.engine.replay import ReplayedWindow
 from dagflow.engine.replaying import app_file, replay
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.status import status
-from dagflow.errors import DagflowError, JournalError, MissingError, SourceChangedError, StorageError
+from dagflow.engine.stopping import StopRequest
+from dagflow.errors import (
+    DagflowError,
+    JournalError,
+    MissingError,
+    RunStoppedError,
+    SourceChangedError,
+    StorageError,
+)
 from dagflow.journal import Journal
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
+from dagflow.worker.results import Program, StageResult, WindowTask
 from tests.engine.test_driver import crashing
 
 APP = """\
@@ -57,7 +67,7 @@ def again(*windows: int, change: tuple[str, str] = ("", "")) -> list[ReplayedWin
     """Replay windows with an app in which something was replaced by something else."""
     Path("app.yaml").write_text(APP.replace(*change) if change[0] else APP)
     told: list[ReplayedWindow] = []
-    replay(load_app(app_file("journal")), RunOptions(), list(windows), told.append, InlineRuntime)
+    replay(load_app(app_file("journal")), RunOptions(), list(windows), told.append, runtime=InlineRuntime)
     return told
 
 
@@ -131,6 +141,62 @@ def test_windows_are_replaced_together_or_not_at_all(folder: Path) -> None:
     assert sorted(published(folder).values()) == ["# a\na2\n", "# b\nb2\n", "c1\nc2\n"]
 
 
+class Endless(InlineRuntime):
+    """Windows that do not end before they are cancelled; the person asks for the end while the first one runs."""
+
+    def __init__(self, program: Program, stop: StopRequest) -> None:
+        super().__init__(program)
+        self._stop = stop
+        self._running: list[Future[list[StageResult]]] = []
+
+    def submit(self, window: WindowTask) -> Future[list[StageResult]]:
+        """Begin it."""
+        super().submit(window).result()  # what its tasks have written by then lies about
+        self._running.append(Future())
+        self._stop.request()
+        return self._running[-1]
+
+    def cancel(self) -> None:
+        """End them all."""
+        for future in self._running:
+            future.set_exception(CancelledError("cancelled"))
+
+
+class Stopped(InlineRuntime):
+    """A person who asks for the end while the second window runs, which then ends by itself."""
+
+    def __init__(self, program: Program, stop: StopRequest) -> None:
+        super().__init__(program)
+        self._stop = stop
+
+    def submit(self, window: WindowTask) -> Future[list[StageResult]]:
+        """Run it."""
+        if window.window_id == 2:
+            self._stop.request()
+        return super().submit(window)
+
+
+@pytest.mark.parametrize("runtime", [Endless, Stopped])
+def test_a_replay_that_is_asked_to_stop_replaces_nothing(folder: Path, runtime: type[Endless | Stopped]) -> None:
+    """Whether or not a window is still running; what was written for it is gone, and it can be replayed later."""
+    before = published(folder)
+    Path("app.yaml").write_text(APP.replace('drop: {prefix: "#"}', 'drop: {suffix: "1"}'))
+    stop = StopRequest()
+    told: list[ReplayedWindow] = []
+    with pytest.raises(RunStoppedError, match="nothing was replaced"):
+        replay(
+            load_app("app.yaml"),
+            RunOptions(),
+            [1, 2, 3],
+            told.append,
+            stop,
+            runtime=lambda program: runtime(program, stop),
+        )
+    assert (told, published(folder)) == ([], before)
+    assert not list((folder / "out").rglob(".*"))
+    assert len(again(1, 2, 3)) == 3
+
+
 def test_a_window_that_is_not_published_cannot_be_replayed(folder: Path) -> None:
     """It will run anyway."""
     (folder / "in" / "d").write_text("d\n")
@@ -167,7 +233,7 @@ def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path
     with pytest.raises(MissingError, match="window 1 is no longer kept"):
         window_manifest("journal", 1)
     with pytest.raises(MissingError, match="window 2 is no longer kept"):
-        replay(load_app("app.yaml"), RunOptions(), [2], lambda window: None, InlineRuntime)
+        replay(load_app("app.yaml"), RunOptions(), [2], lambda window: None, runtime=InlineRuntime)
     assert window_manifest("journal", 84).outputs[0].records == 1
     (folder / "other").mkdir()
     (folder / "other" / next(iter(published(folder)))).write_text("mine")

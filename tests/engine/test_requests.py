@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.requests import LOOK_EVERY_S, Requests, is_waiting, request_scan
-from dagflow.engine.run import RunOptions, StopRequest, run
+from dagflow.engine.run import RunOptions, run
+from dagflow.engine.stopping import StopRequest
 from dagflow.errors import MissingError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from dataclasses import asdict
 
@@ -11,14 +12,17 @@ import click
 from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.options import Settings, conf_option, redaction, set_option, verbose_option
-from dagflow.cli.signals import on_driver_thread
+from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.manifest import matching_windows
 from dagflow.engine.replay import ReplayedWindow
 from dagflow.engine.replaying import app_file, replay
 from dagflow.engine.run import RunOptions
-from dagflow.errors import MissingError
+from dagflow.engine.stopping import StopRequest
+from dagflow.errors import MissingError, RunStoppedError
 from dagflow.plan.logical import load_app
 from dagflow.storage.options import options_in_use
+
+STOPPING = "stopping: nothing is replaced, unless all windows have run; a second signal (Ctrl-C) stops at once"
 
 
 @click.command("replay", short_help="Run windows again with today's app, and replace what they published.")
@@ -47,6 +51,7 @@ def command(
 
     The files that these windows had published are replaced, those of all of them or none; no other file is
     touched. A run that is at work on the checkpoint is stopped. The input must still be what was read.
+    SIGINT (Ctrl-C) or SIGTERM stops the replay, and nothing is replaced; a second one stops at once.
     """
     if bool(windows) == (pattern is not None):
         raise click.UsageError("give either --window, once or more, or --files")
@@ -65,7 +70,14 @@ def command(
 
     options = RunOptions(checkpoint=checkpoint, master=master, conf=conf)
     if chosen:
-        on_driver_thread(lambda: replay(logical, options, chosen, tell))
+        stop = StopRequest()
+
+        def ask() -> None:
+            stop.request()
+            output.at_once(f"{STOPPING}\n")
+
+        with stop_on_signals(ask, lambda: os._exit(RunStoppedError.exit_code)):
+            on_driver_thread(lambda: replay(logical, options, chosen, tell, stop))
     else:
         output.note("no committed window has read such a file")
     if as_json:

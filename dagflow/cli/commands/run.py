@@ -16,8 +16,9 @@ from dagflow.cli.resume import resume_command
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.cli.view import AppView
 from dagflow.engine.result import RunSummary
-from dagflow.engine.run import RunOptions, StopRequest
+from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
+from dagflow.engine.stopping import StopRequest
 from dagflow.errors import DagflowError, FencedError, RunStoppedError
 from dagflow.plan.logical import LogicalPlan, load_app
 from dagflow.plan.placement import place

@@ -8,7 +8,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
-from dagflow.engine.run import RunOptions, StopRequest, run
+from dagflow.engine.run import RunOptions, run
+from dagflow.engine.stopping import StopRequest
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.test_driver import Watcher

@@ -1,0 +1,50 @@
+"""How a run or a replay is asked to end early."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from concurrent.futures import CancelledError, Future, TimeoutError
+
+from dagflow.errors import DagflowError
+from dagflow.runtime.inline import Runtime
+from dagflow.storage.pending import discard
+from dagflow.worker.results import StageResult
+
+TICK_S = 0.2
+"""How often whoever waits for a window looks up: to show progress, and to see whether to stop."""
+
+STOP_GRACE_S = 5.0
+"""A window under way may finish within this time after a stop was requested; then it is abandoned."""
+
+
+class StopRequest:
+    """A request to end early; may be made from a signal handler."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def request(self) -> None:
+        """Ask for the end."""
+        self._event.set()
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether to end."""
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until the time is over or the end is asked for, and say whether it is."""
+        return self._event.wait(seconds)
+
+
+def abandon(runtime: Runtime, windows: Iterable[Future[list[StageResult]]]) -> None:
+    """Cancel windows under way, and remove what their tasks have written by now."""
+    runtime.cancel()
+    for window in windows:
+        try:
+            results = window.result(timeout=STOP_GRACE_S)
+        except (DagflowError, CancelledError, TimeoutError):
+            continue
+        for file in [file for result in results for file in result.files]:
+            discard(file)
