@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from dagflow.storage.columns import binary_column, bool_column, int64_column, nu
 from dagflow.storage.roots import shortened
 from operators.metadata import FileEnds
 from operators.splitter.file_index import Apart, FileIndex, Seen
-from operators.splitter.runs import NOTHING, SCHEMA, ends, entries_of, newest, packed, unpacked
+from operators.splitter.runs import NOTHING, SCHEMA, ends, entries_of, merged, newest, packed, unpacked, within
 
 Heard = list[tuple[int, Apart]]
 """Entries of the index, each with the first window after whose snapshot they need not be kept apart."""
@@ -123,16 +123,18 @@ class AwaitedEnds:
             self._heard.popleft()
         with self._lock:
             self._put_together()
-            tables = [self._late]
+            late, due = self._late, []
             while self._awaited and self._awaited[0].window_id <= window_id:
-                tables.append(self._awaited.popleft().entries())
-            entries = pa.concat_tables(tables)
+                due.append(self._awaited.popleft())
         told = _told_by(events)
-        completed, rest = _completed(entries, told)
+        parts = [_completed(_without(late, due), told)] if late.num_rows else []
+        for number, each in enumerate(due, 1):
+            entries = _without(each.entries(), due[number:])
+            parts.append(_completed(entries, within(told, each.first, each.last)))
+        completed = merged([newest(part) for part, _ in parts])
+        rest = pa.concat_tables([NOTHING, *(part for _, part in parts)])
         with self._lock:
-            # Of a file that was taken again since, the index has a newer version.
-            for later in self._awaited:
-                completed = _without(completed, later)
+            completed, rest = _without(completed, self._awaited), _without(rest, self._awaited)
             self._late = rest.slice(max(0, rest.num_rows - self._most_late)).combine_chunks()
         if completed.num_rows:
             self._heard.append((self.kept_id + 1, self._index.record_apart(completed)))
@@ -149,41 +151,50 @@ class AwaitedEnds:
 
 
 def _told_by(events: Sequence[FileEnds]) -> pa.Table:
-    """Entries with what was told, and nothing else."""
-    paths: list[bytes] = []
-    for event in events:
-        names = event.names.split(b"\0") if len(event.sizes) else []
-        if event.base:
-            base = os.fsencode(shortened(event.base))
-            paths += [base + name for name in names]
-        else:
-            paths += [os.fsencode(shortened(os.fsdecode(name))) for name in names]
+    """Entries with what was told, and nothing else, by path."""
+    told = [(_paths_of(event), event) for event in events if len(event.sizes)]
+    # Packs are read in any order, but in each files ascend, and mostly one comes after the other.
+    told.sort(key=lambda each: each[0][0].as_py())
+    paths = pa.chunked_array([each for each, _ in told], pa.binary())
     nothing = np.empty(0, np.int64)
-    sizes = np.concatenate([nothing, *(event.sizes for event in events)])
-    mtimes = np.concatenate([nothing, *(event.mtimes for event in events)])
-    prints = np.concatenate([nothing, *(event.fingerprints for event in events)])
+    sizes = np.concatenate([nothing, *(event.sizes for _, event in told)])
+    mtimes = np.concatenate([nothing, *(event.mtimes for _, event in told)])
+    prints = np.concatenate([nothing, *(event.fingerprints for _, event in told)])
     unknown = np.zeros(len(paths), np.int64)
-    return entries_of(paths, [sizes, mtimes, unknown, unknown, prints])
+    numbers = map(int64_column, (sizes, mtimes, unknown, unknown, prints))
+    return newest(pa.Table.from_arrays([paths, *numbers], schema=SCHEMA))
+
+
+def _paths_of(event: FileEnds) -> pa.BinaryArray:
+    # As columns throughout: as objects the names would take three times the room and the time.
+    names = pc.split_pattern(binary_column([event.names]), "\0").flatten()
+    if event.base:
+        return pc.binary_replace_slice(names, 0, 0, os.fsencode(shortened(event.base)))
+    return binary_column([os.fsencode(shortened(os.fsdecode(name))) for name in names.to_pylist()])
 
 
 def _completed(entries: pa.Table, told: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The entries of which was told, by path and with fingerprints; and the others."""
-    found, positions = positions_in(entries.column("path"), told.column("path"))
+    """The entries of which was told, with fingerprints; and the others."""
+    if entries.column("path").equals(told.column("path")):  # as a rule, and then nothing is looked up
+        found, positions = np.ones(entries.num_rows, bool), np.arange(entries.num_rows, dtype=np.int32)
+    else:
+        found, positions = positions_in(entries.column("path"), told.column("path"))
     is_same = np.ones(len(positions), bool)
     for name in ("size_bytes", "mtime_ns"):
         is_same &= numbers_of(entries.column(name))[found] == numbers_of(told.column(name))[positions]
     found[found] = is_same
-    rest = entries.filter(bool_column(~found))
     prints = numbers_of(told.column("fingerprint"))[positions[is_same]]
-    completed = entries.filter(bool_column(found)).set_column(
-        SCHEMA.get_field_index("fingerprint"), SCHEMA.field("fingerprint"), int64_column(prints)
-    )
-    return newest(completed), rest
+    rest = NOTHING
+    if not found.all():
+        rest, entries = entries.filter(bool_column(~found)), entries.filter(bool_column(found))
+    index = SCHEMA.get_field_index("fingerprint")
+    return entries.set_column(index, SCHEMA.field(index), int64_column(prints)), rest
 
 
-def _without(entries: pa.Table, others: _Expected) -> pa.Table:
-    """The entries whose paths the others do not have; both by path."""
-    if not (entries.num_rows and others.may_have_any(*ends(entries))):
-        return entries
-    shared = pc.is_in(entries.column("path"), value_set=others.entries().column("path"))
-    return entries.filter(pc.invert(shared))
+def _without(entries: pa.Table, later: Iterable[_Expected]) -> pa.Table:
+    """The entries of files that were not taken again: of the others the index has a newer version."""
+    for each in later:
+        if entries.num_rows and each.may_have_any(*ends(newest(entries))):
+            is_taken = pc.is_in(entries.column("path"), value_set=each.entries().column("path"))
+            entries = entries.filter(pc.invert(is_taken))
+    return entries

@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions, run
@@ -161,6 +163,79 @@ def expect(index: FileIndex, ends: AwaitedEnds, path: Path) -> None:
     ends.expect_one(name, seen)
 
 
+Version = tuple[int, int]
+"""A length and a modification time."""
+
+NAMES = [b"/in/%c" % letter for letter in b"abcdefgh"] + [b"/in/d/\xff", b"/in/d/x y", b"/other"]
+VERSIONS = st.tuples(st.integers(1, 2), st.integers(1, 2))
+TAKEN = st.lists(st.dictionaries(st.sampled_from(NAMES), VERSIONS, max_size=8), min_size=1, max_size=4)
+
+
+@st.composite
+def tellings(draw: st.DrawFn, windows: int) -> list[list[tuple[bytes, Version]]]:
+    """What is told window by window, of some files, in any order."""
+    each = st.lists(st.tuples(st.sampled_from(NAMES), VERSIONS), max_size=8, unique_by=lambda told: told[0])
+    return draw(st.lists(each, min_size=windows, max_size=windows))
+
+
+def events_of(told: list[tuple[bytes, Version]], base: str, cuts: int) -> list[FileEnds]:
+    """Events that tell of files by the rest of their paths, several in each."""
+    fitting = [(os.fsdecode(path).removeprefix(base), *version) for path, version in told if path.startswith(b"/in/")]
+    others = [(os.fsdecode(path), *version) for path, version in told if not path.startswith(b"/in/")]
+    events = [(base, fitting[start::cuts]) for start in range(cuts)] + [("", others)]
+    return [
+        FileEnds.of(base, names, sizes, mtimes, [100 + size for size in sizes])
+        for base, some in events
+        for names, sizes, mtimes in [tuple(zip(*some, strict=True)) or ((), (), ())]
+    ]
+
+
+@settings(max_examples=300)
+@given(taken=TAKEN, data=st.data(), base=st.sampled_from(["", "/in/"]), cuts=st.integers(1, 3))
+def test_an_entry_is_complete_once_its_own_version_was_told(
+    taken: list[dict[bytes, Version]], data: st.DataObject, base: str, cuts: int
+) -> None:
+    """Whoever tells, in whatever order, of files of several windows at once, again, or of versions that nobody took."""
+    index = FileIndex()
+    ends = AwaitedEnds(index)
+    for number, files in enumerate(taken, 1):
+        ends.begin_window(number)
+        paths = sorted(files)
+        sizes, mtimes = [files[path][0] for path in paths], [files[path][1] for path in paths]
+        ends.expect(index.record_all(paths, sizes, mtimes, [7] * len(paths), number, [0] * len(paths)))
+    expected = {path: (version, 0) for files in taken for path, version in files.items()}
+    for number, told in enumerate(data.draw(tellings(len(taken))), 1):
+        ends.hear(number, events_of(told, base, cuts))
+        for path, version in told:
+            is_newest = not any(path in files for files in taken[number:])
+            if is_newest and path in expected and expected[path][0] == version:
+                expected[path] = version, 100 + version[0]
+    paths = sorted(expected)
+    answers = index.view().look_up(paths)
+    found = zip(answers.size_bytes.tolist(), answers.mtime_ns.tolist(), answers.fingerprint.tolist(), strict=True)
+    assert list(found) == [(*expected[path][0], expected[path][1]) for path in paths]
+    waited = [path for path in paths if not expected[path][1]]
+    assert not waited or ends.expected(waited).all()
+
+
+def test_what_is_told_of_many_files_makes_no_object_for_each(tmp_path: Path) -> None:
+    """A window has 20,000, and each name as an object, beside its columns, takes three times the room."""
+    names = [f"{number // 1000:05}/file-{number:08}.txt" for number in range(20_000)]
+    numbers = list(range(1, 20_001))
+    ends = AwaitedEnds(FileIndex(str(tmp_path / "index")))
+    paths = [b"/in/" + name.encode() for name in names]
+    ends.expect(ends._index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
+    events = [FileEnds.of("/in/", names[at : at + 200], *[numbers[at : at + 200]] * 3) for at in range(0, 20_000, 200)]
+    tracemalloc.start()
+    try:
+        ends.hear(1, events[::-1])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert not ends.expected(paths).any()
+    assert peak < 100 * len(paths)
+
+
 def test_what_is_told_of_another_version_is_not_taken_for_this_one(tmp_path: Path, index: FileIndex) -> None:
     """A file may be taken again before the first version's window is committed."""
     ends = AwaitedEnds(index)
@@ -176,6 +251,28 @@ def test_what_is_told_of_another_version_is_not_taken_for_this_one(tmp_path: Pat
     assert known(index, path) == newer
     ends.hear(2, [told(path)])
     assert newer is not None
+    assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
+
+
+@pytest.mark.parametrize("told_at", [2, 3])
+def test_what_is_told_late_of_an_older_version_does_not_take_the_place_of_the_newer_one(
+    tmp_path: Path, index: FileIndex, told_at: int
+) -> None:
+    """The file would be read once more: a large one may be taken again before its last block is read."""
+    ends = AwaitedEnds(index)
+    path = write(tmp_path / "a", b"1\n", mtime_s=1000)
+    ends.begin_window(1)
+    expect(index, ends, path)
+    older = told(path)
+    ends.hear(1, [])
+    append(path, b"2\n")
+    ends.begin_window(2)
+    expect(index, ends, path)
+    newer = known(index, path)
+    assert newer is not None
+    ends.hear(2, [older] if told_at == 2 else [told(path)])
+    assert known(index, path) == newer._replace(fingerprint=0 if told_at == 2 else told(path).fingerprints[0])
+    ends.hear(3, [told(path)] if told_at == 2 else [older])
     assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
 
 
@@ -248,6 +345,7 @@ def test_files_in_flight_are_held_in_a_fraction_of_their_paths(tmp_path: Path) -
     awaited = AwaitedEnds(index)
     paths = [b"/in/2024-11-22/%05d/file-%08d.txt" % (number // 1000, number) for number in range(20_000)]
     numbers = list(range(20_000))
+    gc.collect()
     arrow = pa.total_allocated_bytes()
     tracemalloc.start()
     try:
