@@ -12,8 +12,8 @@ FOLDED_ARCHIVES = 32
 """So many archives become one."""
 
 _LARGE_WINDOWS = 512
-# What is held in memory while archives are folded, and what one request to an object store writes.
-_LARGE_BYTES = 16 << 20
+# Of so many bytes each, 32 are held in memory while they are folded, and written by one request to an object store.
+_MOST_BYTES = 512 << 10
 
 
 def fold_archives(store: Store, log: Log, directory: str) -> None:
@@ -52,17 +52,17 @@ def fold_archives(store: Store, log: Log, directory: str) -> None:
 
 
 def _content(store: Store, names: Sequence[str]) -> bytes | None:
-    """The bytes of all, as they stand one behind the other; None where they are too many, or one is gone."""
-    parts, size_bytes = [], 0
-    for name in names:
+    """The bytes of all, as they stand one behind the other; None where one is large, or gone."""
+    parts: list[bytes] = []
+    # The last one first: where windows are large, so are all archives, and one look is enough.
+    for name in reversed(names):
         try:
             parts.append(store.read(name))
         except MissingError:
             return None
-        size_bytes += len(parts[-1])
-        if size_bytes > _LARGE_BYTES:
+        if len(parts[-1]) > _MOST_BYTES:
             return None
-    return b"".join(parts)
+    return b"".join(reversed(parts))
 
 
 def _range_of(name: str) -> tuple[int, int]:

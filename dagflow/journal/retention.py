@@ -25,18 +25,21 @@ class Retention:
     """When a journal is made smaller.
 
     Attributes:
-        finished_windows: So many finished windows are moved to the archive together.
+        finished_windows: So many finished windows are moved to the archive together, at most.
+        finished_bytes: So many bytes of them, which are held in memory till then, are moved also when they are fewer.
         records: So many records after the newest snapshot make a new one due, also when no window finished.
         kept_windows: So many finished windows, at least, can be asked for; None for all.
     """
 
     finished_windows: int = 32
+    finished_bytes: int = 1 << 20
     records: int = 128
     kept_windows: int | None = None
 
     def is_due(self, state: JournalState, records: int) -> bool:
         """Whether it is time; records counts those after the newest snapshot."""
-        return len(state.finished) >= self.finished_windows or records >= self.records
+        is_full = sum(map(len, state.finished.values())) >= self.finished_bytes
+        return is_full or len(state.finished) >= self.finished_windows or records >= self.records
 
 
 def archive(store: Store, state: JournalState) -> None:

@@ -1,4 +1,6 @@
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,6 +150,43 @@ def test_small_archives_are_folded_into_large_ones(quick_path: Path) -> None:
     assert len(names) <= 150 / FOLDED_ARCHIVES + FOLDED_ARCHIVES
     assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 301))
     assert history(store, 77)[0].tuples == [77]
+
+
+class Reads:
+    """A store, and how often its archives were read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.archives = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def read(self, name: str) -> bytes:
+        """Count it."""
+        self.archives += name.startswith("archive/")
+        return self._store.read(name)
+
+
+def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> None:
+    """Neither before they are archived nor, all at once, to be folded; and every one is found."""
+    inner = open_store(str(quick_path))
+    store = Reads(inner)
+    retention = Retention(finished_bytes=1 << 20)
+    journal = Journal.open(store, app="toy", retention=retention)
+    dice, most = random.Random(7), 0
+    for window_id in range(1, 141):
+        # Numbers that no compression makes much smaller.
+        journal.append_plan(WindowPlan(window_id, tuples=dice.randbytes(300_000).hex()))
+        journal.append_intent(WindowIntent(window_id))
+        journal.mark_done(window_id)
+        journal.maintain()
+        most = max(most, sum(map(len, journal.state.finished.values())))
+    assert most < retention.finished_bytes
+    archives = len(list(inner.list("archive/000000/")))
+    assert archives > FOLDED_ARCHIVES
+    assert store.archives == archives - FOLDED_ARCHIVES + 1
+    assert [plan.window_id for plan, _ in committed_windows(inner)] == list(range(1, 141))
 
 
 def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> None:
