@@ -235,16 +235,21 @@ class Driver:
 
     def _plan_and_submit(self, most_in_flight: int) -> None:
         while self._emitted and len(self._in_flight) < most_in_flight:
-            if self._runtime is not None:
-                self._scaling.widen(self._runtime.parallelism)
-            unemitted, speeds = self._control.unemitted_bytes(), self._speeds
-            self._scaling.observe(self._backlogs(), speeds.of_partitions, unemitted, speeds.processed_bytes)
-            emission = self._surveyors.complete(self._emitted.popleft()[0])
-            kept = (emission.state, self._surveyors.state(), emission.late)
-            emission = replace(emission, state=pickle.dumps(kept, protocol=5))
-            planned = self._codec.plan_of(emission, self._scaling.counts, self._scaling.take_decisions())
-            self._journal.append_plan(planned)
-            self._submit(planned)
+            # Of what was emitted nothing is held from here on: a task is made of its plan, as in another run.
+            self._submit(self._planned())
+
+    def _planned(self) -> WindowPlan:
+        """The plan of the oldest emitted window, which the journal has."""
+        if self._runtime is not None:
+            self._scaling.widen(self._runtime.parallelism)
+        unemitted, speeds = self._control.unemitted_bytes(), self._speeds
+        self._scaling.observe(self._backlogs(), speeds.of_partitions, unemitted, speeds.processed_bytes)
+        emission = self._surveyors.complete(self._emitted.popleft()[0])
+        kept = (emission.state, self._surveyors.state(), emission.late)
+        emission = replace(emission, state=pickle.dumps(kept, protocol=5))
+        planned = self._codec.plan_of(emission, self._scaling.counts, self._scaling.take_decisions())
+        self._journal.append_plan(planned)
+        return planned
 
     def _submit(self, planned: WindowPlan) -> None:
         task = self._codec.task_of(planned, self._states.for_window(planned.partitions))
