@@ -41,9 +41,9 @@ NOTHING = pa.Table.from_batches([], SCHEMA)
 
 Numbers = Sequence[int] | npt.NDArray[np.int64]
 
-# What a cursor holds is one group of each run, decoded: 1 MB, of which a scan needs one for every run.
-GROUP_ROWS = 8_192
-# A file is written and, from an object store, read as a whole: 19 bytes a row make this about 5 MB.
+# What a cursor holds is one group of each run, decoded: half a MB, of which a scan needs one for every run.
+GROUP_ROWS = 4_096
+# A file is written and, from an object store, read as a whole: 19 bytes a row make this about 2.5 MB.
 FILE_ROWS = 32 * GROUP_ROWS
 
 
