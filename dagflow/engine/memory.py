@@ -13,7 +13,7 @@ _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """Parameters of glibc's mallopt."""
 
 _OWN_PAGES_BYTES = 256 << 10
-"""Larger buffers get pages of their own; at half of it, a rescan of a million files takes an eighth longer."""
+"""Larger buffers get pages of their own; at half of it, a rescan of a million files takes a fifth longer."""
 
 
 @contextlib.contextmanager
@@ -22,9 +22,9 @@ def sparing_memory() -> Iterator[None]:
 
     A driver holds little and makes many short-lived buffers, in threads of its own for windows, merges and scans.
     Arrow's own allocator kept 80 MiB for 9 MiB that were in use; so does an arena for each thread, on a smaller scale.
-    The threads seldom wait for each other, as they have one interpreter. What a buffer needs to get pages of its own,
-    which are given back, stays the same: by itself glibc keeps ever larger ones in the heap, up to 32 MiB, once one was
-    given back, and the heap gets the more holes the longer a run lasts.
+    The threads seldom wait for each other, as they have one interpreter. From what size on a buffer gets
+    pages of its own, which go back to the system, is fixed: by itself glibc raises it, up to 32 MiB, each time a larger
+    one is freed, and the heap gets the more holes the longer a run lasts.
     """
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)

@@ -30,7 +30,7 @@ class TornError(JournalError):
 
 
 class Sealed:
-    """One JSON value as it will be written, compressed: a tenth of its objects' size.
+    """One JSON value as it will be written, compressed: a small part of its objects' size.
 
     Args:
         text: It.

@@ -222,9 +222,10 @@ def test_what_is_told_of_many_files_makes_no_object_for_each(tmp_path: Path) -> 
     """A window has 20,000, and each name as an object, beside its columns, takes three times the room."""
     names = [f"{number // 1000:05}/file-{number:08}.txt" for number in range(20_000)]
     numbers = list(range(1, 20_001))
-    ends = AwaitedEnds(FileIndex(str(tmp_path / "index")))
+    index = FileIndex(str(tmp_path / "index"))
+    ends = AwaitedEnds(index)
     paths = [b"/in/" + name.encode() for name in names]
-    ends.expect(ends._index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
+    ends.expect(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
     events = [FileEnds.of("/in/", names[at : at + 200], *[numbers[at : at + 200]] * 3) for at in range(0, 20_000, 200)]
     tracemalloc.start()
     try:

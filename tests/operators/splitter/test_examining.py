@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from dagflow.errors import StorageError
 from operators.splitter.examining import Examiner, Group
 from operators.splitter.helpers import Helpers
 from operators.splitter.listing import LocalLister, Stat
+from operators.splitter.scan_helper import examined
 from operators.splitter.scanner import Scanner, Selection
 from tests.operators.splitter.driving import write
 from tests.operators.splitter.test_sharding import TREES, grown
@@ -51,6 +53,25 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "1" / "nowhere").symlink_to("gone")
     os.mkfifo(tmp_path / "2" / "pipe")
     return tmp_path
+
+
+def test_files_that_are_examined_together_are_few_objects_at_a_time(tmp_path: Path) -> None:
+    """A scan examines thousands at once, and what the system says of one takes 700 bytes as objects."""
+    names = [b"%05d" % number for number in range(5000)]
+    for name in names:
+        (tmp_path / os.fsdecode(name)).touch()
+    tracemalloc.start()
+    try:
+        found = examined(os.fsencode(tmp_path), names)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    assert [list(column) for column in found] == [
+        [getattr(os.stat(tmp_path / os.fsdecode(name)), kind) for name in names]
+        for kind in ("st_size", "st_mtime_ns", "st_ino")
+    ]
+    assert peak < 100 * len(names)
 
 
 def test_what_is_no_file_is_left_out_and_told_of_once(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
