@@ -85,10 +85,10 @@ class AwaitedEnds:
             self.window_id = window_id
 
     def expect(self, entries: pa.Table) -> None:
-        """Wait for what readers tell of files; each entry is in the index as it is, and comes after those before."""
-        # Nobody reads a directory or an empty file.
-        if not (is_read := numbers_of(entries.column("size_bytes")) > 0).all():
-            entries = entries.filter(bool_column(is_read))
+        """Wait for what readers tell of files; each entry is in the index as it is, and comes after those before.
+
+        Nobody reads a directory or an empty file: what their entries say is that older versions are past.
+        """
         with self._lock:
             self._put_together()
             if entries.num_rows:
@@ -96,23 +96,29 @@ class AwaitedEnds:
 
     def expect_one(self, path: bytes, seen: Seen) -> None:
         """Wait for what a reader tells of one file."""
-        if seen.size_bytes > 0:
-            with self._lock:
-                self._single.append((path, seen))
+        with self._lock:
+            self._single.append((path, seen))
+
+    def expect_nothing(self, path: bytes, seen: Seen) -> None:
+        """Hear that the index has a version of which nobody will tell: what is told of an older one is too late."""
+        with self._lock:
+            if self._single or self._awaited or self._late.num_rows:
+                self._single.append((path, seen._replace(size_bytes=0)))
 
     def expected(self, paths: Sequence[bytes]) -> npt.NDArray[np.bool_]:
         """For each path whether its file is waited for; at least one, ascending."""
         with self._lock:
             self._put_together()
             late, awaited = self._late, [each for each in self._awaited if each.may_have_any(paths[0], paths[-1])]
-        tables = [late, *(each.entries() for each in awaited)]
+        tables = [late, *(_read(each.entries()) for each in awaited)]
         known = pa.chunked_array([chunk for table in tables for chunk in table.column("path").chunks], pa.binary())
         return positions_in(binary_column(paths), known)[0]
 
     def _put_together(self) -> None:
         """Make one table of the single files."""
         if self._single:
-            paths, seen = zip(*self._single, strict=True)
+            # The newest first: a file may be taken twice in a window.
+            paths, seen = zip(*reversed(self._single), strict=True)
             table = newest(entries_of(paths, list(zip(*seen, strict=True))))
             self._awaited.append(_Expected.of(self.window_id, table))
             self._single = []
@@ -132,7 +138,7 @@ class AwaitedEnds:
             entries = _without(each.entries(), due[number:])
             parts.append(_completed(entries, within(told, each.first, each.last)))
         completed = merged([newest(part) for part, _ in parts])
-        rest = pa.concat_tables([NOTHING, *(part for _, part in parts)])
+        rest = _read(pa.concat_tables([NOTHING, *(part for _, part in parts)]))
         with self._lock:
             completed, rest = _without(completed, self._awaited), _without(rest, self._awaited)
             self._late = rest.slice(max(0, rest.num_rows - self._most_late)).combine_chunks()
@@ -148,6 +154,12 @@ class AwaitedEnds:
         self._heard = deque((first, entries) for first, entries in heard if first > self.kept_id)
         for _, entries in self._heard:
             self._index.restore_apart(entries)
+
+
+def _read(entries: pa.Table) -> pa.Table:
+    """Those of files that readers read."""
+    is_read = numbers_of(entries.column("size_bytes")) > 0
+    return entries if is_read.all() else entries.filter(bool_column(is_read))
 
 
 def _told_by(events: Sequence[FileEnds]) -> pa.Table:

@@ -389,10 +389,11 @@ class FileSplitterInput(InputOperator):
         fingerprint = EMPTY if tells and not stat.size_bytes else candidate.fingerprint
         seen = Seen(stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis(), fingerprint)
         self._index.record(found.name, seen)
-        if candidate.is_noted:
-            self._has_noted = True
-        elif tells and fingerprint == UNKNOWN:
+        self._has_noted |= candidate.is_noted
+        if tells and fingerprint == UNKNOWN and not candidate.is_noted:
             self._awaited.expect_one(found.name, seen)
+        else:
+            self._awaited.expect_nothing(found.name, seen)
         return True
 
     def _announce(self, candidate: Candidate) -> bool:

@@ -168,7 +168,14 @@ Version = tuple[int, int]
 
 NAMES = [b"/in/%c" % letter for letter in b"abcdefgh"] + [b"/in/d/\xff", b"/in/d/x y", b"/other"]
 VERSIONS = st.tuples(st.integers(1, 2), st.integers(1, 2))
-TAKEN = st.lists(st.dictionaries(st.sampled_from(NAMES), VERSIONS, max_size=8), min_size=1, max_size=4)
+LOOKED_AT = 9
+"""The fingerprint of a version of which nobody needs to tell."""
+
+TAKEN = st.lists(
+    st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(0, 2), st.integers(1, 2), st.booleans()), max_size=8),
+    min_size=1,
+    max_size=4,
+)
 
 
 @st.composite
@@ -193,29 +200,34 @@ def events_of(told: list[tuple[bytes, Version]], base: str, cuts: int) -> list[F
 @settings(max_examples=300)
 @given(taken=TAKEN, data=st.data(), base=st.sampled_from(["", "/in/"]), cuts=st.integers(1, 3))
 def test_an_entry_is_complete_once_its_own_version_was_told(
-    taken: list[dict[bytes, Version]], data: st.DataObject, base: str, cuts: int
+    taken: list[dict[bytes, tuple[int, int, bool]]], data: st.DataObject, base: str, cuts: int
 ) -> None:
     """Whoever tells, in whatever order, of files of several windows at once, again, or of versions that nobody took."""
     index = FileIndex()
     ends = AwaitedEnds(index)
     for number, files in enumerate(taken, 1):
         ends.begin_window(number)
-        paths = sorted(files)
+        paths = sorted(path for path in files if not files[path][2])
         sizes, mtimes = [files[path][0] for path in paths], [files[path][1] for path in paths]
         ends.expect(index.record_all(paths, sizes, mtimes, [7] * len(paths), number, [0] * len(paths)))
-    expected = {path: (version, 0) for files in taken for path, version in files.items()}
+        for path in files.keys() - set(paths):
+            seen = Seen(files[path][0], files[path][1], 7, number, LOOKED_AT)
+            index.record(path, seen)
+            ends.expect_nothing(path, seen)
+    expected = {path: (file[:2], LOOKED_AT * file[2]) for files in taken for path, file in files.items()}
     for number, told in enumerate(data.draw(tellings(len(taken))), 1):
         ends.hear(number, events_of(told, base, cuts))
         for path, version in told:
             is_newest = not any(path in files for files in taken[number:])
-            if is_newest and path in expected and expected[path][0] == version:
+            if is_newest and expected.get(path) == (version, 0):
                 expected[path] = version, 100 + version[0]
     paths = sorted(expected)
     answers = index.view().look_up(paths)
     found = zip(answers.size_bytes.tolist(), answers.mtime_ns.tolist(), answers.fingerprint.tolist(), strict=True)
     assert list(found) == [(*expected[path][0], expected[path][1]) for path in paths]
-    waited = [path for path in paths if not expected[path][1]]
-    assert not waited or ends.expected(waited).all()
+    if paths:
+        newest = [expected[path] for path in paths]
+        assert ends.expected(paths).tolist() == [size > 0 and not looked for (size, _), looked in newest]
 
 
 def test_what_is_told_of_many_files_makes_no_object_for_each(tmp_path: Path) -> None:
@@ -274,6 +286,23 @@ def test_what_is_told_late_of_an_older_version_does_not_take_the_place_of_the_ne
     ends.hear(2, [older] if told_at == 2 else [told(path)])
     assert known(index, path) == newer._replace(fingerprint=0 if told_at == 2 else told(path).fingerprints[0])
     ends.hear(3, [told(path)] if told_at == 2 else [older])
+    assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
+
+
+def test_a_file_that_is_taken_twice_in_a_window_is_waited_for_as_it_was_last(tmp_path: Path, index: FileIndex) -> None:
+    """Scans may follow on each other more quickly than windows do."""
+    ends = AwaitedEnds(index)
+    path = write(tmp_path / "a", b"1\n", mtime_s=1000)
+    ends.begin_window(1)
+    expect(index, ends, path)
+    older = told(path)
+    append(path, b"2\n")
+    expect(index, ends, path)
+    newer = known(index, path)
+    assert newer is not None
+    ends.hear(1, [older])
+    assert known(index, path) == newer
+    ends.hear(2, [told(path)])
     assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
 
 
