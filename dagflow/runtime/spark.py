@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import replace
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any, TypeVar
 
+import pyspark.util
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark import Broadcast, SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
@@ -87,9 +89,11 @@ CLUSTER_SETTINGS = {
 }
 """What suits many hosts, and would only be in the way on one."""
 
-# dagflow uses no accumulators, and the JVM's end is told once, by the job that fails; PySpark would print a traceback.
+# dagflow uses no accumulators, and the JVM's end is told once, by the job that fails; PySpark would print a traceback,
+# there and where what is pickled asks the JVM something.
 for _server in (AccumulatorTCPServer, AccumulatorUnixServer):
     _server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the hook that socketserver offers
+pyspark.util.print_exec = lambda stream: None
 
 SURVEY_TASKS_PER_CORE = 4
 """More tasks than cores, so that a core that is done early finds another one."""
@@ -463,6 +467,8 @@ def _translating(work: str) -> Iterator[None]:
 
 def _translated(error: Exception, work: str) -> Exception:
     """What to tell of a job that failed as a whole."""
+    if isinstance(error, PicklingError) and isinstance(error.__context__, (Py4JError, ConnectionError)):
+        error = error.__context__  # what was pickled asked the JVM
     text = str(error)
     if "cancelled" in text.lower() and ("job group" in text or "SPARK_JOB_CANCELLED" in text):
         return CancelledError(f"{work} was abandoned")

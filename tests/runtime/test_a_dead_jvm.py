@@ -15,8 +15,9 @@ pytestmark = pytest.mark.spark
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
+from pyspark.serializers import CloudPickleSerializer
 from dagflow.errors import DagflowError
-from dagflow.runtime.spark import SparkRuntime, start_context
+from dagflow.runtime.spark import SparkRuntime, _translating, start_context
 from dagflow.worker.results import Program
 from tests.runtime.test_backends import exchanging_plan, operators_of
 
@@ -28,7 +29,12 @@ assert runtime.parallelism == 1
 process = context._gateway.proc
 process.send_signal(signal.SIGKILL)
 process.wait()
-for step in (lambda: runtime.parallelism, lambda: SparkRuntime(program, context)):
+
+def pickled():
+    with _translating("window 3"):
+        CloudPickleSerializer().dumps(runtime._broadcast)
+
+for step in (lambda: runtime.parallelism, lambda: SparkRuntime(program, context), pickled):
     try:
         step()
     except DagflowError as error:
@@ -42,8 +48,10 @@ def test_a_jvm_that_is_killed_between_windows_is_named_as_the_reason(tmp_path: P
     """Whatever asks it next, it was no defect of dagflow, and the run can be continued."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     folder = Path(__file__).parents[2]
-    told = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=True).stdout
-    assert told.splitlines() == [
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert done.stdout.splitlines() == [
         "a look at the cores: Spark's Java process has ended",
         "the start of the run: Spark's Java process has ended",
+        "window 3: Spark's Java process has ended",
     ]
+    assert "Traceback" not in done.stderr
