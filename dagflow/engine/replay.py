@@ -140,7 +140,7 @@ class Replayer:
         try:
             for before in befores:
                 redone.append(self._run_again(before))
-                self._end_if_asked()
+            self._end_if_asked()
             old = {url for before in befores for url in before.urls}
             new = [file for each in redone for file in each.files]
             require_names_apart(new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from dagflow.storage.columns import binary_column, bool_column, int64_column, nu
 from dagflow.storage.roots import shortened
 from operators.metadata import FileEnds
 from operators.splitter.file_index import Apart, FileIndex, Seen
-from operators.splitter.runs import NOTHING, SCHEMA, ends, entries_of, merged, newest, packed, unpacked, within
+from operators.splitter.runs import NOTHING, SCHEMA, ends, entries_of, merged, newest, packed, unpacked
 
 Heard = list[tuple[int, Apart]]
 """Entries of the index, each with the first window after whose snapshot they need not be kept apart."""
@@ -129,19 +129,15 @@ class AwaitedEnds:
             self._heard.popleft()
         with self._lock:
             self._put_together()
-            late, due = self._late, []
+            due = [self._late]
             while self._awaited and self._awaited[0].window_id <= window_id:
-                due.append(self._awaited.popleft())
-        told = _told_by(events)
-        parts = [_completed(_without(late, due), told)] if late.num_rows else []
-        for number, each in enumerate(due, 1):
-            entries = _without(each.entries(), due[number:])
-            parts.append(_completed(entries, within(told, each.first, each.last)))
-        completed = merged([newest(part) for part, _ in parts])
-        rest = _read(pa.concat_tables([NOTHING, *(part for _, part in parts)]))
-        with self._lock:
-            completed, rest = _without(completed, self._awaited), _without(rest, self._awaited)
-            self._late = rest.slice(max(0, rest.num_rows - self._most_late)).combine_chunks()
+                due.append(self._awaited.popleft().entries())
+            # Of a file that was taken again since, the index has a newer version.
+            entries = _read(merged(due[::-1]))
+            for later in self._awaited:
+                entries = _without(entries, later)
+            completed, rest = _completed(entries, _told_by(events))
+            self._late = _last_taken(rest, self._most_late)
         if completed.num_rows:
             self._heard.append((self.kept_id + 1, self._index.record_apart(completed)))
 
@@ -186,7 +182,7 @@ def _paths_of(event: FileEnds) -> pa.BinaryArray:
 
 
 def _completed(entries: pa.Table, told: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The entries of which was told, with fingerprints; and the others."""
+    """The entries of which was told, with fingerprints; and the others. Both tables are by path."""
     if entries.column("path").equals(told.column("path")):  # as a rule, and then nothing is looked up
         found, positions = np.ones(entries.num_rows, bool), np.arange(entries.num_rows, dtype=np.int32)
     else:
@@ -203,10 +199,17 @@ def _completed(entries: pa.Table, told: pa.Table) -> tuple[pa.Table, pa.Table]:
     return entries.set_column(index, SCHEMA.field(index), int64_column(prints)), rest
 
 
-def _without(entries: pa.Table, later: Iterable[_Expected]) -> pa.Table:
-    """The entries of files that were not taken again: of the others the index has a newer version."""
-    for each in later:
-        if entries.num_rows and each.may_have_any(*ends(newest(entries))):
-            is_taken = pc.is_in(entries.column("path"), value_set=each.entries().column("path"))
-            entries = entries.filter(pc.invert(is_taken))
-    return entries
+def _without(entries: pa.Table, others: _Expected) -> pa.Table:
+    """The entries whose paths the others do not have; both by path."""
+    if not (entries.num_rows and others.may_have_any(*ends(entries))):
+        return entries
+    shared = pc.is_in(entries.column("path"), value_set=others.entries().column("path"))
+    return entries.filter(pc.invert(shared))
+
+
+def _last_taken(entries: pa.Table, most: int) -> pa.Table:
+    """So many entries at most, those that were taken last, in their order."""
+    if entries.num_rows > most:
+        last = np.argsort(numbers_of(entries.column("taken_millis")), kind="stable")[-most:]
+        entries = entries.take(int64_column(np.sort(last)))
+    return entries.combine_chunks()

@@ -351,9 +351,14 @@ def merged(tables: Sequence[pa.Table]) -> pa.Table:
         tables: Each sorted by path, each path once.
     """
     distinct: list[pa.Table] = []
+    alike: dict[tuple[int, bytes, bytes], list[pa.Table]] = {}
     for table in tables:
+        if not table.num_rows:
+            continue
         # A file is taken, and then its ends are told: two runs of the same paths are the rule, and need no sort.
-        if table.num_rows and not any(table.column("path").equals(newer.column("path")) for newer in distinct):
+        newer = alike.setdefault((table.num_rows, *ends(table)), [])
+        if not any(table.column("path").equals(each.column("path")) for each in newer):
+            newer.append(table)
             distinct.append(table)
     if not distinct:
         return NOTHING
