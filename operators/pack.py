@@ -11,6 +11,7 @@ import numpy as np
 
 from dagflow.api.bundle import Bundle
 from operators.metadata import BlockMetadata, Column, FileVersion
+from operators.names import Names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +35,7 @@ class BlockPack(Bundle):
 
     first_id: int
     base: str
-    names: Sequence[str]
+    names: Names
     sizes: Column
     mtimes: Column
     etags: Sequence[str] = ()
@@ -60,7 +61,7 @@ class BlockPack(Bundle):
         # What the first and the last in order have in common, all have.
         common = os.path.commonprefix([min(urls), max(urls)])  # noqa: RUF071  # of bytes, cut at a slash below
         length = common.rfind("/") + 1
-        names = tuple(url[length:] for url in urls)
+        names = Names.of([url[length:] for url in urls])
         numbers = np.array(sizes, np.int64), np.array(mtimes, np.int64)
         return cls(first_id, common[:length], names, *numbers, tuple(etags) if any(etags) else ())
 
@@ -102,7 +103,7 @@ class BlockPack(Bundle):
         return {
             "first_id": self.first_id,
             "base": self.base,
-            "names": list(self.names),
+            "names_text": self.names.text,
             "sizes": self.sizes.tolist(),
             # Files that were made together differ little, and small numbers are written faster.
             "mtimes": np.diff(self.mtimes, prepend=0).tolist(),
@@ -117,7 +118,9 @@ class BlockPack(Bundle):
         """The pack that to_json described."""
         mtimes = np.cumsum(np.array(value["mtimes"], np.int64))
         sizes = np.array(value["sizes"], np.int64)
-        names, etags = tuple(value["names"]), tuple(value["etags"])
+        # In checkpoints of before they are a list.
+        names = Names.of(value["names"]) if "names" in value else Names(value["names_text"])
+        etags = tuple(value["etags"])
         kind = value["is_whole"], value.get("is_open", False), tuple(value.get("fingerprints", ()))
         return cls(value["first_id"], value["base"], names, sizes, mtimes, etags, *kind)
 
@@ -152,8 +155,8 @@ class PackBlocks(Sequence[BlockMetadata]):
     @property
     def urls(self) -> list[str]:
         """Where each is."""
-        base, names = self._pack.base, self._pack.names
-        return [base + names[index] for index in self._indices.tolist()]
+        base = self._pack.base
+        return [base + name for name in self._pack.names.take(self._indices)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not len(self._indices):

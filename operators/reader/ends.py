@@ -39,5 +39,4 @@ def ends_of_row(row: Row) -> FileEnds | None:
     view = memoryview(row.buffer).cast("B")
     starts, sizes = row.borders[:-1].tolist(), row.sizes.tolist()
     looked = [fingerprint_of(view[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
-    names = [pack.names[index] for index in row.indices.tolist()]
-    return FileEnds.of(pack.base, names, sizes, pack.mtimes[row.indices], looked)
+    return FileEnds.of(pack.base, pack.names.take(row.indices), sizes, pack.mtimes[row.indices], looked)

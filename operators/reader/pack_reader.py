@@ -109,7 +109,7 @@ class PackReader:
     def _is_compressed(self, row: Row) -> bool:
         if self._compression == "none":
             return False
-        names = [row.pack.names[index] for index in row.indices.tolist()]
+        names = row.pack.names.take(row.indices)
         return is_any_compressed(memoryview(row.buffer).cast("B"), row.borders, names)
 
     def _alone(self, file: _Slice, block: BlockMetadata) -> Iterator[RecordBatch]:

@@ -59,6 +59,14 @@ def test_a_pack_survives_journal_and_pickle(files: list[tuple[str, int, int]]) -
         assert [copy.block(index) for index in range(len(copy))] == [pack.block(index) for index in range(len(pack))]
 
 
+def test_a_pack_of_an_older_checkpoint_is_read() -> None:
+    """Its names are a list."""
+    pack = packed([("/in/a", 1, 2), ("/in/b", 3, 4)])
+    written = pack.to_json()
+    del written["names_text"]
+    assert list(BlockPack.from_json({**written, "names": ["a", "b"]})) == list(pack)
+
+
 @given(FILES, st.data())
 def test_the_slices_of_a_pack_are_the_pack(files: list[tuple[str, int, int]], data: st.DataObject) -> None:
     """Cut anywhere, the two parts have the blocks of the whole, under the same ids."""

@@ -1,0 +1,85 @@
+"""Names of many files as one text."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from operators.metadata import Column
+
+_SEPARATOR = "\0"  # which no path has
+
+
+class Names(Sequence[str]):
+    """Names in a third of the room that they take as objects: the driver holds those of several windows.
+
+    Args:
+        text: The names, each with a NUL behind it.
+    """
+
+    __slots__ = ("_borders", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._borders: array[int] | None = None
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Names:
+        """These names."""
+        return cls(_SEPARATOR.join([*names, ""]))
+
+    @property
+    def text(self) -> str:
+        """What they are made of."""
+        return self._text
+
+    def take(self, positions: Column) -> list[str]:
+        """The names at some positions."""
+        if not len(positions):
+            return []
+        first, last = int(positions.min()), int(positions.max())
+        stretch = list(self[first : last + 1])
+        return [stretch[position] for position in (positions - first).tolist()]
+
+    def __len__(self) -> int:
+        return self._text.count(_SEPARATOR)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Names: ...
+    def __getitem__(self, index: int | slice) -> str | Names:
+        """One name, or those of a stretch."""
+        borders = self._found_borders()
+        if isinstance(index, slice):
+            start, end, step = index.indices(len(borders) - 1)
+            if step != 1:
+                raise ValueError(f"names are taken out in a row, not in steps of {step}")
+            return Names(self._text[borders[start] : borders[max(start, end)]])
+        position = range(len(borders) - 1)[index]
+        return self._text[borders[position] : borders[position + 1] - 1]
+
+    def _found_borders(self) -> array[int]:
+        """Where each name begins in the text, and where the text ends."""
+        if self._borders is None:
+            # Every character in the same number of bytes; lone surrogates stand for bytes that are not UTF-8.
+            is_ascii = self._text.isascii()
+            encoded = self._text.encode("ascii" if is_ascii else "utf-32-le", "surrogatepass")
+            separators = np.flatnonzero(np.frombuffer(encoded, np.uint8 if is_ascii else "<u4") == 0)
+            self._borders = array("q", np.append(0, separators + 1).tobytes())
+        return self._borders
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._text.split(_SEPARATOR)[:-1])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Names) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Names, (self._text,)
