@@ -1,4 +1,4 @@
-"""What an operator's class says of itself: ports and properties, with type, default and meaning."""
+"""What a class that an app names says of itself: ports and properties, with type, default and meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Paths, Size, Variants, property_model
-from dagflow.spec.registry import built_in_operators, find_operator
+from dagflow.spec.registry import DESCRIBED, OPERATOR, POLICY, built_in, find_class
 
 _ENTRY = re.compile(r"^ {4}(\w+)(?: \([^)]*\))?: +(.*(?:\n {6,}.*)*)", re.MULTILINE)
 _ENTRIES = re.compile(r"(?:Args|Attributes|Ports):\n {4}")
@@ -92,12 +92,12 @@ class PropertyInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorInfo:
-    """One class of operators.
+class ClassInfo:
+    """One class of operators or partitioners, or one module.
 
     Attributes:
         name: What an app calls it.
-        kind: "input", "control" or "partitioned"; "module" for a module.
+        kind: "input", "control" or "partitioned" for an operator; "partitioner"; "module".
         summary: The first sentence about it.
         details: The text about it, without what it lists of single ports and properties.
         inputs: Its input ports.
@@ -106,7 +106,7 @@ class OperatorInfo:
     """
 
     name: str
-    kind: Literal["input", "control", "partitioned", "module"]
+    kind: Literal["input", "control", "partitioned", "partitioner", "module"]
     summary: str
     details: str
     inputs: tuple[PortInfo, ...]
@@ -114,13 +114,18 @@ class OperatorInfo:
     properties: tuple[PropertyInfo, ...]
 
 
-def describe_all() -> list[OperatorInfo]:
+def describe_operators() -> list[ClassInfo]:
     """The built-in operators, by name."""
-    return [describe(cls, name) for name, cls in sorted(built_in_operators().items())]
+    return [describe(cls, name) for name, cls in sorted(built_in(OPERATOR).items())]
 
 
-def describe_named(name: str, search_path: tuple[str, ...] = ()) -> OperatorInfo:
-    """The operator that an app would call so.
+def describe_partitioners() -> list[ClassInfo]:
+    """The built-in partitioners, by name; operators that are their own are not among them."""
+    return [describe(cls, name) for name, cls in sorted(built_in(POLICY).items())]
+
+
+def describe_named(name: str, search_path: tuple[str, ...] = ()) -> ClassInfo:
+    """The operator or partitioner that an app would call so.
 
     Args:
         name: A built-in's short name or a dotted path.
@@ -129,29 +134,36 @@ def describe_named(name: str, search_path: tuple[str, ...] = ()) -> OperatorInfo
     Raises:
         UnknownClassError: There is none, with the nearest name.
     """
-    return describe(find_operator(name, search_path), name)
+    return describe(find_class(name, search_path, DESCRIBED), name)
 
 
-def describe(cls: type[Operator], name: str = "") -> OperatorInfo:
+def describe(cls: type[Any], name: str = "") -> ClassInfo:
     """What a class says of itself.
 
     Args:
-        cls: The class.
+        cls: An operator or a partitioner.
         name: What an app calls it; by default its own name.
     """
-    is_control = issubclass(cls, ControlOperator)
     meanings = _meanings(cls)
     text = inspect.cleandoc(cls.__doc__ or "")
     details = "\n\n".join(each for each in text.split("\n\n") if not _ENTRIES.match(each))
-    return OperatorInfo(
+    return ClassInfo(
         name=name or cls.__name__,
-        kind="input" if issubclass(cls, InputOperator) else "control" if is_control else "partitioned",
+        kind=_kind(cls),
         summary=" ".join(details.partition("\n\n")[0].split()),
         details=details,
-        inputs=tuple(_port(port, meanings) for port in cls.input_ports.values()),
-        outputs=tuple(_port(port, meanings) for port in cls.output_ports.values()),
+        inputs=tuple(_port(port, meanings) for port in getattr(cls, "input_ports", {}).values()),
+        outputs=tuple(_port(port, meanings) for port in getattr(cls, "output_ports", {}).values()),
         properties=_properties(cls, meanings),
     )
+
+
+def _kind(cls: type[Any]) -> Literal["input", "control", "partitioned", "partitioner"]:
+    if not issubclass(cls, Operator):
+        return "partitioner"
+    if issubclass(cls, InputOperator):
+        return "input"
+    return "control" if issubclass(cls, ControlOperator) else "partitioned"
 
 
 def _port(port: InputPort | OutputPort, meanings: Mapping[str, str]) -> PortInfo:

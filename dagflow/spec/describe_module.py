@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from dagflow.errors import SpecError
-from dagflow.spec.describe import OperatorInfo, PortInfo, PropertyInfo, describe
+from dagflow.spec.describe import ClassInfo, PortInfo, PropertyInfo, describe
 from dagflow.spec.environment import Environment
 from dagflow.spec.graph import GraphReader
 from dagflow.spec.model import Endpoint
@@ -18,7 +18,7 @@ from dagflow.spec.problems import Place, Problems
 from dagflow.spec.registry import search_path_of
 
 
-def describe_module(path: str) -> OperatorInfo:
+def describe_module(path: str) -> ClassInfo:
     """What an app sees of a module.
 
     Args:
@@ -34,7 +34,7 @@ def describe_module(path: str) -> OperatorInfo:
     module = read_module(reader, "module", use)
     if module is None:
         raise SpecError(problems.found)
-    return OperatorInfo(
+    return ClassInfo(
         name=path,
         kind="module",
         summary=" ".join(module.description.split()),

@@ -59,6 +59,10 @@ POLICY = Kind(
         hasattr(cls, "define_partitions") and not issubclass(cls, Operator) and not inspect.isabstract(cls)
     ),
 )
+DESCRIBED = Kind(
+    *("operator or partitioner", "derive it from dagflow.Operator or dagflow.PartitionPolicy", OPERATOR.example),
+    accepts=lambda cls: OPERATOR.accepts(cls) or POLICY.accepts(cls),
+)
 
 
 class UnknownClassError(Exception):
@@ -86,11 +90,6 @@ def built_in_operators() -> dict[str, type[Operator]]:
 def search_path_of(file: str) -> tuple[str, ...]:
     """Where the modules of an app's author are looked up: the working directory, and beside the app file."""
     return tuple(dict.fromkeys(str(folder) for folder in (Path.cwd(), Path(file).resolve().parent)))
-
-
-def find_operator(name: str, search_path: Sequence[str]) -> type[Operator]:
-    """Find the operator that an app names, as find_class does."""
-    return find_class(name, search_path, OPERATOR)
 
 
 def find_class(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.spec.describe import describe, describe_all, describe_named
+from dagflow.api.partitioner import BacklogStats
+from dagflow.spec.describe import PropertyInfo, describe, describe_named, describe_operators, describe_partitioners
 from dagflow.spec.registry import UnknownClassError
 from tests.plan import sample_operators
 
@@ -42,8 +43,10 @@ def test_names_within_a_property_are_told_as_well() -> None:
 
 def test_every_built_in_property_has_a_meaning() -> None:
     """Nobody has to read the source."""
-    infos = describe_all()
-    assert [info.name for info in infos] == sorted(info.name for info in infos)
+    operators, partitioners = describe_operators(), describe_partitioners()
+    for infos in (operators, partitioners):
+        assert [info.name for info in infos] == sorted(info.name for info in infos)
+    infos = [*operators, *partitioners]
     assert [(info.name, item.name) for info in infos for item in info.properties if not item.meaning] == []
     assert all(info.summary for info in infos)
 
@@ -52,6 +55,27 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     """As an app would be told."""
     with pytest.raises(UnknownClassError, match="did you mean 'RecordWriter'"):
         describe_named("RecordWritr")
+
+
+def test_a_partitioner_tells_its_properties() -> None:
+    """A built-in one, and any class that an app may name."""
+    info = describe_named("DrainPartitioner")
+    assert (info.kind, info.inputs, info.outputs) == ("partitioner", (), ())
+    assert [item.default for item in info.properties if item.name == "target_drain_millis"] == ["60000"]
+    assert describe(Steady).properties == (PropertyInfo("count", "whole number", "3", "how many"),)
+
+
+class Steady:
+    """A policy that derives from nothing.
+
+    Attributes:
+        count: how many
+    """
+
+    count: int = 3
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        return self.count
 
 
 def test_options_of_each_format_are_told_under_its_name() -> None:

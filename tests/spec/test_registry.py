@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.operator import Operator
-from dagflow.spec.registry import UnknownClassError, built_in_operators, find_operator, search_path_of
+from dagflow.spec.registry import OPERATOR, UnknownClassError, built_in_operators, find_class, search_path_of
 from dagflow.spec.user_modules import user_modules
 
-OPERATOR = "from dagflow import Operator\n\n\nclass Mine(Operator):\n    pass\n"
+MINE = "from dagflow import Operator\n\n\nclass Mine(Operator):\n    pass\n"
 
 
 @pytest.fixture
@@ -36,16 +36,16 @@ def test_built_in_operators_have_short_names() -> None:
     found = built_in_operators()
     assert {"FileSplitterInput", "FileSplitterBase", "BlockReader", "RecordFilter", "RecordWriter"} <= found.keys()
     assert all(issubclass(cls, Operator) for cls in found.values())
-    assert find_operator("BlockReader", []) is found["BlockReader"]
+    assert find_class("BlockReader", [], OPERATOR) is found["BlockReader"]
 
 
 def test_a_users_class_is_found_in_a_module_and_in_a_package(tmp_path: Path, write: Write) -> None:
     """Dotted paths of any length."""
-    write("own_flat.py", OPERATOR)
+    write("own_flat.py", MINE)
     write("own_package/__init__.py", "")
-    write("own_package/deep.py", OPERATOR)
+    write("own_package/deep.py", MINE)
     for name in ("own_flat.Mine", "own_package.deep.Mine"):
-        assert find_operator(name, [str(tmp_path)]).__qualname__ == "Mine"
+        assert find_class(name, [str(tmp_path)], OPERATOR).__qualname__ == "Mine"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_users_class_is_found_in_a_module_and_in_a_package(tmp_path: Path, wri
 )
 def test_a_class_that_cannot_be_had_is_explained(tmp_path: Path, write: Write, name: str, message: str) -> None:
     """The reason names the user's own file and line, and sys.path and sys.modules are as before."""
-    write("own_good.py", OPERATOR + "\nnumber = 5\n")
+    write("own_good.py", MINE + "\nnumber = 5\n")
     write("own_syntax.py", "x = 1\ndef (:\n")
     write("own_raises.py", "\n\nx = 1 / 0\n")
     write("own_exits.py", "raise SystemExit(3)\n")
@@ -79,25 +79,25 @@ def test_a_class_that_cannot_be_had_is_explained(tmp_path: Path, write: Write, n
     write("own_needs.py", "import own_sibling\nimport own_helper_that_is_missing\n")
     paths = list(sys.path)
     with pytest.raises(UnknownClassError, match=re.escape(message)):
-        find_operator(name, [str(tmp_path)])
+        find_class(name, [str(tmp_path)], OPERATOR)
     assert sys.path == paths
     assert not [module for module in sys.modules if module.startswith("own_")]
 
 
 def test_a_module_that_hides_behind_another_is_reported(tmp_path: Path, write: Write) -> None:
     """A user's json.py would never be imported; the user is told instead of puzzled."""
-    write("json.py", OPERATOR)
+    write("json.py", MINE)
     with pytest.raises(UnknownClassError, match=r"json\.py is hidden by another module of the name 'json'; rename it"):
-        find_operator("json.Mine", [str(tmp_path)])
+        find_class("json.Mine", [str(tmp_path)], OPERATOR)
 
 
 def test_two_apps_may_have_modules_of_the_same_name(tmp_path: Path, write: Write) -> None:
     """Each app gets the module beside it, also in one process."""
-    write("a/own_ops.py", OPERATOR + "\n\nclass OnlyA(Operator):\n    pass\n")
-    write("b/own_ops.py", OPERATOR + "\n\nclass OnlyB(Operator):\n    pass\n")
-    assert find_operator("own_ops.OnlyA", [str(tmp_path / "a")]).__name__ == "OnlyA"
-    assert find_operator("own_ops.OnlyB", [str(tmp_path / "b")]).__name__ == "OnlyB"
-    assert find_operator("own_ops.OnlyA", [str(tmp_path / "a")]).__name__ == "OnlyA"
+    write("a/own_ops.py", MINE + "\n\nclass OnlyA(Operator):\n    pass\n")
+    write("b/own_ops.py", MINE + "\n\nclass OnlyB(Operator):\n    pass\n")
+    assert find_class("own_ops.OnlyA", [str(tmp_path / "a")], OPERATOR).__name__ == "OnlyA"
+    assert find_class("own_ops.OnlyB", [str(tmp_path / "b")], OPERATOR).__name__ == "OnlyB"
+    assert find_class("own_ops.OnlyA", [str(tmp_path / "a")], OPERATOR).__name__ == "OnlyA"
 
 
 def test_the_working_directory_comes_before_the_apps_own(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_working_directory_comes_before_the_apps_own(tmp_path: Path) -> None
 def test_what_the_executors_need_is_followed_through_imports(tmp_path: Path, write: Write) -> None:
     """Siblings go along, also those that a function imports late; libraries and built-ins do not."""
     late = "\n\ndef late():\n    import own_late\n    from own_package.deep import x\n"
-    write("own_main.py", "import json, pyarrow\nimport own_early\n" + OPERATOR + late)
+    write("own_main.py", "import json, pyarrow\nimport own_early\n" + MINE + late)
     write("own_early.py", "import own_main\n")
     write("own_late.py", "")
     write("own_unused.py", "")
@@ -118,7 +118,7 @@ def test_what_the_executors_need_is_followed_through_imports(tmp_path: Path, wri
     write("own_package/other.py", "")
     write("own_from_package.py", "this is not Python")
     search_path = [str(tmp_path)]
-    cls = find_operator("own_main.Mine", search_path)
-    found = user_modules([cls, find_operator("BlockReader", search_path)], search_path)
+    cls = find_class("own_main.Mine", search_path, OPERATOR)
+    found = user_modules([cls, find_class("BlockReader", search_path, OPERATOR)], search_path)
     names = ["own_early.py", "own_from_package.py", "own_late.py", "own_main.py", "own_package"]
     assert found == [tmp_path / name for name in names]

@@ -10,7 +10,14 @@ import click
 from dagflow.cli import output
 from dagflow.cli.layout import definitions, paragraphs
 from dagflow.cli.options import verbose_option
-from dagflow.spec.describe import OperatorInfo, PortInfo, PropertyInfo, describe_all, describe_named
+from dagflow.spec.describe import (
+    ClassInfo,
+    PortInfo,
+    PropertyInfo,
+    describe_named,
+    describe_operators,
+    describe_partitioners,
+)
 from dagflow.spec.describe_module import describe_module
 from dagflow.spec.registry import UnknownClassError
 
@@ -18,21 +25,25 @@ _KINDS = {
     "input": "runs once, in the driver, and begins an app",
     "control": "runs once, in the driver",
     "partitioned": "runs in parallel, in Spark tasks",
+    "partitioner": "decides, in the driver, how many partitions an operator has",
     "module": "a module, whose operators run as its file says",
 }
 
 
-@click.command("operators", short_help="List the operators, or describe one.")
+@click.command("operators", short_help="List operators and partitioners, or describe one.")
 @click.argument("name", metavar="[NAME]", required=False)
 @verbose_option
 def command(name: str | None) -> int:
-    """List the built-in operators, or show the ports and properties of one.
+    """List the built-in operators and partitioners, or show the ports and properties of one.
 
-    NAME is what an app would write under `class`: a built-in's short name, or the dotted path of an
-    operator of your own, such as my_ops.DropComments; or the path of a module's YAML file.
+    NAME is what an app would write under `class`: a built-in's short name, or the dotted path of a
+    class of your own, such as my_ops.DropComments; or the path of a module's YAML file.
     """
     if name is None:
-        output.result(definitions((found.name, found.summary) for found in describe_all()))
+        output.result(definitions((found.name, found.summary) for found in describe_operators()))
+        output.result("")
+        partitioners = ((found.name, found.summary) for found in describe_partitioners())
+        output.result(definitions(partitioners, title="Partitioners, which an operator may name"))
         return 0
     try:
         is_module = name.endswith((".yaml", ".yml"))
@@ -43,7 +54,7 @@ def command(name: str | None) -> int:
     return 0
 
 
-def _page(found: OperatorInfo) -> Iterator[str]:
+def _page(found: ClassInfo) -> Iterator[str]:
     yield f"{found.name}: {_KINDS[found.kind]}"
     yield ""
     yield paragraphs(found.details or "It has no description.")

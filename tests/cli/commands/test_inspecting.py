@@ -140,7 +140,8 @@ def test_the_operators_are_listed_with_what_they_do() -> None:
     """One line or two for each built-in."""
     code, out, err = invoke("operators")
     assert (code, err) == (0, "")
-    listed = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
+    operators = out.partition("\n\n")[0]
+    listed = [line.split()[0] for line in operators.splitlines() if not line.startswith(" ")]
     assert {"BlockReader", "FileSplitterBase", "FileSplitterInput", "RecordFilter", "RecordWriter"} <= set(listed)
     assert listed == sorted(listed)
     assert max(map(len, out.splitlines())) <= 80
@@ -153,6 +154,17 @@ def test_an_operator_is_shown_with_ports_and_properties() -> None:
     for part in ("Output ports:", "blocks_metadata_output", "Properties:", "block_size", "default 64MiB"):
         assert part in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_partitioners_are_listed_and_shown() -> None:
+    """Apart from the operators, and with their properties."""
+    code, out, err = invoke("operators")
+    assert (code, err) == (0, "")
+    operators, _, partitioners = out.partition("\n\nPartitioners")
+    assert "\n  DrainPartitioner " in partitioners and "DrainPartitioner" not in operators
+    code, out, err = invoke("operators", "DrainPartitioner")
+    assert (code, err) == (0, "")
+    assert "target_drain_millis  milliseconds, default 60000" in out
 
 
 def test_an_operator_of_one_s_own_is_shown_as_well(folder: Path) -> None:
@@ -170,7 +182,9 @@ def test_an_unknown_operator_is_answered_with_the_nearest() -> None:
     """Exit code 2, as for every mistake on the command line."""
     code, out, err = invoke("operators", "BlokReader")
     assert (code, out) == (2, "")
-    assert err.startswith("dagflow operators: there is no built-in operator 'BlokReader'; did you mean 'BlockReader'?")
+    assert err.startswith(
+        "dagflow operators: there is no built-in operator or partitioner 'BlokReader'; did you mean 'BlockReader'?"
+    )
 
 
 def test_the_status_of_a_checkpoint_is_what_its_journal_says(journal: Path) -> None:
