@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import logging
@@ -9,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -121,10 +122,12 @@ class Entries:
         names: By their bytes. A directory's ends in "/", and sorts with it: so a walk that descends at once goes
             by path.
         stats: Their versions; None where that takes another call.
+        is_walked: Whether behind each directory comes all that is below it, by the path from here.
     """
 
     names: list[bytes]
     stats: Stats | None = None
+    is_walked: bool = False
 
 
 class Lister(Protocol):
@@ -137,9 +140,17 @@ class Lister(Protocol):
             StorageError: The directory cannot be listed; MissingError where it is gone.
         """
 
-    def expect(self, directories: Iterable[bytes]) -> None:
-        """A walk will ask for these, and goes by path; who can, begins with them."""
+    def expect(self, directories: Iterable[bytes], *, entirely: bool = False) -> None:
+        """A walk will ask for these, or for all that is below them, and goes by path; who can, begins with them."""
         return
+
+    def below(self, directory: bytes, names: list[bytes]) -> Iterator[Entries]:
+        """Directories that stand in a row in a listing, with what is below them where that is at hand.
+
+        Yields:
+            By paths from the directory: entries that are walked; or a single directory, which is left to the walk.
+        """
+        return (Entries([name]) for name in names)
 
     def children(self, directory: bytes) -> Iterator[tuple[bytes, Stat | None]]:
         """The entries as (name, version), where the version is None if it takes another call; see stretches."""
@@ -176,6 +187,10 @@ class Lister(Protocol):
             MissingError: There is no such directory any more.
         """
 
+    def is_link(self, directory: bytes) -> bool:
+        """Whether the name stands for a directory elsewhere."""
+        return False
+
     def url(self, path: bytes) -> str:
         """The path, or a part of one, as operators name it; bytes that are no text survive as surrogates."""
         return os.fsdecode(path)
@@ -206,7 +221,8 @@ class LocalLister(Lister):
         try:
             with os.scandir(directory) as entries:
                 while some := [
-                    entry.name + b"/" if entry.is_dir() else entry.name for entry in itertools.islice(entries, _STRETCH)
+                    entry.name + b"/" if is_directory(entry) else entry.name
+                    for entry in itertools.islice(entries, _STRETCH)
                 ]:
                     if after or bound is not None:
                         some = [name for name in some if name > after and (bound is None or name < bound)]
@@ -227,10 +243,10 @@ class LocalLister(Lister):
         """See Lister. Pipes, sockets and devices are no files; neither is a link that leads nowhere."""
         try:
             found = os.stat(path)
-        except FileNotFoundError:
-            logger.warning("gone, or a link that leads nowhere, left out path=%s", os.fsdecode(path))
-            return None
         except OSError as error:
+            if leads_nowhere(error):
+                logger.warning("gone, or a link that leads nowhere, left out path=%s", os.fsdecode(path))
+                return None
             raise listing_error(error, path, "cannot be examined") from error
         if not stat.S_ISREG(found.st_mode):
             logger.warning("neither file nor directory, left out path=%s", os.fsdecode(path))
@@ -258,6 +274,10 @@ class LocalLister(Lister):
         except OSError as error:
             raise listing_error(error, directory, "cannot be examined") from error
         return found.st_dev, found.st_ino
+
+    def is_link(self, directory: bytes) -> bool:
+        """See Lister."""
+        return os.path.islink(directory.rstrip(b"/"))
 
 
 class RemoteLister(Lister):
@@ -294,6 +314,19 @@ class RemoteLister(Lister):
     def identity(self, directory: bytes) -> object:
         """The directory's own name: object stores have no links."""
         return directory
+
+
+def is_directory(entry: os.DirEntry[Any]) -> bool:
+    """Whether it is a directory, or a link to one."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads to itself; or who examines it will be told why not
+
+
+def leads_nowhere(error: OSError) -> bool:
+    """Whether it says that there is nothing under a name: gone, or a link to nothing or to itself."""
+    return isinstance(error, FileNotFoundError) or error.errno == errno.ELOOP
 
 
 def listing_error(error: OSError, path: bytes, what: str) -> StorageError:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import bisect
 import contextlib
 import heapq
+import itertools
 import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dagflow.errors import MissingError
 from dagflow.metrics import names
@@ -20,18 +22,19 @@ from operators.splitter.helpers import Helpers
 from operators.splitter.listing import DIRECTORY, Entries, Stats
 from operators.splitter.listing_ahead import AheadLister
 from operators.splitter.roots import Root, below, find_root
+from operators.splitter.scan_helper import INCOMPLETE
 from operators.splitter.sharding import ShardedLister
 
 logger = logging.getLogger(__name__)
 
 MARKERS = rb"SUCCESS|READY|temporary|spark_metadata|delta_log|metadata|committed_.*|started_.*|staging|COPYING_"
-INCOMPLETE = (b"._COPYING_", b".tmp")
 HIDDEN = re.compile(rb"\..*|_(?:" + MARKERS + rb")|.*(?:" + b"|".join(map(re.escape, INCOMPLETE)) + rb")", re.DOTALL)
 """Names that a scan passes over: dot files; the markers and staging directories that Hadoop, Spark and table
 formats leave; copies that are not complete. Not every name with an underscore, as Hadoop has it: that would lose
 directories such as _vendor without a word."""
 
 _EVERYTHING: frozenset[int] = frozenset({-1})
+_SLASH = ord("/")
 
 FIRST_STEP, LAST_STEP = 64, 8192
 """Files that a scan gives at a time: the first are wanted at once, later larger steps cost less."""
@@ -165,8 +168,8 @@ class Scanner:
                 yield FoundFiles(root, [root.base], Stats.of([stat]))
             return
         if self._sharded is None and root.is_local:
-            root = replace(root, lister=AheadLister(helpers))
-        walk = _Walk(root, self._selection, self._counters, Examiner(helpers))
+            root = replace(root, lister=AheadLister(helpers, passed_over=self._selection.ignore_pattern))
+        walk = Walk(root, self._selection, self._counters, Examiner(helpers))
         try:
             yield from walk.steps()
         except MissingError:
@@ -182,7 +185,35 @@ def _count_before(names: list[bytes], bound: bytes) -> int:
     return len(names) if names[-1] < bound else max(1, bisect.bisect_left(names, bound))
 
 
-class _Walk:
+class _Piece(NamedTuple):
+    """What is taken of a directory.
+
+    Attributes:
+        entries: A run of entries; or a single directory that is to be entered.
+        after: The glob's states below that directory; None for a run.
+    """
+
+    entries: Entries
+    after: frozenset[int] | None
+
+
+class _Level(NamedTuple):
+    """A directory that a walk is in.
+
+    Attributes:
+        directory: Its path.
+        pieces: What is left of it.
+        depth: How many ancestors it has.
+        is_linked: Whether the walk has come through a link.
+    """
+
+    directory: bytes
+    pieces: Iterator[_Piece]
+    depth: int = 0
+    is_linked: bool = False
+
+
+class Walk:
     """A depth-first walk below one root.
 
     Attributes:
@@ -230,53 +261,98 @@ class _Walk:
         states = _EVERYTHING if self._root.kind == "directory" else _closed(frozenset({0}), self._root)
         base = below(self._root.base)
         ancestors = [self._lister.identity(base)]
-        # Each level: its path, the glob's states in it, and what is left of its listing.
-        levels = [(base, states, self._pieces(base, states, self._lister.stretches(base)))]
+        levels = [_Level(base, self._pieces(base, states, self._lister.stretches(base)))]
         while levels:
-            directory, states, pieces = levels[-1]
+            directory, pieces, depth, is_linked = levels[-1]
             piece = next(pieces, None)
             if piece is None:
                 levels.pop()
-                ancestors.pop()
-            elif not piece.names[0].endswith(b"/"):
-                chosen = self._chosen(states, piece)
-                if chosen.names:
-                    yield directory, chosen.names, chosen.stats
-            elif after := self._after(states, piece.names[0]):
-                key = directory + piece.names[0]
-                if (descent := self._enter(key, ancestors)) is not None:
-                    if _is_taken(after, self._root):
-                        yield directory, piece.names, Stats.of([DIRECTORY])
-                    levels.append((key, after, self._pieces(key, after, descent)))
+                del ancestors[depth:]
+            elif piece.after is None:
+                yield directory, piece.entries.names, piece.entries.stats
+            else:
+                (name,), depth = piece.entries.names, len(ancestors)
+                if (descent := self._enter(directory, name, ancestors)) is not None:
+                    if _is_taken(piece.after, self._root):
+                        yield directory, [name], Stats.of([DIRECTORY])
+                    key = directory + name
+                    is_linked = is_linked or self._lister.is_link(key)
+                    pieces = self._pieces(key, piece.after, descent, is_linked=is_linked)
+                    levels.append(_Level(key, pieces, depth, is_linked))
 
-    def _pieces(self, directory: bytes, states: frozenset[int], listing: Iterator[Entries]) -> Iterator[Entries]:
-        """The listing, cut into directories and runs of files."""
+    def _pieces(
+        self, directory: bytes, states: frozenset[int], listing: Iterator[Entries], *, is_linked: bool = False
+    ) -> Iterator[_Piece]:
+        """What is taken of the listing: single directories that are to be entered, and runs of the rest."""
         for entries in listing:
             names = entries.names
+            positions = [at for at, name in enumerate(names) if name.endswith(b"/")] if b"/" in b"".join(names) else []
+            entirely = self._expected(directory, states, names, positions, goes_down=not is_linked)
             start = 0
-            has_directories = b"/" in b"".join(names)
-            positions = [at for at, name in enumerate(names) if name.endswith(b"/")] if has_directories else []
-            self._lister.expect(directory + names[at] for at in positions if self._enters(states, names[at]))
-            for position in positions:
-                if start < position:
-                    yield _part(entries, start, position)
-                yield _part(entries, position, position + 1)
-                start = position + 1
+            for first, end in _rows(positions, entirely):
+                if start < first:
+                    yield from self._run(states, _part(entries, start, first))
+                start = end
+                if entirely[first]:
+                    yield from self._entered(directory, names[first:end])
+                elif after := self._after(states, names[first]):
+                    yield _Piece(_part(entries, first, end), after)
             if start < len(names):
-                yield _part(entries, start, len(names))
+                yield from self._run(states, _part(entries, start, len(names)))
+
+    def _expected(
+        self, directory: bytes, states: frozenset[int], names: list[bytes], positions: list[int], *, goes_down: bool
+    ) -> bytearray:
+        """Let the lister know what directories are entered; gives for each name whether it may go down by itself.
+
+        It may where all that is below is taken. Behind a link it may not: each directory may be one that the walk is
+        in, and only the walk knows them.
+        """
+        entirely, entered = bytearray(len(names)), positions
+        selection = self._selection
+        if states is _EVERYTHING and selection.recursive and selection.ignore_pattern is None and not _may_hide(names):
+            for at in positions:
+                entirely[at] = goes_down
+        else:
+            reached = {at: self._reached(states, names[at]) for at in positions}
+            entered = [at for at, (after, is_ignored) in reached.items() if after and not is_ignored]
+            for at in entered:
+                entirely[at] = goes_down and reached[at][0] is _EVERYTHING
+        self._lister.expect((directory + names[at] for at in entered if entirely[at]), entirely=True)
+        self._lister.expect(directory + names[at] for at in entered if not entirely[at])
+        return entirely
+
+    def _entered(self, directory: bytes, names: list[bytes]) -> Iterator[_Piece]:
+        """What is below directories of which everything is taken, as far as the lister has gone down by itself."""
+        self.has_matched = True
+        for entries in self._lister.below(directory, names):
+            if entries.is_walked:
+                yield from self._run(_EVERYTHING, entries)
+                continue
+            above, _, name = entries.names[0][:-1].rpartition(b"/")
+            # Of those that were named it is known; others were left to the walk for their names, too.
+            if after := self._after(_EVERYTHING, name + b"/") if above else _EVERYTHING:
+                yield _Piece(entries, after)
+
+    def _run(self, states: frozenset[int], files: Entries) -> Iterator[_Piece]:
+        """Those of the files that are taken, and the directories among them, which are."""
+        if (chosen := self._chosen(states, files)).names:
+            yield _Piece(chosen, None)
 
     def _chosen(self, states: frozenset[int], files: Entries) -> Entries:
-        """The files that are taken."""
         bare = files.names
         chosen: Sequence[int]
-        if _may_hide(bare):
-            chosen = [index for index, name in enumerate(bare) if _is_taken(self._after(states, name), self._root)]
+        if _may_hide(bare, is_walked=files.is_walked):
+            chosen = [index for index, name in enumerate(bare) if self._takes(states, name)]
         else:
             chosen = self._plainly_chosen(states, bare)
         if len(chosen) == len(bare):
             return files
         kept = [bare[index] for index in chosen]
         return Entries(kept, None if files.stats is None else files.stats.take(chosen))
+
+    def _takes(self, states: frozenset[int], path: bytes) -> bool:
+        return path.endswith(b"/") or _is_taken(self._after(states, path.rpartition(b"/")[2]), self._root)
 
     def _plainly_chosen(self, states: frozenset[int], bare: list[bytes]) -> Sequence[int]:
         """Where the files stand that are taken, where none is hidden: what _after says, for all of them at once."""
@@ -293,21 +369,26 @@ class _Walk:
         self.has_matched = self.has_matched or len(chosen) > 0
         if not has_patterns:
             return chosen
-        taken = [index for index in chosen if selection.takes_file(texts[index])]
+        # Of a path the name counts; a directory has none here.
+        bare_texts = [text.rpartition("/")[2] for text in texts]
+        taken = [index for index in chosen if not bare_texts[index] or selection.takes_file(bare_texts[index])]
         if len(taken) < len(chosen):
             self._counters[names.IGNORED] += len(chosen) - len(taken)
         return taken
 
-    def _enter(self, directory: bytes, ancestors: list[object]) -> Iterator[Entries] | None:
+    def _enter(self, directory: bytes, name: bytes, ancestors: list[object]) -> Iterator[Entries] | None:
+        """The listing of a directory, which is now the last ancestor; None where it is not to be entered."""
+        above = [name[: slash + 1] for slash, character in enumerate(name[:-1]) if character == _SLASH]
         try:
-            identity = self._lister.identity(directory)
+            between = [self._lister.identity(directory + path) for path in above]
+            identity = self._lister.identity(directory + name)
         except MissingError:
             return None
-        if identity in ancestors:
-            logger.warning("a link leads back to where it lies, left out path=%s", self._lister.url(directory))
+        if identity in ancestors or identity in between:
+            logger.warning("a link leads back to where it lies, left out path=%s", self._lister.url(directory + name))
             return None
-        ancestors.append(identity)
-        return self._listing(directory)
+        ancestors += [*between, identity]
+        return self._listing(directory + name)
 
     def _listing(self, directory: bytes) -> Iterator[Entries]:
         try:
@@ -325,11 +406,6 @@ class _Walk:
             self._counters[names.IGNORED] += 1
             return frozenset()
         return after
-
-    def _enters(self, states: frozenset[int], name: bytes) -> bool:
-        """Whether the walk will go down into a directory."""
-        after, is_ignored = self._reached(states, name)
-        return bool(after) and not is_ignored
 
     def _reached(self, states: frozenset[int], name: bytes) -> tuple[frozenset[int], bool]:
         """The glob's states below an entry, as if it were not passed over, and whether it is."""
@@ -362,14 +438,23 @@ class _Walk:
         return _closed(frozenset(reached), self._root)
 
 
-def _may_hide(names: list[bytes]) -> bool:
+def _may_hide(names: list[bytes], *, is_walked: bool = False) -> bool:
     """Whether a sorted list may have hidden names: for most directories that settles it."""
     for first in (b".", b"_"):
         position = bisect.bisect_left(names, first)
         if names[position : position + 1] and names[position].startswith(first):
             return True
-    joined = b"\0".join(names) + b"\0"
-    return any(end + b"\0" in joined for end in INCOMPLETE)
+    joined = b"\0".join([*names, b""])
+    ends = (end + behind for end in INCOMPLETE for behind in (b"\0", b"/\0"))
+    return any(end in joined for end in ends) or (is_walked and (b"/." in joined or b"/_" in joined))
+
+
+def _rows(positions: list[int], together: bytearray) -> Iterator[tuple[int, int]]:
+    """Ranges of positions: of those in a row of which all are to stay together, and each of the others by itself."""
+    numbered = enumerate(positions)
+    for _, group in itertools.groupby(numbered, lambda each: each[1] - each[0] if together[each[1]] else each):
+        row = [at for _, at in group]
+        yield row[0], row[-1] + 1
 
 
 def _part(entries: Entries, start: int, end: int) -> Entries:

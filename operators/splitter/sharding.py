@@ -15,7 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.errors import StorageError
-from operators.splitter.listing import DIRECTORY, Entries, LocalLister, Stats, listing_error
+from operators.splitter.listing import (
+    DIRECTORY,
+    Entries,
+    LocalLister,
+    Stats,
+    is_directory,
+    leads_nowhere,
+    listing_error,
+)
 from operators.splitter.upcoming import Upcoming
 
 logger = logging.getLogger(__name__)
@@ -94,7 +102,7 @@ def list_part(task: ListingTask) -> Listed:
 def _listed(task: ListingTask, descriptor: int) -> Listed:
     with os.scandir(descriptor) as entries:
         # Scanning by a descriptor gives text, whatever the names are.
-        names = [os.fsencode(entry.name) + (b"/" if entry.is_dir() else b"") for entry in entries]
+        names = [os.fsencode(entry.name) + (b"/" if is_directory(entry) else b"") for entry in entries]
     names = [name for name in names if name > task.after]
     if task.shards > 1:
         names = [name for name in names if shard_of(name, task.shards) == task.shard]
@@ -116,7 +124,9 @@ def _examined(name: bytes, descriptor: int) -> tuple[int, int, int] | None:
         return DIRECTORY.size_bytes, 0, 0
     try:
         found = os.stat(name, dir_fd=descriptor)
-    except FileNotFoundError:
+    except OSError as error:
+        if not leads_nowhere(error):
+            raise
         logger.warning("gone, or a link that leads nowhere, left out name=%s", os.fsdecode(name))
         return None
     if not mode.S_ISREG(found.st_mode):
@@ -146,7 +156,7 @@ class ShardedLister(LocalLister):
         self._upcoming = Upcoming()
         self._listed: dict[bytes, Future[dict[bytes, Listed]]] = {}
 
-    def expect(self, directories: Iterable[bytes]) -> None:
+    def expect(self, directories: Iterable[bytes], *, entirely: bool = False) -> None:
         """See Lister."""
         self._upcoming.add(directories)
 

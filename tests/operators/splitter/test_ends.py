@@ -19,7 +19,7 @@ in_a_task = threading.local()
 
 def note(event: str, arguments: tuple[Any, ...]) -> None:
     """An audit hook, which stays for as long as the process lives."""
-    if opened is not None and event == "open" and not getattr(in_a_task, "is_so", False):
+    if opened is not None and event in ("open", "os.listdir", "os.scandir") and not getattr(in_a_task, "is_so", False):
         path = arguments[0]
         opened.append(path.decode(errors="surrogateescape") if isinstance(path, bytes) else str(path))
 
@@ -29,7 +29,7 @@ sys.addaudithook(note)
 
 @contextlib.contextmanager
 def opened_by_the_driver() -> Iterator[list[str]]:
-    """The paths that are opened meanwhile, except by what stands for tasks."""
+    """The files and directories that are opened meanwhile, except by what stands for tasks."""
     global opened
     opened = []
     try:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.splitter import scan_helper
+from operators.splitter.examining import Examiner
 from operators.splitter.helpers import Helper, Helpers
 from operators.splitter.listing import LocalLister
 from operators.splitter.listing_ahead import AheadLister
-from operators.splitter.scan_helper import LEFT, LIST, LISTED, NOT_REACHED
-from operators.splitter.scanner import Scanner, Selection
+from operators.splitter.roots import find_root
+from operators.splitter.scan_helper import LEFT, LIST, LISTED, NOT_REACHED, TO_BE_ENTERED, WALK
+from operators.splitter.scanner import Scanner, Selection, Walk
 from operators.splitter.upcoming import Upcoming
 from tests.operators.splitter.driving import write
+from tests.operators.splitter.test_ends import opened_by_the_driver
+
+
+def directories_of(request: bytes) -> list[bytes]:
+    """What is to be listed, or to be gone down into."""
+    return request.split(b"\0")[{LIST: 1, WALK: 2}[request[:1]] :] if request[:1] in (LIST, WALK) else []
 
 
 class Noting(Helpers):
@@ -33,8 +44,8 @@ class Noting(Helpers):
     def ask(self, request: bytes) -> Helper | None:
         """Note it."""
         helper = super().ask(request)
-        if helper is not None and request.startswith(LIST):
-            self.listed += request[1:].split(b"\0")[1:]
+        if helper is not None:
+            self.listed += directories_of(request)
         return helper
 
 
@@ -49,10 +60,14 @@ def test_what_helpers_list_is_not_listed_again(tmp_path: Path) -> None:
     for number in range(300):
         for name in range(40):
             write(tmp_path / f"{number % 5}" / f"{number:03}" / f"{name:02}", b"x" * (name % 3))
+    expected = sorted(f"{path.relative_to(tmp_path)} {path.stat().st_size}" for path in tmp_path.rglob("*/*/*"))
     helpers = Noting()
-    assert scanned(str(tmp_path), Selection(), helpers) == scanned(str(tmp_path), Selection(), Helpers(count=0))
-    # The walk does the first one of each level itself, which it has come to.
-    assert len(set(helpers.listed)) > 250
+    with opened_by_the_driver() as opened:
+        found = scanned(str(tmp_path), Selection(), helpers)
+    assert [each for each in found if not each.endswith(" -1")] == expected
+    # The walk itself goes through the first of the five, and finds the others in the answers.
+    assert {os.path.basename(path[:-1]) for path in helpers.listed} >= set(map(os.fsencode, "1234"))
+    assert len([path for path in opened if path.startswith(str(tmp_path))]) < 2 * 61
 
 
 class Immediate(Noting):
@@ -65,9 +80,9 @@ class Immediate(Noting):
 
     def ask(self, request: bytes) -> Any:
         """Keep the request, unless both have one."""
-        if not request.startswith(LIST) or len(self.requests) == 2:
+        if not request.startswith((LIST, WALK)) or len(self.requests) == 2:
             return None
-        self.listed += request[1:].split(b"\0")[1:]
+        self.listed += directories_of(request)
         self.requests[helper := object()] = request
         return helper
 
@@ -138,7 +153,7 @@ def test_a_helper_lists_as_the_scan_does(tmp_path: Path) -> None:
     assert [each for each in told if not each[0].endswith(b"/")] == [
         (name, stat.size_bytes, stat.mtime_ns, stat.file_id) for name, stat in zip(files, stats, strict=True)
     ]
-    assert {size for name, size in zip(names, sizes, strict=True) if name.endswith(b"/")} == {-1}
+    assert {size for name, size in zip(names, sizes, strict=True) if name.endswith(b"/")} == {TO_BE_ENTERED}
 
 
 @pytest.mark.parametrize("special", ["pipe", "nowhere"])
@@ -161,7 +176,7 @@ def test_a_helper_does_not_answer_for_more_than_it_should(tmp_path: Path) -> Non
     asked = b"\0".join(bytes(tmp_path / name) for name in "abcd")
     told = array("q")
     told.frombytes(scan_helper.answer(LIST + b"5\0" + asked)[: 12 * 8])
-    assert told.tolist() == [LISTED, 2, 3, LEFT, 0, 0, LISTED, 3, 5, NOT_REACHED, 0, 0]
+    assert told.tolist() == [LISTED, 2, 4, LEFT, 0, 0, LISTED, 3, 6, NOT_REACHED, 0, 0]
 
 
 @given(st.sets(st.binary(min_size=1, max_size=3)), st.binary(max_size=3), st.integers(0, 5))
@@ -174,3 +189,80 @@ def test_upcoming_directories_come_in_the_order_of_the_walk(paths: set[bytes], e
     assert upcoming.take(count) == rest[:count]
     assert upcoming.take(99) == rest[count:]
     assert not upcoming
+
+
+NAMES = st.sampled_from([b"a", b"a.", b"a0", b"b", b"\xff", b"n\nl", b".h", b"_v", b"_SUCCESS", b"c.tmp", b"ign"])
+PATHS = st.lists(NAMES, min_size=1, max_size=4).map(tuple)
+LEAVES = st.dictionaries(PATHS, st.sampled_from(["file", "file", "file", "directory", "nowhere", "pipe"]), max_size=30)
+# With more of them there are exponentially many ways through a tree.
+LINKS = st.dictionaries(PATHS, st.sampled_from(["up", "beside"]), max_size=3)
+TREES = st.builds(lambda links, leaves: links | leaves, LINKS, LEAVES)
+
+
+def planted(root: bytes, leaves: dict[tuple[bytes, ...], str]) -> None:
+    """Files, empty directories, links up, links to another directory, and what is left out with a word."""
+    for parts, kind in leaves.items():
+        folder = os.path.join(root, *parts[:-1])
+        path = os.path.join(folder, parts[-1])
+        with contextlib.suppress(OSError):  # one path's file is another one's directory
+            os.makedirs(folder, exist_ok=True)
+            if kind == "file":
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+            elif kind == "directory":
+                os.mkdir(path)
+            elif kind == "pipe":
+                os.mkfifo(path)
+            else:
+                os.symlink({"up": b"..", "beside": os.path.join(root, b"b"), "nowhere": b"gone"}[kind], path)
+
+
+@settings(max_examples=200)  # a tree is written for each
+@given(
+    leaves=TREES,
+    most_files=st.integers(1, 12),
+    ignored=st.sampled_from([None, re.compile("ign|a0"), re.compile("IGN", re.IGNORECASE), re.compile("ign\0?")]),
+    taken=st.sampled_from([None, re.compile("a.*|n\nl")]),
+    glob=st.sampled_from([b"", b"/*", b"/[ab]*", b"/**/a*"]),
+)
+def test_going_down_at_once_finds_what_going_down_step_by_step_does(
+    tmp_path_factory: pytest.TempPathFactory,
+    leaves: dict[tuple[bytes, ...], str],
+    most_files: int,
+    ignored: re.Pattern[str] | None,
+    taken: re.Pattern[str] | None,
+    glob: bytes,
+) -> None:
+    """Any tree, links, patterns and limits: the same files and directories in the same order, and the same counts."""
+    root = bytes(tmp_path_factory.mktemp("tree") / "in")  # so that a link up leads to nothing else
+    os.mkdir(root)
+    planted(root, leaves)
+    selection = Selection(file_pattern=taken, ignore_pattern=ignored)
+    told = []
+    for ahead in (False, True):
+        helpers, counters = Immediate(), Counter[str]()
+        lister = AheadLister(helpers, most_files, ignored) if ahead else LocalLister()
+        walk = Walk(
+            replace(find_root(os.fsdecode(root + glob)), lister=lister), selection, counters, Examiner(Helpers(count=0))
+        )
+        found = [(each.key, each.stat) for step in walk.steps() for each in step]
+        told.append((found, counters, walk.has_matched))
+    assert told[0] == told[1]
+
+
+def test_a_tree_is_gone_down_without_a_look_at_each_directory(tmp_path: Path) -> None:
+    """What helpers find below directories in a row is taken as it comes; where they stop, others go on."""
+    for number in range(400):
+        write(tmp_path / f"{number // 100}" / f"{number:03}" / "deep" / "x")
+    (tmp_path / "1" / "150" / "deep" / "up").symlink_to("../..")
+    helpers = Immediate()
+    lister = AheadLister(helpers, most_files=100)
+    names = [b"0/", b"1/", b"2/", b"3/"]
+    lister.expect([bytes(tmp_path) + b"/" + name for name in names], entirely=True)
+    pieces = list(lister.below(bytes(tmp_path) + b"/", names))
+    found = [name for piece in pieces for name in piece.names]
+    assert found == sorted(found)
+    assert len(found) == 1 + 3 * 301 + 1
+    # The first is more than this process lists at once, and the link may lead anywhere: the walk looks at these.
+    assert [piece.names for piece in pieces if not piece.is_walked] == [[b"0/"], [b"1/150/deep/up/"]]
+    assert len(pieces) < 30
+    assert helpers.answers > 3

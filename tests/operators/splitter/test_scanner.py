@@ -192,6 +192,7 @@ def test_links_are_followed_and_loops_are_cut(tmp_path: Path) -> None:
     (tmp_path / "in" / "sub").mkdir()
     (tmp_path / "in" / "sub" / "up").symlink_to("..")
     (tmp_path / "in" / "nowhere").symlink_to("gone")
+    (tmp_path / "in" / "itself").symlink_to("itself")
     assert below(tmp_path / "in", tmp_path / "in") == ["a", "dir/b", "file"]
 
 
