@@ -23,7 +23,8 @@ from operators.splitter.clock import Clock
 from operators.splitter.ends import Ends, Fingerprinter
 from operators.splitter.file_index import Answers, FileIndex, Seen
 from operators.splitter.found import Found, FoundFiles
-from operators.splitter.scanner import FIRST_STEP, LAST_STEP, Scanner
+from operators.splitter.scanner import Scanner
+from operators.splitter.walk import FIRST_STEP, LAST_STEP
 
 logger = logging.getLogger(__name__)
 

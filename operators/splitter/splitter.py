@@ -42,7 +42,8 @@ from operators.splitter.packing import (
     Packs,
 )
 from operators.splitter.roots import find_root
-from operators.splitter.scanner import Scanner, Selection
+from operators.splitter.scanner import Scanner
+from operators.splitter.selection import Selection
 from operators.splitter.sharding import ShardedLister
 
 BlockSize = Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")]

@@ -12,7 +12,8 @@ from operators.splitter.awaited import AwaitedEnds
 from operators.splitter.discovery import Discovery, Rules
 from operators.splitter.ends import Fingerprinter
 from operators.splitter.file_index import FileIndex, Seen
-from operators.splitter.scanner import Scanner, Selection
+from operators.splitter.scanner import Scanner
+from operators.splitter.selection import Selection
 from tests.operators.splitter.driving import write
 
 

@@ -17,7 +17,8 @@ from operators.splitter.examining import Examiner, Group
 from operators.splitter.helpers import Helpers
 from operators.splitter.listing import LocalLister, Stat
 from operators.splitter.scan_helper import examined
-from operators.splitter.scanner import Scanner, Selection
+from operators.splitter.scanner import Scanner
+from operators.splitter.selection import Selection
 from tests.operators.splitter.driving import write
 from tests.operators.splitter.test_sharding import TREES, grown
 

@@ -24,8 +24,10 @@ from operators.splitter.listing import LocalLister
 from operators.splitter.listing_ahead import AheadLister
 from operators.splitter.roots import find_root
 from operators.splitter.scan_helper import LEFT, LIST, LISTED, NOT_REACHED, TO_BE_ENTERED, WALK
-from operators.splitter.scanner import Scanner, Selection, Walk
+from operators.splitter.scanner import Scanner
+from operators.splitter.selection import Selection
 from operators.splitter.upcoming import Upcoming
+from operators.splitter.walk import Walk
 from tests.operators.splitter.driving import write
 from tests.operators.splitter.test_ends import opened_by_the_driver
 

@@ -13,7 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, StorageError
-from operators.splitter.scanner import Scanner, Selection
+from operators.splitter.scanner import Scanner
+from operators.splitter.selection import Selection
 from tests.operators.splitter.driving import write
 
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from dagflow.errors import MissingError
 from operators import FileSplitterInput
 from operators.splitter.listing import LocalLister
-from operators.splitter.scanner import Scanner, Selection
+from operators.splitter.scanner import Scanner
+from operators.splitter.selection import Selection
 from operators.splitter.sharding import ListingTask, ShardedLister, list_part, shard_of
 from tests.operators.splitter.driving import Driver, Services, write
 
