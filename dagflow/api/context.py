@@ -168,8 +168,14 @@ class RunPreparation(Protocol):
             StorageError: Another operator of the app has it.
         """
 
-    def reads(self, url: str) -> None:
-        """Name a file or directory that the operator's tuples will let tasks read, for a cluster's hosts to look at."""
+    def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
+        """Name a file or directory that the operator's tuples will let tasks read, for a cluster's hosts to look at.
+
+        Args:
+            url: Where it is.
+            takes_in: Whether whatever lies in a directory would be read; the run is refused where the app publishes
+                into one of which that is so.
+        """
 
 
 @runtime_checkable

@@ -71,7 +71,7 @@ def replay(
             finish_replays(journal, windows)
             plan = place(app)
             operators = {name: node.operator for name, node in app.operators.items()}
-            places = prepare(operators, journal)
+            places = prepare(operators, journal, checkpoint)
             # Whatever the app asks for its own windows: a record says that these files are complete.
             program = Program.of(app.name, plan, operators, app.attributes.storage, "power")
             start = runtime or (lambda program: spark(app, program, options, places))

@@ -92,6 +92,7 @@ class _Preparation:
         self.operator = ""
         self.claims: dict[str, str] = {}
         self.inputs: list[str] = []
+        self._takers: list[tuple[str, str, Callable[[str], bool]]] = []
 
     @property
     def published(self) -> Iterable[str]:
@@ -111,17 +112,33 @@ class _Preparation:
                 hint="give each of them a path of its own",
             )
 
-    def reads(self, url: str) -> None:
+    def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
         self.inputs.append(absolute(url))
+        if takes_in is not None:
+            self._takers.append((self.operator, url, takes_in))
+
+    def require_apart(self, checkpoint: str) -> None:
+        """Refuse an app that would read what it has written itself."""
+        owners = {**self.claims, checkpoint: ""}
+        for operator, url, takes_in in self._takers:
+            for written, owner in owners.items():
+                if takes_in(written):
+                    what = f"operator '{owner}' publishes" if owner else "the checkpoint lies"
+                    raise StorageError(
+                        f"operator '{operator}' reads all that is below {redacted(url)}, and {what} here",
+                        url=redacted(written),
+                        hint="put it elsewhere, or leave it out with ignore_pattern or file_pattern",
+                    )
 
 
-def prepare(operators: Mapping[str, Operator], journal: Journal) -> Places:
+def prepare(operators: Mapping[str, Operator], journal: Journal, checkpoint: str) -> Places:
     """Let operators look at the world before anything runs, and return what they read and publish into."""
     preparation = _Preparation(journal)
     for name, operator in operators.items():
         if isinstance(operator, Prepared):
             preparation.operator = name
             operator.prepare(preparation)
+    preparation.require_apart(checkpoint)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
     return Places(tuple(preparation.claims), tuple(preparation.inputs), tag)
 
@@ -171,7 +188,7 @@ def run(
         try:
             finish_replays(journal)
             operators = {name: node.operator for name, node in app.operators.items()}
-            places = prepare(operators, journal)
+            places = prepare(operators, journal, checkpoint)
             with swept(places.outputs, journal):
                 start = runtime or (lambda program: spark(app, program, options, places))
                 watcher = observer or SilentObserver()

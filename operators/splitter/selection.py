@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
+from dagflow.storage.location import join
+from operators.splitter.roots import Root
 from operators.splitter.scan_helper import INCOMPLETE
 
 MARKERS = rb"SUCCESS|READY|temporary|spark_metadata|delta_log|metadata|committed_.*|started_.*|staging|COPYING_"
@@ -35,3 +38,13 @@ class Selection:
     def enters(self, name: str) -> bool:
         """Whether a directory of that name is scanned."""
         return self.ignore_pattern is None or self.ignore_pattern.fullmatch(name) is None
+
+    def takes_all_in(self, root: Root, directory: str) -> bool:
+        """Whether every file with a common name is taken that lies in a directory; of globs that is not known."""
+        base, inner = join(root.lister.url(root.base), ""), join(directory, "")
+        if root.kind != "directory" or self.file_pattern is not None or not inner.startswith(base):
+            return False
+        between = inner[len(base) :].split("/")[:-1]
+        if between and not self.recursive:
+            return False
+        return not any(HIDDEN.fullmatch(os.fsencode(name)) or not self.enters(name) for name in between)

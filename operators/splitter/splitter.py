@@ -230,7 +230,7 @@ class FileSplitterInput(InputOperator):
         for named in self.files:
             with contextlib.suppress(MissingError):
                 root = find_root(named)
-                run.reads(root.lister.url(root.base))
+                run.reads(root.lister.url(root.base), functools.partial(self._selection().takes_all_in, root))
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""

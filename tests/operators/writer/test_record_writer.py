@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ class Preparation:
         """Remember."""
         self.claims.append(url)
 
-    def reads(self, url: str) -> None:
+    def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
         """A writer reads nothing."""
         raise AssertionError(url)
 

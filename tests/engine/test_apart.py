@@ -1,0 +1,73 @@
+"""What an app writes is not what it reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.run import run
+from dagflow.errors import StorageError
+from dagflow.plan.logical import load_app
+from dagflow.runtime.inline import InlineRuntime
+
+APP = """\
+name: apart
+attributes: {{checkpoint: {root}/{checkpoint}}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: "{root}/{files}"{rules}}}}}
+  reader: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: {root}/{output}}}}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+
+def app(root: Path, *, files: str = "in", rules: str = "", output: str = "out", checkpoint: str = "journal") -> Path:
+    """An app file, and a file of two records for it."""
+    (root / "in").mkdir(exist_ok=True)
+    (root / "in" / "a.txt").write_bytes(b"one\ntwo\n")
+    text = APP.format(root=root, files=files, rules=rules, output=output, checkpoint=checkpoint)
+    (root / "app.yaml").write_text(text)
+    return root / "app.yaml"
+
+
+@pytest.mark.parametrize(
+    ("places", "complaint"),
+    [
+        ({"output": "in"}, "in: operator 'splitter' reads all that is below .*/in, and operator 'writer' publishes"),
+        ({"output": "in/deep/out"}, "in/deep/out: operator 'splitter' reads all that is below .*/in, and operator"),
+        ({"output": "in", "rules": ", recursive: false"}, "operator 'writer' publishes here"),
+        ({"output": "_out", "files": ""}, "_out: operator 'splitter' reads all"),
+        ({"checkpoint": "in/journal"}, "in/journal: operator 'splitter' reads .* and the checkpoint lies here"),
+    ],
+)
+def test_an_app_that_would_read_what_it_writes_is_refused(
+    tmp_path: Path, places: dict[str, str], complaint: str
+) -> None:
+    """Each run would publish what the run before it has published, and never be done; nothing is read or written."""
+    with pytest.raises(StorageError, match=complaint):
+        run(load_app(app(tmp_path, **places)), runtime=InlineRuntime)
+    assert not list(tmp_path.rglob("part-*"))
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"output": "in/out", "rules": ", recursive: false"},
+        {"output": "in/out", "rules": ", ignore_pattern: out"},
+        {"output": "in", "rules": ", file_pattern: '.*[.]txt'"},
+        {"output": "in/out", "files": "in/*.txt"},
+        {"output": "in/.hidden/out"},
+        {"output": "in-too"},
+        {"checkpoint": "in/.journal"},
+    ],
+)
+def test_what_the_splitter_passes_over_may_be_written(tmp_path: Path, places: dict[str, str]) -> None:
+    """Where it does not look, or takes other names; and a second run finds nothing new."""
+    path = app(tmp_path, **places)
+    assert run(load_app(path), runtime=InlineRuntime).windows == 1
+    assert run(load_app(path), runtime=InlineRuntime).windows == 0
+    parts = (tmp_path / places.get("output", "out")).glob("part-*")
+    assert sorted(b"".join(part.read_bytes() for part in parts).split()) == [b"one", b"two"]
