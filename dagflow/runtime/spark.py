@@ -465,6 +465,10 @@ def _translating(work: str) -> Iterator[None]:
         raise _translated(error, work) from error
 
 
+_LOST = re.compile(r"most recent failure: Lost task [^\n]*?\(TID \d+\) \([^)\n]*\): (.+)")
+"""What Spark says of a task where Python has said nothing, because it could not be started or was killed."""
+
+
 def _translated(error: Exception, work: str) -> Exception:
     """What to tell of a job that failed as a whole."""
     if isinstance(error, PicklingError) and isinstance(error.__context__, (Py4JError, ConnectionError)):
@@ -485,7 +489,8 @@ def _translated(error: Exception, work: str) -> Exception:
         for line in lines
         if re.match(r"(?:[\w.]+\.)?\w+(?:Error|Exception): ", line) and "PythonException" not in line
     ]
-    reason = told[-1] if told else _first_line(error)
-    failure = DagflowError(f"{work}: the Spark job failed: {reason}")
+    lost = _LOST.search(text)
+    reason = told[-1] if told else lost[1] if lost else _first_line(error)
+    failure = DagflowError(f"{work}: the Spark job failed: {reason}", hint="Spark's log in .dagflow may say more")
     failure.__cause__ = error
     return failure

@@ -147,3 +147,16 @@ def test_a_task_that_cannot_even_start_fails_the_window_with_its_reason(tmp_path
     broken = Program("app", program.plan, {**program.operators, "lines": b"no pickle"})
     with pytest.raises(DagflowError, match=r"window 7: the Spark job failed: .*UnpicklingError"):
         SparkRuntime(broken, spark_context).submit(window(TEXTS)).result()
+
+
+@pytest.mark.spark
+def test_a_python_that_cannot_be_started_is_named(
+    tmp_path: Path, spark_context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the call of Spark's that failed with it."""
+    from dagflow.runtime.spark import SparkRuntime
+
+    monkeypatch.setattr(spark_context, "pythonExec", "/nowhere/python")
+    program = Program.of("app", exchanging_plan(), operators_of(tmp_path))
+    with pytest.raises(DagflowError, match=r"failed: java.io.IOException: Cannot run program .*/nowhere/python"):
+        SparkRuntime(program, spark_context).submit(window(TEXTS)).result()
