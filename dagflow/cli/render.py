@@ -61,7 +61,9 @@ def account(view: AppView, summary: RunSummary) -> str:
         summary: The figures at the end.
     """
     if summary.state == "completed" and not summary.windows:
-        return f"{view.name}: nothing new: all input was processed in earlier runs ({duration(summary.seconds)})"
+        waiting = f", but for {size(summary.waiting_bytes)} of records in progress" if summary.waiting_bytes else ""
+        done = f"nothing new: all input was processed in earlier runs{waiting}"
+        return f"{view.name}: {done} ({duration(summary.seconds)})"
     took = f"{view.name}: {summary.state} in {duration(summary.seconds)}"
     if not summary.windows:
         return f"{took}: nothing was published"

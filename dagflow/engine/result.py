@@ -54,6 +54,7 @@ class RunSummary:
         last_planned: Id of the last window that was planned, 0 for none.
         last_committed: Id of the last window that was committed, 0 for none.
         decisions: The newest changes of partition counts; only of a journal.
+        waiting_bytes: Bytes of records in progress that all runs together have left to wait for their end.
     """
 
     app: str
@@ -71,6 +72,7 @@ class RunSummary:
     last_planned: int = 0
     last_committed: int = 0
     decisions: tuple[PartitionDecision, ...] = ()
+    waiting_bytes: int = 0
 
     def account(self) -> dict[str, int]:
         """What became of the bytes of the input: as many as the others together are "bytes".

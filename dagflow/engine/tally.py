@@ -91,4 +91,7 @@ class Tally:
             backlog=backlog,
             last_planned=journal.last_planned,
             last_committed=journal.last_committed,
+            waiting_bytes=max(
+                _sum_of(journal.totals, names.WAITING_BYTES) - _sum_of(journal.totals, names.RESUMED_BYTES), 0
+            ),
         )

@@ -66,6 +66,15 @@ def test_a_run_without_new_input_says_so(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == ("block-reader: nothing new: all input was processed in earlier runs (0.5 s)\n")
 
 
+def test_a_run_without_new_input_names_what_still_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    """A record in progress has not been processed."""
+    LineDisplay(VIEW).finish(replace(summary(0.5, state="completed", windows=0), waiting_bytes=7))
+    assert capsys.readouterr().err == (
+        "block-reader: nothing new: all input was processed in earlier runs, but for 7 B of records in progress"
+        " (0.5 s)\n"
+    )
+
+
 def test_a_run_stopped_before_its_first_window_claims_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Stopped is not the same as nothing new."""
     LineDisplay(VIEW).finish(summary(0.5, state="stopped", windows=0))
