@@ -325,12 +325,12 @@ def is_directory(entry: os.DirEntry[Any]) -> bool:
 
 
 def leads_nowhere(error: OSError) -> bool:
-    """Whether it says that there is nothing under a name: gone, or a link to nothing or to itself."""
-    return isinstance(error, FileNotFoundError) or error.errno == errno.ELOOP
+    """Whether it says that there is nothing under a name: gone, or a link to nothing, through a file, or to itself."""
+    return isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno == errno.ELOOP
 
 
 def listing_error(error: OSError, path: bytes, what: str) -> StorageError:
     """What to raise for the operating system's refusal to list or examine a local path."""
-    kind = MissingError if isinstance(error, FileNotFoundError | NotADirectoryError) else StorageError
+    kind = MissingError if leads_nowhere(error) else StorageError
     hint = "give read permission, or leave it out with ignore_pattern" if isinstance(error, PermissionError) else ""
     return kind(f"{what}: {error.strerror}", url=os.fsdecode(path), hint=hint)

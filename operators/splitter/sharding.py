@@ -95,6 +95,8 @@ def list_part(task: ListingTask) -> Listed:
             return _listed(task, descriptor)
         finally:
             os.close(descriptor)
+    except StorageError as error:
+        return Listed([], _NO_STATS, error=error)
     except OSError as error:
         return Listed([], _NO_STATS, error=listing_error(error, task.directory, "cannot be listed"))
 
@@ -111,26 +113,30 @@ def _listed(task: ListingTask, descriptor: int) -> Listed:
     del names[task.limit :]
     kept, rows = [], []
     for name in names:
-        if (row := _examined(name, descriptor)) is not None:
+        if (row := _examined(task.directory, name, descriptor)) is not None:
             kept.append(name)
             rows.append(row)
     stats = np.array(rows, np.int64) if rows else _NO_STATS
     return Listed(kept, stats, names[-1] if is_cut else None)
 
 
-def _examined(name: bytes, descriptor: int) -> tuple[int, int, int] | None:
-    """A file's version, or None where there is none any more, or it is not a file with content."""
+def _examined(directory: bytes, name: bytes, descriptor: int) -> tuple[int, int, int] | None:
+    """A file's version, or None where there is none any more, or it is not a file with content.
+
+    Raises:
+        StorageError: It cannot be examined: never a MissingError, which would say that the directory is gone.
+    """
     if name.endswith(b"/"):
         return DIRECTORY.size_bytes, 0, 0
     try:
         found = os.stat(name, dir_fd=descriptor)
     except OSError as error:
         if not leads_nowhere(error):
-            raise
-        logger.warning("gone, or a link that leads nowhere, left out name=%s", os.fsdecode(name))
+            raise listing_error(error, directory + name, "cannot be examined") from error
+        logger.warning("gone, or a link that leads nowhere, left out path=%s", os.fsdecode(directory + name))
         return None
     if not mode.S_ISREG(found.st_mode):
-        logger.warning("neither file nor directory, left out name=%s", os.fsdecode(name))
+        logger.warning("neither file nor directory, left out path=%s", os.fsdecode(directory + name))
         return None
     return found.st_size, found.st_mtime_ns, found.st_ino
 

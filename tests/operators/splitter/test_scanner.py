@@ -5,7 +5,7 @@ import re
 import socket
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dagflow.errors import MissingError, StorageError
 from operators.splitter.scanner import Scanner
 from operators.splitter.selection import Selection
+from operators.splitter.sharding import ShardedLister
 from tests.operators.splitter.driving import write
 
 
@@ -195,6 +196,30 @@ def test_links_are_followed_and_loops_are_cut(tmp_path: Path) -> None:
     (tmp_path / "in" / "nowhere").symlink_to("gone")
     (tmp_path / "in" / "itself").symlink_to("itself")
     assert below(tmp_path / "in", tmp_path / "in") == ["a", "dir/b", "file"]
+
+
+@pytest.mark.parametrize("tolerates_missing", [False, True])
+@pytest.mark.parametrize("sharded", [None, lambda: ShardedLister(lambda function, items: list(map(function, items)))])
+@pytest.mark.parametrize("target", ["a/x", "gone", "link"])
+def test_a_link_that_leads_nowhere_leaves_out_nothing_else(
+    tmp_path: Path,
+    target: str,
+    sharded: Callable[[], ShardedLister] | None,
+    tolerates_missing: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Through a file, to nothing or to itself, in the root or below: its directory is there, and it is told of."""
+    for directory in (tmp_path, tmp_path / "sub"):
+        write(directory / "a")
+        write(directory / "z")
+        (directory / "link").symlink_to(target)
+    scanner = Scanner([str(tmp_path)], Selection(), tolerates_missing=tolerates_missing, sharded=sharded)
+    found = [each.relative_path for each in scanner.scan() if not each.is_directory]
+    assert found == ["a", "sub/a", "sub/z", "z"]
+    assert {record.getMessage() for record in caplog.records} == {
+        f"gone, or a link that leads nowhere, left out path={directory}/link"
+        for directory in (tmp_path, tmp_path / "sub")
+    }
 
 
 def test_pipes_and_sockets_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

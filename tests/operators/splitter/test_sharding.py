@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.errors import MissingError
+from dagflow.errors import MissingError, StorageError
 from operators import FileSplitterInput
 from operators.splitter.listing import LocalLister
 from operators.splitter.scanner import Scanner
@@ -124,6 +124,14 @@ def test_what_a_task_cannot_list_is_an_error_of_the_scan(tmp_path: Path) -> None
     assert isinstance(list_part(ListingTask(os.fsencode(tmp_path / "gone") + b"/")).error, MissingError)
     with pytest.raises(MissingError, match="gone"):
         list(ShardedLister(here).children(os.fsencode(tmp_path / "gone") + b"/"))
+
+
+def test_what_a_task_cannot_examine_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """It is the file that is named, as in the driver, and not the directory."""
+    (tmp_path / "link").symlink_to("x" * 300)
+    for lister in (None, lambda: ShardedLister(here)):
+        with pytest.raises(StorageError, match="link: cannot be examined: File name too long"):
+            list(Scanner([str(tmp_path)], Selection(), sharded=lister).scan())
 
 
 def test_the_first_window_does_not_wait_for_the_listing(tmp_path: Path) -> None:
