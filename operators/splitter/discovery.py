@@ -92,6 +92,9 @@ class Discovery:
         clock: The time.
         fingerprinter: Looks at the ends of files.
         awaited: Files whose fingerprints will be told by those who read them.
+
+    Attributes:
+        has_more: Whether the scan that candidates() ended last found more new files than it gave.
     """
 
     def __init__(
@@ -112,19 +115,26 @@ class Discovery:
         self._fingerprinter = fingerprinter
         self._awaited = awaited
         self._unsettled = 0
+        self.has_more = False
 
     def candidates(self) -> Iterator[Candidate]:
-        """Scan once.
+        """Scan once; where the newest come first, and not all were held, has_more says then that others are left.
 
-        The caller records each candidate in the index before it asks for the next.
+        The caller records all candidates in the index before it scans again.
 
         Raises:
             StorageError: Something cannot be listed or examined; SourceChangedError where policy says so.
         """
-        return _singles(self.stretches())
+        return _singles(self._newest() if self._rules.latest_first else self._fingerprinted(self._steps()))
 
     def stretches(self) -> Generator[Candidate | FoundFiles]:
-        """Scan once, as candidates() does; new files that come in a row in one piece, where the order allows it."""
+        """All candidates; new files that come in a row in one piece, where the order allows it.
+
+        The caller records each in the index before it asks for the next.
+
+        Raises:
+            StorageError: As candidates() does.
+        """
         return self._newest_first() if self._rules.latest_first else self._fingerprinted(self._steps())
 
     def everything(self) -> Iterator[Candidate]:
@@ -133,27 +143,32 @@ class Discovery:
         return _singles(self._fingerprinted(noted))
 
     def _newest_first(self) -> Generator[Candidate | FoundFiles]:
-        while True:
-            count = 0
-            held: list[tuple[int, bytes, Candidate]] = []
-            for candidate in _singles(each for step in self._steps() for each in step):
-                if candidate.is_noted:
-                    yield from self._fingerprinted([[candidate]])
-                    continue
-                count += 1
-                entry = (candidate.found.stat.mtime_ns, candidate.found.key, candidate)
-                if len(held) < NEWEST_HELD:
-                    heapq.heappush(held, entry)
-                else:
-                    heapq.heappushpop(held, entry)
-            held.sort(reverse=True)
+        yield from self._newest()
+        while self.has_more:
             # All of them are out, and the index knows them, before the next scan looks at it.
-            yield from self._fingerprinted(
-                [candidate for _, _, candidate in held[start : start + LAST_STEP]]
-                for start in range(0, len(held), LAST_STEP)
-            )
-            if count <= NEWEST_HELD:
-                return
+            yield from self._newest()
+
+    def _newest(self) -> Generator[Candidate | FoundFiles]:
+        """Scan once, for as many of the newest as are held."""
+        self.has_more = False
+        count = 0
+        held: list[tuple[int, bytes, Candidate]] = []
+        for candidate in _singles(each for step in self._steps() for each in step):
+            if candidate.is_noted:
+                yield from self._fingerprinted([[candidate]])
+                continue
+            count += 1
+            entry = (candidate.found.stat.mtime_ns, candidate.found.key, candidate)
+            if len(held) < NEWEST_HELD:
+                heapq.heappush(held, entry)
+            else:
+                heapq.heappushpop(held, entry)
+        held.sort(reverse=True)
+        yield from self._fingerprinted(
+            [candidate for _, _, candidate in held[start : start + LAST_STEP]]
+            for start in range(0, len(held), LAST_STEP)
+        )
+        self.has_more = count > NEWEST_HELD
 
     def _fingerprinted(self, steps: Iterable[Sequence[Candidate | FoundFiles]]) -> Generator[Candidate | FoundFiles]:
         """What is to be taken, with the fingerprints that no reader will tell; one step ahead, as tasks take them."""

@@ -344,8 +344,9 @@ class FileSplitterInput(InputOperator):
             self._source = _OneScan(self._discovery.stretches())
             return self._source
         scanner = TimeBasedDirectoryScanner(self._scan, self.scan_interval_millis, self._clock, self._scanned)
-        scanner.start()
+        # Its first scan may ask for the next one.
         self._source = scanner
+        scanner.start()
         return scanner
 
     def _scan(self) -> Iterator[Candidate]:
@@ -353,6 +354,10 @@ class FileSplitterInput(InputOperator):
             yield from self._discovery.everything()
         else:
             yield from self._discovery.candidates()
+            if self._discovery.has_more:
+                # What was offered waits to be taken; the index knows it when the next scan looks for the rest.
+                self.scan_now()
+                return
         self._has_begun = True
 
     def _take(self, found: Candidate | FoundFiles) -> int:

@@ -9,12 +9,12 @@ import pytest
 from dagflow.testing.clock import ManualClock
 from operators.splitter import discovery
 from operators.splitter.awaited import AwaitedEnds
-from operators.splitter.discovery import Discovery, Rules
+from operators.splitter.discovery import Candidate, Discovery, Rules
 from operators.splitter.ends import Fingerprinter
 from operators.splitter.file_index import FileIndex, Seen
 from operators.splitter.scanner import Scanner
 from operators.splitter.selection import Selection
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.driving import Follower, write
 
 
 @pytest.fixture
@@ -42,11 +42,26 @@ def test_the_newest_are_found_first_however_many_there_are(tmp_path: Path, count
     discovery = Discovery(
         scanner, index, Rules(latest_first=True), Counter(), ManualClock(), Fingerprinter(None), AwaitedEnds(index)
     )
-    for candidate in discovery.candidates():
+    for candidate in discovery.stretches():
+        assert isinstance(candidate, Candidate)
         stat = candidate.found.stat
         found.append(stat.mtime_ns // 10**9 - 1000)
         index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))
     assert found == list(reversed(range(count)))
+
+
+@pytest.mark.usefixtures("three_held")
+def test_the_newest_come_first_and_once_while_following(tmp_path: Path) -> None:
+    """A scan for the rest begins when what was found before is taken, however long that takes, and without delay."""
+    for number in range(10):
+        write(tmp_path / str(number), mtime_s=1000 + number)
+    with Follower(
+        files=str(tmp_path), latest_first=True, max_files_per_window=2, scan_interval_millis=10**9
+    ) as follower:
+        found = [path for _ in range(4) for window in (follower.scanned(), follower.window()) for path in window.paths]
+        write(tmp_path / "new")
+        follower.following.scan_now()
+        assert (found, follower.scanned().paths) == ([*"9876543210"], ["new"])
 
 
 def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
