@@ -88,7 +88,8 @@ class FileIndex:
     def __init__(self, url: str = "", retain_millis: int | None = None) -> None:
         self._store: Store | None = open_store(url) if url else None
         self._retain_millis = retain_millis
-        # Views are made in the thread that scans.
+        # Views are made in the thread that scans. Whoever changes more than one entry of what a view is made of, or
+        # where it stands, holds the lock: Arrow lets other threads run while it compares.
         self._lock = threading.Lock()
         self._recent: dict[bytes, Seen] = {}
         # What was recorded in columns, after all that _recent holds of the same paths.
@@ -140,8 +141,9 @@ class FileIndex:
 
     def record_table(self, entries: pa.Table) -> None:
         """Note entries; paths ascend."""
-        self._columns.append(entries)
-        self._rows += entries.num_rows
+        with self._lock:
+            self._columns.append(entries)
+            self._rows += entries.num_rows
         if len(self._recent) + self._rows >= MEMORY_ENTRIES:
             self._flush()
 
@@ -192,10 +194,11 @@ class FileIndex:
 
     def _unfold(self) -> None:
         """Make entries of what was recorded in columns."""
-        for table in self._columns:
-            columns = (column.to_pylist() for column in table.columns)
-            self._recent.update((path, Seen(*version)) for path, *version in zip(*columns, strict=True))
-        self._columns, self._rows = [], 0
+        with self._lock:
+            for table in self._columns:
+                columns = (column.to_pylist() for column in table.columns)
+                self._recent.update((path, Seen(*version)) for path, *version in zip(*columns, strict=True))
+            self._columns, self._rows = [], 0
 
     def view(self, now_millis: int = 0) -> IndexView:
         """What the index says now, for one pass in order of path; what is recorded later does not show."""

@@ -4,9 +4,11 @@ import pickle
 import random
 import subprocess
 import sys
+import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from dagflow.errors import JournalError
 from operators.splitter import file_index
 from operators.splitter.file_index import FileIndex, IndexView, Seen
+from operators.splitter.runs import entries_of
+from tests.operators.splitter.driving import WAIT_S
 
 
 def version(number: int) -> Seen:
@@ -216,6 +220,47 @@ def test_an_index_forgets_after_its_horizon(tmp_path: Path) -> None:
     fill(index, 600, 700)
     paths = [b"/data/2026/%09d.log" % number for number in range(700)]
     assert [seen is None for seen in index.view(750).look_up(paths)] == [True] * 650 + [False] * 50
+
+
+class SlowIndex(FileIndex):
+    """An index that pauses in the middle of a view."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.has_begun, self.goes_on = threading.Event(), threading.Event()
+
+    def _held_in_columns(self) -> set[bytes]:
+        held = super()._held_in_columns()
+        self.has_begun.set()
+        assert self.goes_on.wait(WAIT_S)
+        return held
+
+
+ACTS: list[Callable[[FileIndex], object]] = [
+    lambda index: index.snapshot(),
+    lambda index: index.record(b"z", version(3)),
+    lambda index: index.record_table(entries_of(PATHS, [[3] * len(PATHS)] * 5)),
+]
+
+
+@pytest.mark.parametrize("act", ACTS, ids=["snapshot", "record", "record_table"])
+def test_a_view_that_is_made_meanwhile_says_what_was_there_before(
+    tmp_path: Path, act: Callable[[FileIndex], object]
+) -> None:
+    """Whatever the driver does in the middle of it, the scan's thread sees every entry, in its newest version."""
+    index = SlowIndex(str(tmp_path))
+    for path in PATHS:
+        index.record(path, version(1))
+    index.record_table(entries_of(PATHS, [[number] * len(PATHS) for number in version(2)]))
+    with ThreadPoolExecutor(2) as threads:
+        view = threads.submit(index.view)
+        assert index.has_begun.wait(WAIT_S)
+        acting = threads.submit(act, index)
+        wait([acting], 0.2)  # it waits for the view now; if it did not, it would be done
+        index.goes_on.set()
+        found = look_up(view.result(), PATHS, 3)
+        acting.result()
+    assert found == dict.fromkeys(PATHS, version(2))
 
 
 def test_a_missing_run_is_an_error(tmp_path: Path) -> None:
