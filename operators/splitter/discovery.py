@@ -125,7 +125,7 @@ class Discovery:
         Raises:
             StorageError: Something cannot be listed or examined; SourceChangedError where policy says so.
         """
-        return _singles(self._newest() if self._rules.latest_first else self._fingerprinted(self._steps()))
+        return _singles(self._newest() if self._rules.latest_first else self._fingerprinted(self._steps(self._rules)))
 
     def stretches(self) -> Generator[Candidate | FoundFiles]:
         """All candidates; new files that come in a row in one piece, where the order allows it.
@@ -135,11 +135,12 @@ class Discovery:
         Raises:
             StorageError: As candidates() does.
         """
-        return self._newest_first() if self._rules.latest_first else self._fingerprinted(self._steps())
+        return self._newest_first() if self._rules.latest_first else self._fingerprinted(self._steps(self._rules))
 
     def everything(self) -> Iterator[Candidate]:
-        """Scan once, only to remember what is there and was not taken."""
-        noted = ([replace(each, start=0, is_noted=True) for each in _singles(step)] for step in self._steps())
+        """Scan once, only to remember what is there and was not taken, however lately it was modified."""
+        steps = self._steps(replace(self._rules, settle_millis=0))
+        noted = ([replace(each, start=0, is_noted=True) for each in _singles(step)] for step in steps)
         return _singles(self._fingerprinted(noted))
 
     def _newest_first(self) -> Generator[Candidate | FoundFiles]:
@@ -153,7 +154,7 @@ class Discovery:
         self.has_more = False
         count = 0
         held: list[tuple[int, bytes, Candidate]] = []
-        for candidate in _singles(each for step in self._steps() for each in step):
+        for candidate in _singles(each for step in self._steps(self._rules) for each in step):
             if candidate.is_noted:
                 yield from self._fingerprinted([[candidate]])
                 continue
@@ -212,7 +213,7 @@ class Discovery:
             else:
                 yield each
 
-    def _steps(self) -> Iterator[list[Candidate | FoundFiles]]:
+    def _steps(self, rules: Rules) -> Iterator[list[Candidate | FoundFiles]]:
         now_millis = self._clock.now_millis()
         view = self._index.view(now_millis)
         self._unsettled = 0
@@ -227,7 +228,7 @@ class Discovery:
                 end = start + len(found)
                 own = answers.slice(start, end)
                 unchanged = _unchanged(found, own)
-                due += self._due(found, own, unchanged, now_millis)
+                due += self._due(found, own, unchanged, rules, now_millis)
                 lacking += self._lacking(found, own, unchanged)
                 start = end
             if due or lacking:
@@ -237,10 +238,9 @@ class Discovery:
             logger.info("files left for later, as they are not complete yet files=%d", self._unsettled)
 
     def _due(
-        self, files: FoundFiles, answers: Answers, unchanged: npt.NDArray[np.bool_], now_millis: int
+        self, files: FoundFiles, answers: Answers, unchanged: npt.NDArray[np.bool_], rules: Rules, now_millis: int
     ) -> Iterator[_Due]:
         """Those that are not as they were taken, as far as they are complete."""
-        rules = self._rules
         positions = np.flatnonzero(~unchanged)
         if not len(positions):
             return
@@ -249,7 +249,7 @@ class Discovery:
             return
         for position in positions.tolist():
             found = files[position]
-            if self._is_settled(found, now_millis):
+            if _is_settled(found, rules, now_millis):
                 yield found, answers[position]
             else:
                 self._unsettled += 1
@@ -280,18 +280,6 @@ class Discovery:
             elif (candidate := self._judge(*each, looked)) is not None:
                 yield candidate
 
-    def _is_settled(self, found: Found, now_millis: int) -> bool:
-        if found.is_directory:
-            return True
-        rules = self._rules
-        if rules.settle_millis and now_millis - found.stat.mtime_ns // 1_000_000 < rules.settle_millis:
-            return False
-        if not rules.done_marker:
-            return True
-        directory, _, name = found.key.rpartition(b"/")
-        marker = rules.done_marker.replace("{name}", found.root.lister.url(name))
-        return found.root.lister.kind(directory + b"/" + marker.encode("utf-8", "surrogateescape")) is not None
-
     def _judge(self, found: Found, seen: Seen | None, looked: Mapping[Ends, int]) -> Candidate | None:
         if seen is None:
             return None if self._is_marker(found) else Candidate(found)
@@ -319,6 +307,18 @@ class Discovery:
         if not has_name:
             return name == marker
         return len(name) > len(before) + len(after) and name.startswith(before) and name.endswith(after)
+
+
+def _is_settled(found: Found, rules: Rules, now_millis: int) -> bool:
+    if found.is_directory:
+        return True
+    if rules.settle_millis and now_millis - found.stat.mtime_ns // 1_000_000 < rules.settle_millis:
+        return False
+    if not rules.done_marker:
+        return True
+    directory, _, name = found.key.rpartition(b"/")
+    marker = rules.done_marker.replace("{name}", found.root.lister.url(name))
+    return found.root.lister.kind(directory + b"/" + marker.encode("utf-8", "surrogateescape")) is not None
 
 
 def _singles(found: Iterable[Candidate | FoundFiles]) -> Iterator[Candidate]:

@@ -111,6 +111,27 @@ def test_existing_files_can_be_passed_over(tmp_path: Path) -> None:
         assert follower.scanned().paths == ["newer"]
 
 
+def test_an_existing_file_is_passed_over_however_young_it_is(tmp_path: Path) -> None:
+    """That it settles later is no change of it; what is added to it is."""
+    with Follower(files=str(tmp_path), existing="ignore", settle_millis=1500) as follower:
+        path = write(tmp_path / "a", b"1\n", mtime_s=follower.clock.now_millis() // 1000)
+        assert [follower.scanned().paths, follower.next_scan().paths, follower.next_scan().paths] == [[], [], []]
+        write(path, b"1\n2\n", mtime_s=follower.clock.now_millis() // 1000)
+        assert follower.next_scan().paths == []
+        window = follower.next_scan()
+        assert (window.paths, window.ranges) == (["a"], [(2, 4)])
+
+
+def test_an_existing_file_without_its_marker_is_read_when_that_comes(tmp_path: Path) -> None:
+    """Until then it does not count as there."""
+    for name in ("a", "b", "b.done"):
+        write(tmp_path / name)
+    with Follower(files=str(tmp_path), existing="ignore", done_marker="{name}.done") as follower:
+        assert follower.scanned().paths == []
+        write(tmp_path / "a.done")
+        assert follower.next_scan().paths == ["a"]
+
+
 def test_what_is_passed_over_is_remembered_although_nothing_is_read(tmp_path: Path) -> None:
     """The first scan asks for a record in the journal when it is complete, and for no other; a restart keeps to it."""
     twelve_files(tmp_path)
