@@ -67,7 +67,7 @@ class ControlServices(Protocol):
 
     @property
     def ordinal(self) -> int:
-        """0-based position among the operators that feed partitioned ones, in the order of the app.
+        """Tells the operators that feed partitioned ones apart: a small number that each keeps over all runs.
 
         Ids that several of them give out can be kept apart by it.
         """

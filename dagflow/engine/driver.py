@@ -32,7 +32,7 @@ from dagflow.engine.surveying import Surveyors
 from dagflow.engine.tally import Tally
 from dagflow.engine.windows import Load, WindowCodec, load_of, load_of_task, require_names_apart
 from dagflow.errors import DagflowError
-from dagflow.journal import Journal, WindowIntent, WindowPlan
+from dagflow.journal import Journal, JournalState, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.runtime.inline import Runtime
 from dagflow.storage.pending import Durability, PendingFile, discard_all_rivals, pending_tag, publish_all
@@ -49,8 +49,9 @@ WINDOWS_IN_FLIGHT = 3
 MOST_IN_FLIGHT = 12
 """Windows that wait behind the tasks of one that stands still, at most: memory's bound."""
 
-_PlannedState = tuple[bytes, dict[str, bytes], Sequence[tuple[PortRef, list[Any]]]]
-"""What a plan keeps as its control state: of control operators, of surveys, and what waits for the window's results."""
+_PlannedState = tuple[bytes, dict[str, bytes], Sequence[tuple[PortRef, list[Any]]], dict[str, int]]
+"""What a plan keeps as its control state: of control operators, of surveys, what waits for the window's results, and
+the operators' ordinals, which checkpoints of before lack."""
 
 
 class Observer(Protocol):
@@ -89,6 +90,7 @@ class Driver:
         follow_millis: Length of a window while following; None to end when all input is processed.
         durability: What published files survive.
         requests: What a person asks of a run that follows; None where nobody can.
+        ordinals: Numbers of operators, to be kept; see ordinals_of.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Driver:
         partitioners: Mapping[str, Partitioner] | None = None,
         durability: Durability = "process",
         requests: Requests | None = None,
+        ordinals: Mapping[str, int] | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -148,7 +151,8 @@ class Driver:
         states.require_counts(self._scaling.counts)
         self._ledger = Counter(ledger)
         self._surveyors = Surveyors(operators, self._running)
-        planned_state: _PlannedState = pickle.loads(journal.state.control_state or pickle.dumps((b"", {}, ())))
+        self._ordinals = dict(ordinals or {})
+        planned_state = _planned_state(journal.state)
         control.restore(planned_state[0], reported)
         self._surveyors.restore(planned_state[1])
 
@@ -245,7 +249,7 @@ class Driver:
         unemitted, speeds = self._control.unemitted_bytes(), self._speeds
         self._scaling.observe(self._backlogs(), speeds.of_partitions, unemitted, speeds.processed_bytes)
         emission = self._surveyors.complete(self._emitted.popleft()[0])
-        kept = (emission.state, self._surveyors.state(), emission.late)
+        kept: _PlannedState = emission.state, self._surveyors.state(), emission.late, self._ordinals
         emission = replace(emission, state=pickle.dumps(kept, protocol=5))
         planned = self._codec.plan_of(emission, self._scaling.counts, self._scaling.take_decisions())
         self._journal.append_plan(planned)
@@ -394,6 +398,16 @@ class Driver:
         if self._runtime is not None and self._in_flight:
             abandon(self._runtime, [flight.future for flight in self._in_flight])
             self._in_flight.clear()
+
+
+def _planned_state(state: JournalState) -> _PlannedState:
+    kept = pickle.loads(state.control_state) if state.control_state else (b"", {}, ())
+    return (*kept, {})[:4]
+
+
+def kept_ordinals(state: JournalState) -> dict[str, int]:
+    """The ordinals that earlier drivers gave to operators."""
+    return _planned_state(state)[3]
 
 
 def _produced(plan: PhysicalPlan, results: list[StageResult]) -> list[list[Any]]:

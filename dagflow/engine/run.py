@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,9 @@ from dagflow.api.context import Prepared, WindowBudget
 from dagflow.api.operator import Operator
 from dagflow.engine.backlog import Throughput
 from dagflow.engine.control import ControlGraph
-from dagflow.engine.driver import Driver, Observer
+from dagflow.engine.driver import Driver, Observer, kept_ordinals
 from dagflow.engine.memory import sparing_memory
+from dagflow.engine.ordinals import ordinals_of
 from dagflow.engine.replacing import finish_replays
 from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
@@ -226,12 +226,12 @@ def _drive(
     follow = options.follow or any(getattr(operator, "follow", False) is True for operator in operators.values())
     throughput = Throughput(parallelism_of(options.master or app.attributes.master))
     feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
-    ordinals = itertools.accumulate((name in feeding for name in plan.control), initial=0)
+    ordinals = ordinals_of((name for name in plan.control if name in feeding), kept_ordinals(journal.state))
     program = Program.of(app.name, plan, operators, app.attributes.storage, app.attributes.durability)
     tasks = LazyRuntime(lambda: start(program))
     services = {
-        name: _Services(join(checkpoint, "state", name), follow, throughput, ordinal, tasks)
-        for name, ordinal in zip(plan.control, ordinals, strict=False)
+        name: _Services(join(checkpoint, "state", name), follow, throughput, ordinals.get(name, 0), tasks)
+        for name in plan.control
     }
     outputs = TaskOutputs(pending_tag(journal.state.app_uuid, journal.epoch), app.attributes.durability)
     control = ControlGraph(app.name, plan, operators, services, outputs)
@@ -251,6 +251,7 @@ def _drive(
             partitioners={name: node.partitioner for name, node in app.operators.items() if node.partitioner},
             durability=app.attributes.durability,
             requests=Requests(open_store(checkpoint)),
+            ordinals=ordinals,
         )
         return driver.run()
     finally:

@@ -44,3 +44,33 @@ def test_two_splitters_may_feed_one_reader_and_two_writers(tmp_path: Path) -> No
     told = [Path(json.loads(line)["url"]).relative_to(tmp_path) for line in lines(tmp_path / "done")]
     assert sorted(map(str, told)) == ["a/x", "b/x", "b/y"]
     assert summary.windows == 1 and run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime).windows == 0
+
+
+GROWING = """\
+name: growing
+attributes: {{checkpoint: {root}/journal}}
+operators:
+{splitters}  reader: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: {root}/out, file_name: block}}, partition: parallel}}
+streams:
+  found: {{from: [{ports}], to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+
+def test_a_splitter_that_is_put_before_others_takes_no_block_ids_of_theirs(tmp_path: Path) -> None:
+    """Output is named by them: a record of it would be taken for one that is there, or stand in its way.
+
+    Nor do those that come to an app from which a splitter was taken out.
+    """
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_bytes(b"the same\n")
+    for number, names in enumerate((["b"], ["a", "b"], ["a"], ["c", "a"]), 1):
+        splitters = [
+            f"  {each}: {{class: FileSplitterInput, properties: {{files: {tmp_path}/{each}}}}}\n" for each in names
+        ]
+        ports = ", ".join(f"{each}.blocks_metadata_output" for each in names)
+        (tmp_path / "app.yaml").write_text(GROWING.format(root=tmp_path, splitters="".join(splitters), ports=ports))
+        run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+        assert len(lines(tmp_path / "out")) == min(number, 3 if number > 3 else 2)
