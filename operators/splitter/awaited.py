@@ -50,6 +50,21 @@ class _Expected(NamedTuple):
         return unpacked(self.data)
 
 
+class UnderWay:
+    """Files of which readers will tell before their windows are committed, as it was at one moment.
+
+    Args:
+        windows: What is expected of each window.
+    """
+
+    def __init__(self, windows: Sequence[_Expected]) -> None:
+        self._windows = windows
+
+    def has(self, paths: Sequence[bytes]) -> npt.NDArray[np.bool_]:
+        """For each path whether its file is one of them; at least one, ascending."""
+        return _are_expected(paths, self._windows, NOTHING)
+
+
 class AwaitedEnds:
     """Completes entries of the index when it is told what their files begin and end with.
 
@@ -78,11 +93,27 @@ class AwaitedEnds:
         self._late = NOTHING
         self._heard: deque[tuple[int, Apart]] = deque()
 
-    def begin_window(self, window_id: int) -> None:
-        """What is expected from now on is of that window."""
+    def begin_window(self, window_id: int, held: Sequence[str] = ()) -> None:
+        """What is expected from now on is of that window.
+
+        Args:
+            window_id: The window; it may begin again, as long as nothing was emitted in it.
+            held: Files that were taken and are not emitted to their ends: they are expected of no earlier window.
+        """
         with self._lock:
             self._put_together()
+            if held and window_id > self.window_id:
+                entries = self._entries_of([os.fsencode(shortened(url)) for url in held])
+                if entries.num_rows:
+                    self._awaited.append(_Expected.of(window_id, entries))
             self.window_id = window_id
+
+    def _entries_of(self, paths: list[bytes]) -> pa.Table:
+        """The newest that is expected of some files."""
+        paths.sort()
+        near = [each.entries() for each in reversed(self._awaited) if each.may_have_any(paths[0], paths[-1])]
+        wanted = binary_column(paths)
+        return merged([table.filter(pc.is_in(table.column("path"), value_set=wanted)) for table in [*near, self._late]])
 
     def expect(self, entries: pa.Table) -> None:
         """Wait for what readers tell of files; each entry is in the index as it is, and comes after those before.
@@ -109,10 +140,14 @@ class AwaitedEnds:
         """For each path whether its file is waited for; at least one, ascending."""
         with self._lock:
             self._put_together()
-            late, awaited = self._late, [each for each in self._awaited if each.may_have_any(paths[0], paths[-1])]
-        tables = [late, *(_read(each.entries()) for each in awaited)]
-        known = pa.chunked_array([chunk for table in tables for chunk in table.column("path").chunks], pa.binary())
-        return positions_in(binary_column(paths), known)[0]
+            late, awaited = self._late, list(self._awaited)
+        return _are_expected(paths, awaited, late)
+
+    def under_way(self) -> UnderWay:
+        """Those of windows that are not committed; of all others the index says by now what was told."""
+        with self._lock:
+            self._put_together()
+            return UnderWay(list(self._awaited))
 
     def _put_together(self) -> None:
         """Make one table of the single files."""
@@ -138,8 +173,9 @@ class AwaitedEnds:
                 entries = _without(entries, later)
             completed, rest = _completed(entries, _told_by(events))
             self._late = _last_taken(rest, self._most_late)
-        if completed.num_rows:
-            self._heard.append((self.kept_id + 1, self._index.record_apart(completed)))
+            # A scan that does not find them under way any more finds in the index what was told of them.
+            if completed.num_rows:
+                self._heard.append((self.kept_id + 1, self._index.record_apart(completed)))
 
     def heard(self) -> Heard:
         """What no durable snapshot of the index may hold yet."""
@@ -150,6 +186,13 @@ class AwaitedEnds:
         self._heard = deque((first, entries) for first, entries in heard if first > self.kept_id)
         for _, entries in self._heard:
             self._index.restore_apart(entries)
+
+
+def _are_expected(paths: Sequence[bytes], windows: Sequence[_Expected], late: pa.Table) -> npt.NDArray[np.bool_]:
+    near = [each for each in windows if each.may_have_any(paths[0], paths[-1])]
+    tables = [late, *(_read(each.entries()) for each in near)]
+    known = pa.chunked_array([chunk for table in tables for chunk in table.column("path").chunks], pa.binary())
+    return positions_in(binary_column(paths), known)[0]
 
 
 def _read(entries: pa.Table) -> pa.Table:

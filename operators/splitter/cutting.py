@@ -240,6 +240,11 @@ class BlockCutter:
         """How much of the begun file is not emitted."""
         return 0 if self._open is None else self._open.version.size_bytes - self._open.next_start
 
+    @property
+    def held(self) -> list[str]:
+        """Files that were begun, or put into the pack, and are not emitted to their ends."""
+        return [*([] if self._open is None else [self._open.url]), *self._packer.urls]
+
     def begin(
         self,
         url: str,

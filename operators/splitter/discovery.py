@@ -17,7 +17,7 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
-from operators.splitter.awaited import AwaitedEnds
+from operators.splitter.awaited import AwaitedEnds, UnderWay
 from operators.splitter.changes import OnChange, change_of, seems_appended
 from operators.splitter.clock import Clock
 from operators.splitter.ends import Ends, Fingerprinter
@@ -215,6 +215,8 @@ class Discovery:
 
     def _steps(self, rules: Rules) -> Iterator[list[Candidate | FoundFiles]]:
         now_millis = self._clock.now_millis()
+        # Before the view: what readers tell after that, the view does not say.
+        under_way = self._awaited.under_way()
         view = self._index.view(now_millis)
         self._unsettled = 0
         for step in _stepped(self._scanner.steps()):
@@ -232,7 +234,7 @@ class Discovery:
                 lacking += self._lacking(found, own, unchanged)
                 start = end
             if due or lacking:
-                yield list(self._judged(due, lacking))
+                yield list(self._judged(due, lacking, under_way))
         if self._unsettled:
             self._counters[names.UNSETTLED] += self._unsettled
             logger.info("files left for later, as they are not complete yet files=%d", self._unsettled)
@@ -264,10 +266,13 @@ class Discovery:
             expected = self._awaited.expected(lacking.names)
             yield from (lacking[at] for at in np.flatnonzero(~expected).tolist())
 
-    def _judged(self, due: list[_Due], lacking: list[Found]) -> Iterator[Candidate | FoundFiles]:
+    def _judged(self, due: list[_Due], lacking: list[Found], under_way: UnderWay) -> Iterator[Candidate | FoundFiles]:
         """Those that are to be taken, or noted."""
         changed = [(each[0], each[1]) for each in due if isinstance(each, tuple) and each[1] is not None]
-        wanted = [(found.key, seen.size_bytes) for found, seen in changed if seems_appended(seen, found.stat)]
+        longer = [(found, seen) for found, seen in changed if seems_appended(seen, found.stat)]
+        early = _early(longer, under_way)
+        self._unsettled += len(early)
+        wanted = [(found.key, seen.size_bytes) for found, seen in longer if found.key not in early]
         wanted += [(found.key, found.stat.size_bytes) for found in lacking]
         looked = dict(zip(wanted, self._fingerprinter.look(wanted), strict=True))
         for found in lacking:
@@ -277,7 +282,7 @@ class Discovery:
         for each in due:
             if isinstance(each, FoundFiles):
                 yield each
-            elif (candidate := self._judge(*each, looked)) is not None:
+            elif each[0].key not in early and (candidate := self._judge(*each, looked)) is not None:
                 yield candidate
 
     def _judge(self, found: Found, seen: Seen | None, looked: Mapping[Ends, int]) -> Candidate | None:
@@ -307,6 +312,13 @@ class Discovery:
         if not has_name:
             return name == marker
         return len(name) > len(before) + len(after) and name.startswith(before) and name.endswith(after)
+
+
+def _early(longer: list[tuple[Found, Seen]], under_way: UnderWay) -> set[bytes]:
+    """Keys of those that cannot be told yet from files that were rewritten, but will be when their readers are done."""
+    unsure = [found for found, seen in longer if seen.fingerprint == UNKNOWN]
+    is_early = under_way.has([found.name for found in unsure]) if unsure else ()
+    return {found.key for found, early in zip(unsure, is_early, strict=True) if early}
 
 
 def _is_settled(found: Found, rules: Rules, now_millis: int) -> bool:

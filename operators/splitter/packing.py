@@ -86,6 +86,11 @@ class Packer:
     def __len__(self) -> int:
         return len(self._urls)
 
+    @property
+    def urls(self) -> list[str]:
+        """The files in the pack."""
+        return self._urls
+
     def is_small(self, size_bytes: int, block_size: int) -> bool:
         """Whether a file belongs into a pack; an empty one always does, because it has no block to be read by."""
         return size_bytes <= self.small_bytes(block_size)

@@ -285,7 +285,7 @@ class FileSplitterInput(InputOperator):
         self._cutter.allowance = _allowance(
             self._context, self.blocks_threshold, self.max_files_per_window, self.max_bytes_per_window
         )
-        self._awaited.begin_window(window_id)
+        self._awaited.begin_window(window_id, self._cutter.held)
         self._has_noted = False
 
     def emit_tuples(self) -> None:

@@ -23,11 +23,13 @@ from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime, Runtime
 from dagflow.storage.fingerprint import fingerprint
 from dagflow.worker.results import Program
+from operators import FileSplitterInput
 from operators.metadata import FileEnds
+from operators.splitter import discovery
 from operators.splitter.awaited import AwaitedEnds
 from operators.splitter.file_index import FileIndex, Seen
-from tests.operators.splitter.driving import write
-from tests.properties.test_growing_files import append
+from tests.operators.splitter.driving import Driver, Follower, write
+from tests.properties.test_growing_files import append, read
 
 APP = """\
 name: sample
@@ -387,3 +389,62 @@ def test_what_readers_tell_of_many_files_is_few_objects() -> None:
     arrived: FileEnds = pickle.loads(sent)
     assert sys.getallocatedblocks() - before < 100
     assert arrived.names.split(b"\0") == list(map(str.encode, names))
+
+
+EMITTED: list[dict[str, Any]] = [
+    {"pack_bytes": 0},
+    {"pack_bytes": 0, "block_size": 2, "blocks_threshold": 1},
+    {"pack_millis": 2500},
+    {},
+]
+
+
+@pytest.mark.parametrize("properties", [{"unterminated": "keep"}, {"settle_millis": 1}], ids=["keep", "settle"])
+@pytest.mark.parametrize("emitted", EMITTED, ids=["alone", "over windows", "in a pack that waits", "in a pack"])
+@pytest.mark.parametrize(
+    ("content", "change", "records"),
+    [(b"7\n8\n9\n0\n", "replaced", [b"7", b"8", b"9", b"0"]), (b"1\n2\n3\n4\n", "appended", [b"4"])],
+)
+def test_a_file_that_got_longer_before_its_window_is_committed_waits_for_that(
+    tmp_path: Path,
+    properties: dict[str, Any],
+    emitted: dict[str, Any],
+    content: bytes,
+    change: str,
+    records: list[bytes],
+) -> None:
+    """Until its reader has told what it saw, nobody can tell an append from a rewrite in place."""
+    path = write(tmp_path / "in" / "a", b"1\n2\n3\n", mtime_s=1000)
+    with Follower(files=str(tmp_path / "in"), **properties, **emitted) as follower:
+        windows = [follower.scanned(), *(follower.next_scan() for _ in range(4))]
+        last = max(number for number, window in enumerate(windows, 1) if window.blocks)
+        for window_id in range(1, last):
+            follower.following.handle_source_events(window_id, [])
+        event = told(path)
+        write(path, content, mtime_s=2000)
+        assert follower.next_scan().files == []
+        assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (0, 1)
+        follower.following.handle_source_events(last, [event])
+        assert [record for _ in range(8) for record in read(follower.next_scan())] == records
+        assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (1, 1)
+
+
+def test_a_file_that_is_rewritten_in_a_run_to_completion_is_left_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that scans again for the rest of many files says that it leaves it, and the next one reads all of it."""
+    monkeypatch.setattr(discovery, "NEWEST_HELD", 3)
+    paths = [write(tmp_path / "in" / str(number), b"%d\n" % number, mtime_s=1000 + number) for number in range(5)]
+    splitter, later = (
+        FileSplitterInput(files=str(tmp_path / "in"), latest_first=True, max_files_per_window=2) for _ in range(2)
+    )
+    driver = Driver(splitter)
+    assert driver.window().paths == ["4", "3"]
+    event = told(*paths)
+    write(paths[4], b"7\n8\n", mtime_s=2000)
+    rest = driver.everything()
+    assert (rest.paths, driver.counters["unsettled"]) == (["2", "1", "0"], 1)
+    splitter.handle_source_events(1, [event])
+    next_run = Driver(later, state=rest.state)
+    later.restore_heard(splitter.heard())
+    assert read(next_run.window()) == [b"7", b"8"]

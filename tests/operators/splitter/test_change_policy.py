@@ -64,6 +64,7 @@ def test_a_change_is_named_counted_and_treated_as_the_policy_says(
     path = write(tmp_path / "a", BEFORE, mtime_s=1000)
     with Follower(files=str(tmp_path), on_change={kind: action}) as follower:
         assert read(follower.scanned()) == [b"1", b"2", b"3"]
+        follower.following.handle_source_events(1, [])
         change(path)
         if action == "fail":
             with pytest.raises(SourceChangedError, match=f"it was {kind} after it was read: 6 bytes then"):
