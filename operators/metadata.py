@@ -136,7 +136,8 @@ class BlockMetadata:
         previous_block_id: Id of the file's block before this one, or -1.
         entry_state: What a first pass found of the place where the block begins, in the terms of its format;
             0 where there was none, and at the beginning of a file.
-        is_open: Whether the file may grow, so that a last record without delimiter waits for its end.
+        is_open: Whether the file may grow, so that a last record without delimiter waits for its end. In what a
+            reader says of a block that it has read: whether one does wait behind it.
         resumes: Whether the block begins where an earlier version of the file ended, so that it also has the
             record that was in progress there.
         fingerprint: Of the version's ends, where its bytes count although the file has grown since; else 0.

@@ -29,7 +29,8 @@ class BlockPack(Bundle):
         mtimes: Its modification time in nanoseconds since 1970; 0 where the store has none.
         etags: The store's own tags of the contents; () where the store has none.
         is_whole: Whether one task must read all of it.
-        is_open: Whether the files may grow, so that a last record without delimiter waits for its end.
+        is_open: Whether the files may grow, so that a last record without delimiter waits for its end. In what a
+            reader says of files that it has read: whether one does wait in each of them.
         fingerprints: Of those that may have grown by the time they are read; () where none may.
     """
 

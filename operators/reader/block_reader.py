@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -21,7 +23,7 @@ from dagflow.metrics.names import BLOCKS, BYTES, CONTENT_BYTES, FILES, LEFT_OUT_
 from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
 from dagflow.storage.location import name_of, redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
-from operators.metadata import BlockMetadata
+from operators.metadata import BlockMetadata, Column
 from operators.pack import BlockPack
 from operators.reader.compression.opening import Compression, decompressed
 from operators.reader.ends import ends_of_block, ends_of_row
@@ -138,7 +140,7 @@ class BlockReader(Operator):
             context.source_events.append(ends)
         self._book(_key_of(block), context)
         self._count(block, context.counters)
-        self.blocks_metadata_output.emit(block)
+        self.blocks_metadata_output.emit(replace(block, is_open=account.waiting_bytes > 0))
 
     def _read_pack(self, pack: BlockPack, context: OperatorContext) -> Iterator[None]:
         reader = PackReader(self.format, self.compression, self._account_of, self._leave_out)
@@ -151,6 +153,7 @@ class BlockReader(Operator):
             if context.source_events is not None and (ends := ends_of_row(row)) is not None:
                 context.source_events.append(ends)
             indices = row.indices
+            waiting = {account.url for account in self._accounts if account.waiting_bytes}
             self._book(f"{redacted(pack.base)} and {len(pack)} files below", context)
             sizes = pack.sizes[indices]
             if self._pace is not None:
@@ -161,8 +164,8 @@ class BlockReader(Operator):
             context.counters[FILES] += blocks
             context.counters[BYTES] += int(sizes.sum())
             if "blocks_metadata_output" in context.connected:
-                for run in np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1) if len(indices) else ():
-                    self.blocks_metadata_output.emit(pack.slice(int(run[0]), int(run[-1]) + 1))
+                for part in _reports(pack, indices, waiting):
+                    self.blocks_metadata_output.emit(part)
             yield
 
     def _account_of(self, block: BlockMetadata) -> BlockAccount:
@@ -316,6 +319,15 @@ class BlockReader(Operator):
 def _stat_of(block: BlockMetadata) -> FileStat:
     version = block.version
     return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, fingerprint=block.fingerprint)
+
+
+def _reports(pack: BlockPack, indices: Column, waiting: Set[str]) -> Iterator[BlockPack]:
+    """The members of a pack that were read, apart by whether bytes at their ends wait."""
+    urls = (pack.url(index) for index in indices.tolist()) if waiting else ()
+    waits = np.fromiter((url in waiting for url in urls), bool) if waiting else np.zeros(len(indices), bool)
+    borders = np.flatnonzero((np.diff(indices) > 1) | (waits[1:] != waits[:-1])) + 1
+    for start, end in pairwise([0, *borders.tolist(), len(indices)] if len(indices) else ()):
+        yield replace(pack.slice(int(indices[start]), int(indices[end - 1]) + 1), is_open=bool(waits[start]))
 
 
 def _key_of(block: BlockMetadata) -> str:

@@ -35,8 +35,9 @@ def read_growing(
     end = _settled_end(format, source, block) if block.is_open else None
     if end is not None and end < source.size_bytes:
         if block.is_last:
-            account.counters[WAITING_BYTES] += source.size_bytes - end
-            account.due -= source.size_bytes - end
+            account.waiting_bytes = source.size_bytes - end
+            account.counters[WAITING_BYTES] += account.waiting_bytes
+            account.due -= account.waiting_bytes
         source = Prefix(source, end)
     account.due += entered.size_bytes
     yield from format.read(source, entered, account)

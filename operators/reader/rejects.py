@@ -27,6 +27,7 @@ class BlockAccount:
         due: Bytes that the block answers for.
         covered: Bytes that were found to be in records, beside them, in rejects or in skips. Over the blocks of
             a file they are as many as those due.
+        waiting_bytes: Bytes at the end of a file that were left for a later version: its last record is in progress.
         lost: Records that were read, and neither accepted nor refused nor passed over; 0 in a right format.
     """
 
@@ -34,7 +35,7 @@ class BlockAccount:
         self.url = url
         self.counters = counters
         self.listener = listener
-        self.due = self.covered = self.lost = 0
+        self.due = self.covered = self.waiting_bytes = self.lost = 0
         self._aside = 0
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:

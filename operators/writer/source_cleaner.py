@@ -25,8 +25,8 @@ class SourceCleaner(ControlOperator):
     """Takes in the blocks that a reader has read, and removes or archives their files.
 
     Guarantee: a file is touched only after every window that has read a part of it is published and on disk, and
-    only while it is the version that was read; one that was left out stays. After a crash what was not
-    done is done, and what was done does no harm when it is done again.
+    only while it is the version that was read; one that was left out stays, and one at whose end a record waits
+    for its delimiter. After a crash what was not done is done, and what was done does no harm when it is done again.
     """
 
     action: Annotated[
@@ -89,11 +89,13 @@ class SourceCleaner(ControlOperator):
         settle()
         for each in due:
             for expected in _versions(each):
-                self._clean(expected)
+                self._clean(expected, each.is_open)
         self._due = {window: files for window, files in self._due.items() if window > window_id}
 
-    def _clean(self, expected: FileStat) -> None:
-        if self.action == "remove":
+    def _clean(self, expected: FileStat, has_waiting: bool) -> None:
+        if has_waiting:
+            reason = "its last record waits for its delimiter"
+        elif self.action == "remove":
             reason = remove_version(expected)
         else:
             if expected.url.startswith(join(self._archive, "")):

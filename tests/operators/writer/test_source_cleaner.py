@@ -11,11 +11,14 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError, StorageError
 from dagflow.journal import committed_windows
+from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
+from dagflow.testing.operators import OperatorHarness
 from dagflow.worker.results import Program, WindowTask
-from operators import SourceCleaner
+from operators import BlockReader, SourceCleaner
 from tests.operators.reader.test_pack_reader import written
+from tests.operators.splitter.driving import Follower, write
 from tests.operators.writer.test_file_merger import app_in, originals
 
 SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"
@@ -125,6 +128,31 @@ def test_an_archive_needs_a_place() -> None:
         SourceCleaner(action="archive")
     with pytest.raises(ValueError, match="give archive"):
         SourceCleaner(action="remove", archive="/old")
+
+
+def reports_of(blocks: list[Any]) -> list[Any]:
+    """What a reader of lines says of blocks and packs that it has read."""
+    reader, reports = BlockReader(), list[Any]()
+    reader.blocks_metadata_output.connect(reports.append)
+    reader.messages.connect(lambda batch: None)
+    for block in blocks:
+        for _ in reader.read(block) or ():
+            pass
+    return reports
+
+
+@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
+def test_an_original_with_a_record_in_progress_stays(pack_bytes: int, tmp_path: Path) -> None:
+    """What waits for its delimiter is published nowhere; the files beside it, of which nothing waits, go."""
+    for name, content in {"a": "1\ntw", "b": "3\n", "c": "4", "d": "5\n"}.items():
+        write(tmp_path / "in" / name, content)
+    cleaner = SourceCleaner(action="remove")
+    harness = OperatorHarness(cleaner)
+    with Follower(files=str(tmp_path / "in"), pack_bytes=pack_bytes) as follower:
+        harness.window({"input": reports_of(follower.scanned().blocks)})
+    cleaner.committed(1)
+    assert left(tmp_path) == {"a": b"1\ntw", "c": b"4"}
+    assert harness.counters == {CLEANED: 2, CLEANED_NOT: 2}
 
 
 def test_what_is_left_out_is_in_the_journal(tmp_path: Path) -> None:
