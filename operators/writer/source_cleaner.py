@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -25,8 +27,9 @@ class SourceCleaner(ControlOperator):
     """Takes in the blocks that a reader has read, and removes or archives their files.
 
     Guarantee: a file is touched only after every window that has read a part of it is published and on disk, and
-    only while it is the version that was read; one that was left out stays, and one at whose end a record waits
-    for its delimiter. After a crash what was not done is done, and what was done does no harm when it is done again.
+    only while it is the version that was read, from its first byte to its last. One stays of which a part was left
+    out, or at whose end a record waits for its delimiter; with what was appended it goes when that is read too.
+    After a crash what was not done is done, and what was done does no harm when it is done again.
     """
 
     action: Annotated[
@@ -56,7 +59,9 @@ class SourceCleaner(ControlOperator):
         """Called once before the first window."""
         self._context = context
         self._window_id = 0
-        self._due: dict[int, list[BlockMetadata | BlockPack]] = {}
+        self._reports: dict[int, list[BlockMetadata | BlockPack]] = {}
+        # By URL the newest block, and how many bytes of its version are read: of files that are read in part, or
+        # were left where they are, since what is appended to those may still come.
         self._covered: dict[str, tuple[BlockMetadata, int]] = {}
 
     def begin_window(self, window_id: int) -> None:
@@ -66,15 +71,7 @@ class SourceCleaner(ControlOperator):
     @input.each
     def take(self, block: BlockMetadata | BlockPack) -> None:
         """Note what was read; nothing is touched before the window is published."""
-        if isinstance(block, BlockPack):
-            self._due.setdefault(self._window_id, []).append(block)
-            return
-        known, covered = self._covered.pop(block.url, (block, 0))
-        covered = block.size_bytes + (covered if known.version == block.version else 0)
-        if covered == block.version.size_bytes:
-            self._due.setdefault(self._window_id, []).append(block)
-        else:
-            self._covered[block.url] = block, covered
+        self._reports.setdefault(self._window_id, []).append(block)
 
     def committed(self, window_id: int) -> None:
         """Remove or archive what was read in the windows that are published.
@@ -82,44 +79,77 @@ class SourceCleaner(ControlOperator):
         Raises:
             StorageError: The store refused; the next run tries again.
         """
-        due = [each for window in sorted(self._due) if window <= window_id for each in self._due[window]]
-        if not due:
-            return
-        # An original may only go when nothing, not even a power loss, can take what was made of it.
-        settle()
-        for each in due:
-            for expected in _versions(each):
-                self._clean(expected, each.is_open)
-        self._due = {window: files for window, files in self._due.items() if window > window_id}
+        is_settled = False
+        for window in sorted(window for window in self._reports if window <= window_id):
+            # In the order in which they were planned: parallel readers report as they come.
+            for report in sorted(self._reports[window], key=_first_id):
+                for block in filter(self._completes, _blocks(report)):
+                    if not is_settled:
+                        # An original may only go when nothing, not even a power loss, can take what was made of it.
+                        settle()
+                        is_settled = True
+                    self._clean(block)
+            del self._reports[window]
 
-    def _clean(self, expected: FileStat, has_waiting: bool) -> None:
-        if has_waiting:
-            reason = "its last record waits for its delimiter"
-        elif self.action == "remove":
-            reason = remove_version(expected)
-        else:
-            if expected.url.startswith(join(self._archive, "")):
-                raise StorageError(
-                    "a file in the archive was read as input",
-                    url=redacted(expected.url),
-                    hint="put the archive where the splitter does not look",
-                )
-            reason = archive_version(expected, join(self._archive, expected.url.removeprefix(self._below)))
+    def _completes(self, block: BlockMetadata) -> bool:
+        """Whether with this block all of its file's version is read."""
+        known, covered = self._covered.pop(block.url, (block, 0))
+        if known.version != block.version:
+            # What was appended completes a file only if all that was there before is read, and not left out.
+            is_tail = block.resumes and covered == known.version.size_bytes == block.start
+            covered = block.start if is_tail else 0
+        covered += block.size_bytes
+        if covered == block.version.size_bytes:
+            return True
+        if not block.is_last:
+            self._covered[block.url] = block, covered
+        return False
+
+    def _clean(self, block: BlockMetadata) -> None:
+        reason = "its last record waits for its delimiter" if block.is_open else self._put_away(_stat_of(block))
         self._context.counters[CLEANED_NOT if reason else CLEANED] += 1
         if reason:
-            logger.warning("original left where it is url=%s: %s", redacted(expected.url), reason)
+            self._covered[block.url] = block, block.version.size_bytes
+            logger.warning("original left where it is url=%s: %s", redacted(block.url), reason)
+
+    def _put_away(self, expected: FileStat) -> str:
+        if self.action == "remove":
+            return remove_version(expected)
+        if expected.url.startswith(join(self._archive, "")):
+            raise StorageError(
+                "a file in the archive was read as input",
+                url=redacted(expected.url),
+                hint="put the archive where the splitter does not look",
+            )
+        return archive_version(expected, join(self._archive, expected.url.removeprefix(self._below)))
 
     def snapshot(self) -> dict[str, Any]:
-        """What is to be done for windows that are not known to be published, and what is read in part."""
-        return {"due": self._due, "covered": self._covered}
+        """What was read in windows that are not known to be published, and what is read in part."""
+        return {"reports": self._reports, "covered": self._covered}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what snapshot gave."""
-        self._due, self._covered = state["due"], state["covered"]
+        self._covered = state["covered"]
+        if "due" in state:
+            # In checkpoints of before there is, instead of reports, one block of each file that was read in full.
+            self._reports = {window: [_as_whole(each) for each in due] for window, due in state["due"].items()}
+        else:
+            self._reports = state["reports"]
 
 
-def _versions(each: BlockMetadata | BlockPack) -> list[FileStat]:
-    blocks = [each.block(index) for index in range(len(each))] if isinstance(each, BlockPack) else [each]
-    return [
-        FileStat(block.url, block.version.size_bytes, block.version.mtime_ns, block.version.etag) for block in blocks
-    ]
+def _first_id(report: BlockMetadata | BlockPack) -> int:
+    return report.first_id if isinstance(report, BlockPack) else report.block_id
+
+
+def _blocks(report: BlockMetadata | BlockPack) -> Iterator[BlockMetadata]:
+    """What was read; of a pack its empty files too."""
+    return map(report.block, range(len(report))) if isinstance(report, BlockPack) else iter((report,))
+
+
+def _as_whole(report: BlockMetadata | BlockPack) -> BlockMetadata | BlockPack:
+    """For the block of a file the one that has all of it."""
+    return report if isinstance(report, BlockPack) else replace(report, start=0, end=report.version.size_bytes)
+
+
+def _stat_of(block: BlockMetadata) -> FileStat:
+    return FileStat(block.url, block.version.size_bytes, block.version.mtime_ns, block.version.etag)

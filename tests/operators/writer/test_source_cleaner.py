@@ -16,9 +16,9 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
 from dagflow.testing.operators import OperatorHarness
 from dagflow.worker.results import Program, WindowTask
-from operators import BlockReader, SourceCleaner
+from operators import BlockReader, FileSplitterInput, SourceCleaner
 from tests.operators.reader.test_pack_reader import written
-from tests.operators.splitter.driving import Follower, write
+from tests.operators.splitter.driving import Driver, Follower, write
 from tests.operators.writer.test_file_merger import app_in, originals
 
 SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"
@@ -153,6 +153,93 @@ def test_an_original_with_a_record_in_progress_stays(pack_bytes: int, tmp_path: 
     cleaner.committed(1)
     assert left(tmp_path) == {"a": b"1\ntw", "c": b"4"}
     assert harness.counters == {CLEANED: 2, CLEANED_NOT: 2}
+
+
+class Cleaning:
+    """A followed directory with one file, whose versions are read and cleaned up, window by window."""
+
+    def __init__(self, root: Path, **properties: Any) -> None:
+        self.path = write(root / "in" / "a", "1\n", mtime_s=1_000_000_000)
+        self.cleaner = SourceCleaner(action="remove")
+        self._harness = OperatorHarness(self.cleaner)
+        self._properties = {"files": str(root / "in"), **properties}
+
+    def __enter__(self) -> Cleaning:
+        self._follower = Follower(**self._properties)
+        self.reports = reports_of(self._follower.scanned().blocks)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._follower.__exit__(*exception)
+
+    def append(self, content: str) -> list[Any]:
+        """What a reader says of the blocks of what is appended."""
+        with self.path.open("a") as file:
+            file.write(content)
+        return reports_of(self._follower.next_scan().blocks)
+
+    def take(self, reports: list[Any]) -> None:
+        """One window, not known to be published."""
+        self._harness.window({"input": reports})
+
+    @property
+    def remembered(self) -> int:
+        """Of how many files and windows the cleaner keeps something."""
+        return sum(map(len, self.cleaner.snapshot().values()))
+
+
+@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("appended", ["2\n", "2\n3\n4\n5\n", "2"])
+def test_an_original_goes_when_what_was_appended_to_it_is_published(
+    appended: str, pack_bytes: int, tmp_path: Path
+) -> None:
+    """It stays when its first version is published, and then nothing of it is remembered."""
+    with Cleaning(tmp_path, pack_bytes=pack_bytes, block_size=4) as cleaning:
+        cleaning.take(cleaning.reports)
+        reports = cleaning.append(appended)
+        cleaning.cleaner.committed(1)
+        cleaning.take(reports)
+        cleaning.cleaner.committed(2)
+        assert cleaning.path.exists() == (appended == "2")
+        if appended == "2":
+            cleaning.take(cleaning.append("\n"))
+            cleaning.cleaner.committed(3)
+    assert (left(tmp_path), cleaning.remembered) == ({}, 0)
+
+
+@pytest.mark.parametrize("is_one_window", [True, False])
+def test_versions_of_an_original_may_be_published_at_once(is_one_window: bool, tmp_path: Path) -> None:
+    """Also where parallel readers tell of the blocks in another order than that of the file."""
+    with Cleaning(tmp_path, pack_bytes=0, block_size=4) as cleaning:
+        reports = cleaning.append("2\n3\n4\n")[::-1]
+        for window in [reports + cleaning.reports] if is_one_window else [cleaning.reports, reports]:
+            cleaning.take(window)
+        cleaning.cleaner.committed(2)
+    assert (left(tmp_path), cleaning.remembered) == ({}, 0)
+
+
+@pytest.mark.parametrize("is_ignored", [True, False])
+def test_an_original_stays_whose_beginning_was_left_out(is_ignored: bool, tmp_path: Path) -> None:
+    """What was appended to it is read, but what was there before is published nowhere."""
+    with Cleaning(tmp_path, pack_bytes=0, existing="ignore" if is_ignored else "process") as cleaning:
+        for content in ("2\n", "3\n"):
+            reports = cleaning.append(content)
+            assert len(reports) == 1
+            cleaning.take(reports)
+        cleaning.cleaner.committed(2)
+    assert (left(tmp_path), cleaning.remembered) == ({"a": b"1\n2\n3\n"}, 0)
+
+
+def test_a_checkpoint_of_before_tells_which_originals_are_read(tmp_path: Path) -> None:
+    """There it had one block of each file that was read in full, and of others how many bytes were."""
+    for name in ("due", "half"):
+        write(tmp_path / "in" / name, "1\n2\n3\n", mtime_s=1_000_000_000)
+    blocks = Driver(FileSplitterInput(files=str(tmp_path / "in"), pack_bytes=0, block_size=2)).everything().blocks
+    harness = OperatorHarness(cleaner := SourceCleaner(action="remove"))
+    cleaner.restore({"due": {1: [blocks[1]]}, "covered": {blocks[3].url: (blocks[3], 4)}})
+    harness.window({"input": [blocks[5]]})
+    cleaner.committed(1)
+    assert (left(tmp_path), harness.counters[CLEANED]) == ({}, 2)
 
 
 def test_what_is_left_out_is_in_the_journal(tmp_path: Path) -> None:
