@@ -47,15 +47,16 @@ class Regex(Delimited):
 
     @property
     def reach(self) -> int:
-        """A newline is known to end a record when as much of the next line is known as the pattern sees."""
-        return self.max_record + 3
+        """A newline is known to end a record when more of the next line is known than the pattern sees."""
+        return self.max_record + 4
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The newlines before lines that match, and the one that ends the file."""
         feeds = positions_of(data == LF)
         lines = feeds + 1
         ends = np.append(feeds[1:], len(data))[: len(feeds)]
-        if len(lines) and (lines[-1] == len(data) or not (is_at_end or len(data) - lines[-1] >= self.max_record)):
+        # One byte more than the pattern sees tells whether the last of those is a CR before LF, which it does not see.
+        if len(lines) and (lines[-1] == len(data) or not (is_at_end or len(data) - lines[-1] > self.max_record)):
             lines, ends = lines[:-1], ends[:-1]
         ends = ends - ((data[ends - 1] == CR) & (ends > lines) & (ends < len(data)))
         ends = np.minimum(ends, lines + self.max_record)
@@ -73,6 +74,6 @@ class Regex(Delimited):
     def settled(self, data: Bytes) -> int:
         """Up to the last line if more of it has to be known."""
         feeds = positions_of(data == LF)
-        if len(feeds) and len(data) - int(feeds[-1]) - 1 < self.max_record:
+        if len(feeds) and len(data) - int(feeds[-1]) - 1 <= self.max_record:
             return int(feeds[-1]) + 1
         return len(data)

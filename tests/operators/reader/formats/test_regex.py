@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import ClassVar
 
 import pytest
@@ -48,6 +49,18 @@ class TestLongEntries(RegexContract):
     ]
     pieces: ClassVar = [b"a", b"b", b"\n"]
     longest = 4
+
+
+@pytest.mark.parametrize("length", range(4, 8))
+def test_the_last_byte_that_the_pattern_sees_may_be_of_a_newline(length: int) -> None:
+    """At every cut, and however much is read at a time, a line of about max_record bytes before CR LF is one line."""
+    content = b"9\r\n" + b"a" * (length - 1) + b"9\r\nb\r\n"
+    for pattern, action in itertools.product((".*9$", r".*9\r"), ("skip", "reject", "cut")):
+        made = make_format({"type": "regex", "pattern": pattern, "max_record": 6, "on_long": action})
+        made.chunk_bytes = 1 << 20
+        expected = read_cut(made, content, len(content))
+        for made.chunk_bytes, block_size in itertools.product((1, 2, 7), range(1, len(content))):
+            assert read_cut(made, content, block_size) == expected
 
 
 def test_a_stack_trace_stays_with_its_log_line() -> None:
