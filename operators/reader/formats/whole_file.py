@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
@@ -21,7 +22,7 @@ from operators.reader.formats.window import Window
 class WholeFile(ReaderContext):
     """Every file is one record, an empty one too; it belongs to the file's first block.
 
-    With columns, a record has `path` and `content`.
+    With columns, a record has `path` and `content`; in a path bytes that are not UTF-8 stand as escapes.
     """
 
     name: ClassVar[str] = "whole_file"
@@ -57,5 +58,7 @@ class WholeFile(ReaderContext):
         """The file with its path, if that is asked for."""
         if not self.columns:
             return Parsed(batch)
-        paths = pa.array([block.url for block in batch.blocks], pa.string())
+        # A path may hold bytes that are no text.
+        raw = [os.fsencode(block.url) for block in batch.blocks]
+        paths = pa.array([path.decode("utf-8", "backslashreplace") for path in raw], pa.string())
         return Parsed(batch, pa.RecordBatch.from_arrays([paths, batch.record], ["path", "content"]))
