@@ -6,6 +6,7 @@ a key's state is always where its records arrive.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable
 from typing import Any
@@ -18,10 +19,22 @@ Key = bytes | str | int | float | bool | None
 """What may be a key: a value of a column."""
 
 
+def canonical(key: Key) -> Key:
+    """The form of a key that all keys equal to it have: whole numbers are ints, and there is one NaN."""
+    if not isinstance(key, float):
+        return key
+    if math.isnan(key):
+        # This very object: dicts find it by identity, since no NaN equals another.
+        return math.nan
+    # No column has larger whole numbers, and their digits would be as many as 309.
+    return int(key) if key.is_integer() and -(1 << 63) <= key < 1 << 64 else key
+
+
 def key_bytes(key: Key) -> bytes:
-    """A key as the bytes that stand for it; keys that are equal in one column have equal bytes."""
+    """A key as the bytes that stand for it; equal keys have equal bytes, also 2 in one column and 2.0 in another."""
     if isinstance(key, bytes):
         return key
+    key = canonical(key)
     return b"" if key is None else str(key).encode("utf-8", "surrogateescape")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.hashing import Key, partitions_of_keys
+from dagflow.api.hashing import Key, canonical, partitions_of_keys
 from dagflow.api.operator import Operator
 
 V = TypeVar("V")
@@ -58,6 +59,9 @@ class Segment:
     def unpack(self) -> tuple[dict[Key, Any], list[Key]]:
         """What of() was given."""
         values, gone = pickle.loads(self.data)
+        if any(key != key for key in itertools.chain(values, gone)):
+            # What was pickled is another NaN, in which nobody would find the one that canonical() gives.
+            return {canonical(key): value for key, value in values.items()}, list(map(canonical, gone))
         return values, gone
 
 
@@ -92,7 +96,7 @@ def _folded(segments: Iterable[Segment]) -> tuple[dict[Key, Any], dict[Key, None
 
 
 class KeyedState(Generic[V]):
-    """Values by key.
+    """Values by key; a key that is a NaN is found as canonical() gives it.
 
     What a window makes durable is what it changed, and now and then some of what was changed before: a key is
     written again about as often as the state doubles. A task takes in the whole state of its partition.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.operator import Operator
@@ -75,7 +77,7 @@ class CountBy(_Summing):
     """Emits, at the end of each window, each value of a column with the number of its records, as `count`.
 
     Guarantee: each key occurs once in a window, with its count over all partitions, in order of keys; a null is
-    a key, and the last one. Counts over all windows are what KeyCounter keeps.
+    a key, and the last one; so is NaN, the last but one. Counts over all windows are what KeyCounter keeps.
     """
 
     input = InputPort()
@@ -86,9 +88,20 @@ class CountBy(_Summing):
         if len(batch):
             arrived = pa.Table.from_batches([batch.to_arrow()])
             require_columns(arrived, self.by)
-            counted = arrived.select(self.by).group_by(self.by).aggregate([([], "count_all")])
+            counted = _with_equal_keys(arrived.select(self.by)).group_by(self.by).aggregate([([], "count_all")])
             self._add(counted.rename_columns([*self.by, COUNT]))
 
     def unifier(self, port: str) -> Operator:
         """The sums of the partitions' counts."""
         return CountMerger(by=self.by)
+
+
+def _with_equal_keys(keys: pa.Table) -> pa.Table:
+    """The table, where values that are equal have equal bits, by which they are grouped: one zero and one NaN."""
+    for index, field in enumerate(keys.schema):
+        if pa.types.is_float32(field.type) or pa.types.is_float64(field.type):
+            column = keys.column(index)
+            # A negative zero becomes a positive one when something is added.
+            same = pc.if_else(pc.is_nan(column), pa.scalar(math.nan, field.type), pc.add(column, 0.0))
+            keys = keys.set_column(index, field, same.cast(field.type))
+    return keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ class TopN(Operator):
     """Emits, at the end of each window, the records with the largest values of a column, the largest first.
 
     Guarantee: the result is that of the whole window, whatever the number of partitions; of records with equal
-    values the order is that of their other columns. A null comes after every value.
+    values the order is that of their other columns. A NaN comes after every number,
+    and a null after every value.
     """
 
     by: Annotated[str, Field(min_length=1, description="the column that is compared; record for raw records")]
@@ -46,10 +48,11 @@ class TopN(Operator):
     def _candidates(self, arrived: pa.Table, best: pa.Table) -> pa.Table:
         """The rows that are no worse than the last of the best: most are worse, and need not be sorted in."""
         worst = best.column(self.by)[-1]
-        if best.num_rows < self.n or not worst.is_valid:
-            return arrived
         values = arrived.column(self.by)
-        # A null mask drops the row, and a null is worse than any value.
+        # Numbers of another type are compared when both are of a type that holds them.
+        if best.num_rows < self.n or _is_missing(worst) or worst.type != values.type:
+            return arrived
+        # A null mask drops the row, as a NaN does, and these are worse than any other value.
         return arrived.filter(pc.greater_equal(values, worst) if self.largest else pc.less_equal(values, worst))
 
     def end_window(self) -> None:
@@ -60,3 +63,8 @@ class TopN(Operator):
     def unifier(self, port: str) -> TopN:
         """The best of the partitions' best are the best of all."""
         return TopN(by=self.by, n=self.n, largest=self.largest)
+
+
+def _is_missing(value: pa.Scalar) -> bool:
+    """Whether a value is a null or a NaN, which cannot be compared."""
+    return not value.is_valid or (pa.types.is_floating(value.type) and math.isnan(value.as_py()))

@@ -10,14 +10,15 @@ from dagflow.api.hashing import Key, key_bytes
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
 from dagflow.api.state import KeyedOperator
-from operators.stateful.keys import column_of
+from operators.stateful.keys import column_of, keys_in
 
 
 class KeyCounter(KeyedOperator):
     """Counts the records of each key over all windows, and says at the end of each window what has changed.
 
     Emits a raw record for each key that the window has counted: the key, the separator, and the count of all its
-    records so far, in the order in which the keys came. The newest record of a key is its count.
+    records so far, in the order in which the keys came. The newest record of a key is its count. 2.0 is the key 2,
+    and written so.
 
     Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
 
@@ -43,9 +44,9 @@ class KeyCounter(KeyedOperator):
     @input.batch
     def count(self, batch: RecordBatch) -> None:
         """Add up one batch."""
-        for entry in column_of(batch, self.key).value_counts().to_pylist():
-            key = entry["values"]
-            self.state[key] = self.state.get(key, 0) + entry["counts"]
+        counted = column_of(batch, self.key).value_counts()
+        for key, count in zip(keys_in(counted.field("values")), counted.field("counts").to_pylist(), strict=True):
+            self.state[key] = self.state.get(key, 0) + count
             self._touched[key] = None
 
     def end_window(self) -> None:

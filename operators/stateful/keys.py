@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from dagflow.api.hashing import Key, canonical
 from dagflow.api.records import RecordBatch
 
 
@@ -17,3 +18,10 @@ def column_of(batch: RecordBatch, name: str) -> pa.Array:
     if name not in columns.schema.names:
         raise LookupError(f"there is no column '{name}'; the records have {', '.join(columns.schema.names)}")
     return columns.column(name)
+
+
+def keys_in(column: pa.Array) -> list[Key]:
+    """A column's values, where keys that are equal in another batch, of another type of number, are equal too."""
+    keys: list[Key] = column.to_pylist()
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return list(map(canonical, keys)) if pa.types.is_floating(kind) else keys

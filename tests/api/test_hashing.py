@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.hashing import hashes_of, partition_of, partitions_of
+from dagflow.api.hashing import hashes_of, key_bytes, partition_of, partitions_of
 
 COLUMNS = st.one_of(
     *(st.lists(st.none() | kind, max_size=20) for kind in (st.binary(), st.text(), st.integers(-(2**63), 2**63 - 1)))
@@ -32,7 +32,24 @@ def test_a_key_has_one_partition_alone_or_in_a_column(keys: list[bytes | str | i
 def test_hashes_are_those_of_every_version() -> None:
     """State that an older version kept is looked for where it is: these numbers never change."""
     assert hashes_of(pa.array([b"", b"a", b"host-17"])).tolist() == [0, 3320656311, 3134246277]
+    assert hashes_of(pa.array([0, 1, -7, (1 << 63) - 1])).tolist() == [985228334, 3360829870, 2375435111, 2854203750]
     assert hashes_of(pa.array(["", "a", "host-17", None])).tolist() == [0, 3320656311, 3134246277, 0]
+
+
+@given(st.lists(st.integers(-(2**53), 2**53)))
+def test_a_whole_number_has_one_hash(numbers: list[int]) -> None:
+    """One batch of JSON has integers in a column, and the next, which also has 2.5, has floats."""
+    expected = hashes_of(pa.array(numbers, pa.int64())).tolist()
+    assert hashes_of(pa.array(list(map(float, numbers)), pa.float64())).tolist() == expected
+
+
+def test_numbers_that_are_one_key_have_one_hash() -> None:
+    """There is one zero and one NaN; numbers that no column of integers holds stay as they are."""
+    nans = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], np.uint64).view(np.float64)
+    assert len(set(hashes_of(pa.array(nans)).tolist())) == 1
+    assert len(set(hashes_of(pa.array([0.0, -0.0])).tolist())) == 1
+    assert key_bytes(1e300) == b"1e+300"
+    assert key_bytes(float(1 << 63)) == str(1 << 63).encode()
 
 
 def test_hashes_do_not_depend_on_the_process() -> None:

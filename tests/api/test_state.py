@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 
 from hypothesis import given
@@ -81,3 +82,17 @@ def test_keys_move_to_where_their_records_arrive(values: dict[Key, int], counts:
     assert sorted(found, key=repr) == sorted(
         ((partition_of(key, counts[-1]), key, value) for key, value in values.items()), key=repr
     )
+
+
+def test_a_nan_is_one_key_after_any_number_of_windows() -> None:
+    """Pickling makes another NaN of it, which equals none."""
+    snapshot = KeyedSnapshot()
+    for window in range(5):
+        state: KeyedState[int] = KeyedState(pickle.loads(pickle.dumps(snapshot)))
+        assert state.get(math.nan, 0) == window
+        state[math.nan] = window + 1
+        snapshot = state.snapshot()
+        assert len(state) == 1
+    state = KeyedState(pickle.loads(pickle.dumps(snapshot)))
+    del state[math.nan]
+    assert not KeyedState(pickle.loads(pickle.dumps(state.snapshot())))

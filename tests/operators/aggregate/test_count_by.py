@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagflow.api.records import RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.testing.operators import OperatorHarness, run_operator
 from operators.aggregate import count_by
@@ -34,6 +37,15 @@ def test_several_columns_are_one_key_and_a_null_is_one_too() -> None:
         {"a": 1, "b": "x", "count": 2},
         {"a": 1, "b": None, "count": 1},
     ]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_equal_numbers_are_counted_together(kind: pa.DataType) -> None:
+    """There is one zero and one NaN, and a null beside them."""
+    nans = np.array([0x7FF8000000000000, 0xFFF8000000000001], np.uint64).view(np.float64).tolist()
+    keys = pa.array([0.0, -0.0, 1.5, None, *nans], kind)
+    rows = run_operator(CountBy(by="k"), RecordBatch(pa.RecordBatch.from_arrays([keys], ["k"])))["output"]
+    assert [(str(row["k"]), row["count"]) for row in rows] == [("0.0", 2), ("1.5", 1), ("nan", 2), ("None", 1)]
 
 
 def test_many_keys_are_added_up_on_the_way() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagflow.api.records import RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.testing.operators import OperatorHarness, run_operator
 from operators.aggregate.top_n import TopN
@@ -56,6 +59,23 @@ def test_batches_in_turn_keep_the_best_of_all() -> None:
     harness.window({"input": [{"n": n} for n in [5, 1, 3, 9, 2]]})
     harness.window({"input": [{"n": n} for n in range(100)]})
     assert [row["n"] for row in harness.emitted["output"]] == [9, 5, 3, 99, 98, 97]
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("n", range(1, 6))
+def test_a_nan_comes_after_every_number_in_whatever_batch(n: int, largest: bool) -> None:
+    """And before a null; a batch that has whole numbers only is compared with one that has others."""
+    numbers: list[float] = [math.nan, 1.5, 5, -3]
+    expected = [*map(str, sorted(map(float, numbers[1:]), reverse=largest)), "nan", "None"][:n]
+    for order in itertools.permutations([*numbers, None]):
+        operator, emitted = TopN(by="k", n=n, largest=largest), list[RecordBatch]()
+        operator.output.connect(emitted.append)
+        operator.begin_window(1)
+        for number in order:
+            operator.take(RecordBatch.from_records([{"k": number}]))
+        operator.end_window()
+        keys = [row["k"] for row in emitted[0].to_pylist()]
+        assert [str(key if key is None else float(key)) for key in keys] == expected
 
 
 def test_a_missing_column_is_named_with_those_that_there_are() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +61,18 @@ def test_a_column_may_be_the_key() -> None:
     """The other columns come along, and a null is a key like any other."""
     rows = [{"host": "x", "n": 1}, {"host": None, "n": 2}, {"host": "x", "n": 3}, {"host": None, "n": 4}]
     assert run_operator(Deduplicator(key="host"), rows)["output"] == rows[:2]
+
+
+def test_numbers_are_keys_whatever_their_batch_makes_of_them() -> None:
+    """2 and 2.0 are one key, as are both zeros and all NaNs, also after a restart."""
+    harness = OperatorHarness(Deduplicator(key="k"))
+    found = []
+    for keys in ([2, 0], [2.0, -0.0, 2.5, math.nan], [0.0, math.nan, 2.5, float("nan")], [2]):
+        harness.emitted["output"] = []
+        harness.window({"input": [{"k": key} for key in keys]})
+        found += [str(row["k"]) for row in harness.emitted["output"]]
+        harness = harness.restart()
+    assert found == ["2", "0", "2.5", "nan"]
 
 
 def test_a_column_that_is_not_there_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from hypothesis import given
@@ -31,3 +32,15 @@ def test_keys_of_any_type_are_counted() -> None:
     """Numbers, text and nulls."""
     rows = [{"key": 7}, {"key": None}, {"key": 7}]
     assert run_operator(KeyCounter(key="key"), rows)["output"] == [b"7\t2", b"\t1"]
+
+
+def test_numbers_are_counted_whatever_their_batch_makes_of_them() -> None:
+    """2 and 2.0 are one key, as are both zeros and all NaNs, also after a restart."""
+    harness = OperatorHarness(KeyCounter(key="k"))
+    for keys in ([2, 0], [2.0, -0.0, 2.5, math.nan], [0.0, 2.0, math.nan, float("nan")]):
+        harness.emitted["output"] = []
+        harness.window({"input": [{"k": key} for key in keys]})
+        harness = harness.restart()
+    harness.emitted["output"] = []
+    harness.window({"input": [{"k": key} for key in [0.0, 2.5, math.nan, 2.0]]})
+    assert harness.emitted["output"] == [b"0\t4", b"2.5\t2", b"nan\t4", b"2\t4"]
