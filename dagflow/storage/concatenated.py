@@ -16,6 +16,7 @@ from dagflow.errors import MissingError, StorageError
 from dagflow.storage.columns import binary_column, int64_column
 from dagflow.storage.files import FileStat, list_directory, open_file
 from dagflow.storage.location import absolute, join, name_of, parent, redacted
+from dagflow.storage.pending import PENDING_DIRECTORY
 
 INDEX_SUFFIX = ".index.parquet"
 """What an index is called after the file that it is for."""
@@ -109,7 +110,8 @@ def find(directory: str, path: str) -> Entry:
 def _indices(directory: str) -> Iterator[FileStat]:
     for entry in list_directory(directory):
         name = name_of(entry.url)
-        if entry.is_directory and not name.startswith("."):
+        # Others that begin with a dot may be groups, named like the input's directories.
+        if entry.is_directory and name != PENDING_DIRECTORY:
             yield from _indices(entry.url)
         elif name.endswith(INDEX_SUFFIX):
             yield entry

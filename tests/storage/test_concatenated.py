@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from dagflow.storage.concatenated import SCHEMA, encode_index
+from dagflow.storage.concatenated import INDEX_SUFFIX, SCHEMA, encode_index, entries, find
+from dagflow.storage.pending import PENDING_DIRECTORY
 
 _ENCODES = """
 import sys
@@ -33,6 +35,16 @@ def test_an_index_of_nothing_is_a_table() -> None:
     """With its columns, and no row."""
     nothing = np.empty(0, np.int64)
     assert pq.read_table(io.BytesIO(encode_index([], nothing, nothing))).schema == SCHEMA
+
+
+def test_entries_are_of_all_directories_but_that_of_what_is_pending(tmp_path: Path) -> None:
+    """A directory of the input may begin with a dot, and groups are named like those; what is pending may vanish."""
+    for directory in (".h", "sub/.h", PENDING_DIRECTORY):
+        (tmp_path / directory).mkdir(parents=True)
+        index = encode_index([f"{directory}/x"], np.array([1]), np.array([2]))
+        (tmp_path / directory / f"part{INDEX_SUFFIX}").write_bytes(index)
+    assert sorted(entry.path for entry in entries(str(tmp_path))) == [".h/x", "sub/.h/x"]
+    assert find(str(tmp_path), ".h/x").url == str(tmp_path / ".h" / "part")
 
 
 def test_an_index_is_written_without_pandas() -> None:
