@@ -37,6 +37,8 @@ def remove_version(expected: FileStat) -> str:
 def archive_version(expected: FileStat, target: str) -> str:
     """Move a local file elsewhere on its file system if it is the version that was processed.
 
+    Of a symbolic link the link is moved, and leads to the same file from there.
+
     Args:
         expected: The file.
         target: Its new name.
@@ -54,9 +56,18 @@ def archive_version(expected: FileStat, target: str) -> str:
             return reason
         with translated(target, f"archive {expected.url}"):
             make_directories(parent(target), durable=False)
-            move_exclusive(expected.url, target)
+            _move(expected.url, target)
     except MissingError:
         return ""
     except AlreadyExistsError:
         return f"{target} exists"
     return ""
+
+
+def _move(source: str, target: str) -> None:
+    if os.path.islink(source):
+        # As it is, a relative link would lead nowhere from its new place.
+        os.symlink(os.path.realpath(source), target)
+        os.unlink(source)
+    else:
+        move_exclusive(source, target)

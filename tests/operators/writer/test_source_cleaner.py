@@ -113,6 +113,22 @@ def test_archived_originals_keep_their_paths(tmp_path: Path) -> None:
     assert found == {**contents, "sub/x": b"x"}
 
 
+@pytest.mark.parametrize("action", ["remove", "archive"])
+def test_of_a_symbolic_link_only_the_link_goes(action: str, tmp_path: Path) -> None:
+    """The file stays where it is, and an archived link leads to it, however it told of it before."""
+    write(tmp_path / "store" / "a", "1\n")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "relative").symlink_to("../store/a")
+    (tmp_path / "in" / "absolute").symlink_to(tmp_path / "store" / "a")
+    cleaner = f"action: {action}" + (
+        f", archive: {tmp_path}/old/er, below: {tmp_path}/in" if action == "archive" else ""
+    )
+    run(app_in(tmp_path, cleaner=cleaner), runtime=InlineRuntime)
+    assert (left(tmp_path), (tmp_path / "store" / "a").read_bytes()) == ({}, b"1\n")
+    archived = {path.name: path.read_bytes() for path in (tmp_path / "old" / "er").glob("*") if path.is_symlink()}
+    assert archived == ({"relative": b"1\n", "absolute": b"1\n"} if action == "archive" else {})
+
+
 def test_an_archive_in_the_input_is_refused(tmp_path: Path) -> None:
     """Otherwise what was archived would be merged again."""
     tree(tmp_path)
