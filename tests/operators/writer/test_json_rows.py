@@ -36,6 +36,24 @@ CASES: list[tuple[pa.DataType, Any, Any]] = [
     (pa.timestamp("us", "UTC"), MOMENT.replace(tzinfo=datetime.UTC), "2024-02-29T23:59:59.123456Z"),
     (pa.timestamp("ns"), 1_234_567_891, "1970-01-01T00:00:01.234567891"),
     (pa.timestamp("ns", "UTC"), 1_234_567_891, "1970-01-01T00:00:01.234567891Z"),
+    (pa.timestamp("ns", "Europe/Berlin"), 1_234_567_891, "1970-01-01T01:00:01.234567891+01:00"),
+    (pa.timestamp("s", "Europe/Berlin"), 1, "1970-01-01T01:00:01+01:00"),
+    (pa.time64("ns"), 3_600_000_000_001, "01:00:00.000000001"),
+    (pa.duration("ns"), 86_400_000_000_001, "P1DT0.000000001S"),
+    (pa.duration("ns"), -1_500_000_000, "-P0DT1.500000000S"),
+    (pa.duration("us"), 1_500_000, "PT1.5S"),
+    (pa.timestamp("s"), 253_402_300_800, "10000-01-01T00:00:00"),
+    (pa.timestamp("ms"), 253_402_300_800_001, "10000-01-01T00:00:00.001000"),
+    (pa.timestamp("us"), 253_402_300_800_000_000, "10000-01-01T00:00:00"),
+    (pa.timestamp("us", "UTC"), 253_402_300_800_000_001, "10000-01-01T00:00:00.000001Z"),
+    (pa.timestamp("s", "Europe/Berlin"), 253_402_300_800, "10000-01-01T01:00:00+01:00"),
+    (pa.date32(), 2_932_897, "10000-01-01"),
+    (pa.list_(pa.timestamp("ns")), [1, None], ["1970-01-01T00:00:00.000000001", None]),
+    (pa.large_list(pa.time64("ns")), [1, None], ["00:00:00.000000001", None]),
+    (pa.list_(pa.duration("ns"), 2), [1, None], ["P0DT0.000000001S", None]),
+    (pa.struct([("at", pa.timestamp("ns"))]), {"at": 1}, {"at": "1970-01-01T00:00:00.000000001"}),
+    (pa.map_(pa.string(), pa.timestamp("ns")), [("k", 1)], [["k", "1970-01-01T00:00:00.000000001"]]),
+    (pa.list_(pa.date32()), [2_932_897, 0], ["10000-01-01", "1970-01-01"]),
     (pa.list_(pa.date32()), [DAY, None], ["2024-02-29", None]),
     (
         pa.struct([("at", pa.date32()), ("raw", pa.binary())]),
@@ -52,6 +70,17 @@ def test_each_type_becomes_what_it_should(kind: pa.DataType, value: Any, expecte
     """A value and a missing one: numbers as numbers, decimals with all digits, dates in ISO 8601."""
     rows = pa.RecordBatch.from_arrays([pa.array([value, None], kind)], ["x"])
     assert [json.loads(line) for line in json_lines(rows).splitlines()] == [{"x": expected}, {"x": None}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"), [case for case in CASES if pa.types.is_temporal(case[0])], ids=str
+)
+def test_a_dictionary_is_as_its_values(kind: pa.DataType, value: Any, expected: Any) -> None:
+    """By itself, and within lists."""
+    encoded = pa.array([value, None, value], kind).dictionary_encode()
+    nested = pa.ListArray.from_arrays([0, 1, 2, 3], encoded)
+    lines = json_lines(pa.RecordBatch.from_arrays([encoded, nested], ["x", "y"])).splitlines()
+    assert [json.loads(line) for line in lines] == [{"x": each, "y": [each]} for each in (expected, None, expected)]
 
 
 @given(
