@@ -86,6 +86,7 @@ class ControlGraph:
         operators: All operators by name.
         services: What the driver offers to each control operator, by its name.
         outputs: Where those that work at the commit of a window open files.
+        ordinals: Of the operators, and of those that the app no longer has; see ordinals_of.
 
     Raises:
         PlanError: An operator that waits for results of a window would feed that window.
@@ -98,7 +99,9 @@ class ControlGraph:
         operators: Mapping[str, Operator],
         services: Mapping[str, ControlServices],
         outputs: TaskOutputs | None = None,
+        ordinals: Mapping[str, int] | None = None,
     ) -> None:
+        self.ordinals = dict(ordinals or {})
         sources, sinks = _split(plan, operators)
         entries = [exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned]
         late = [edge for edge in entries if edge.source.operator in sinks]

@@ -90,7 +90,6 @@ class Driver:
         follow_millis: Length of a window while following; None to end when all input is processed.
         durability: What published files survive.
         requests: What a person asks of a run that follows; None where nobody can.
-        ordinals: Numbers of operators, to be kept; see ordinals_of.
     """
 
     def __init__(
@@ -110,7 +109,6 @@ class Driver:
         partitioners: Mapping[str, Partitioner] | None = None,
         durability: Durability = "process",
         requests: Requests | None = None,
-        ordinals: Mapping[str, int] | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -151,7 +149,6 @@ class Driver:
         states.require_counts(self._scaling.counts)
         self._ledger = Counter(ledger)
         self._surveyors = Surveyors(operators, self._running)
-        self._ordinals = dict(ordinals or {})
         planned_state = _planned_state(journal.state)
         control.restore(planned_state[0], reported)
         self._surveyors.restore(planned_state[1])
@@ -249,7 +246,7 @@ class Driver:
         unemitted, speeds = self._control.unemitted_bytes(), self._speeds
         self._scaling.observe(self._backlogs(), speeds.of_partitions, unemitted, speeds.processed_bytes)
         emission = self._surveyors.complete(self._emitted.popleft()[0])
-        kept: _PlannedState = emission.state, self._surveyors.state(), emission.late, self._ordinals
+        kept: _PlannedState = emission.state, self._surveyors.state(), emission.late, self._control.ordinals
         emission = replace(emission, state=pickle.dumps(kept, protocol=5))
         planned = self._codec.plan_of(emission, self._scaling.counts, self._scaling.take_decisions())
         self._journal.append_plan(planned)

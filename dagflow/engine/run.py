@@ -234,7 +234,7 @@ def _drive(
         for name in plan.control
     }
     outputs = TaskOutputs(pending_tag(journal.state.app_uuid, journal.epoch), app.attributes.durability)
-    control = ControlGraph(app.name, plan, operators, services, outputs)
+    control = ControlGraph(app.name, plan, operators, services, outputs, ordinals)
     try:
         driver = Driver(
             app.name,
@@ -251,7 +251,6 @@ def _drive(
             partitioners={name: node.partitioner for name, node in app.operators.items() if node.partitioner},
             durability=app.attributes.durability,
             requests=Requests(open_store(checkpoint)),
-            ordinals=ordinals,
         )
         return driver.run()
     finally:

@@ -27,9 +27,9 @@ class SourceCleaner(ControlOperator):
     """Takes in the blocks that a reader has read, and removes or archives their files.
 
     Guarantee: a file is touched only after every window that has read a part of it is published and on disk, and
-    only while it is the version that was read, from its first byte to its last. One stays of which a part was left
-    out, or at whose end a record waits for its delimiter; with what was appended it goes when that is read too.
-    After a crash what was not done is done, and what was done does no harm when it is done again.
+    only while it is the version that the reader has read, from its first byte to its last. One stays of which a part
+    was left out, or at whose end a record waits for its delimiter; with what was appended it goes when that is read
+    too. After a crash what was not done is done, and what was done does no harm when it is done again.
     """
 
     action: Annotated[
@@ -67,10 +67,19 @@ class SourceCleaner(ControlOperator):
     def begin_window(self, window_id: int) -> None:
         """Called before the reports of a window arrive."""
         self._window_id = window_id
+        self._first_ids: set[int] = set()
 
     @input.each
     def take(self, block: BlockMetadata | BlockPack) -> None:
-        """Note what was read; nothing is touched before the window is published."""
+        """Note what was read; nothing is touched before the window is published.
+
+        Raises:
+            ValueError: Two readers report the same block.
+        """
+        if _first_id(block) in self._first_ids:
+            # Of two readers one may have left a block out, and a file's blocks would add up too soon.
+            raise ValueError("two readers report the same files; feed the cleaner from one of them, and none other")
+        self._first_ids.add(_first_id(block))
         self._reports.setdefault(self._window_id, []).append(block)
 
     def committed(self, window_id: int) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from dagflow.engine.run import run
-from dagflow.errors import DagflowError, StorageError
+from dagflow.errors import DagflowError, OperatorError, StorageError
 from dagflow.journal import committed_windows
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
+from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
 from dagflow.testing.operators import OperatorHarness
@@ -271,3 +272,30 @@ def test_what_is_left_out_is_in_the_journal(tmp_path: Path) -> None:
     told = [each for _, intent in committed_windows(open_store(str(tmp_path / "journal"))) for each in intent.skipped]
     assert [(url, start, end) for url, start, end, _ in told] == [(str(tmp_path / "in" / "002"), 0, 6)]
     assert "No such file" in told[0][3]
+
+
+TWICE = """\
+name: twice
+attributes: {{checkpoint: {root}/journal}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: {root}/in, {rules}}}}}
+  first: {{class: BlockReader}}
+  second: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: {root}/out}}}}
+  cleaner: {{class: SourceCleaner, properties: {{action: remove}}}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: [first.blocks_metadata_input, second.blocks_metadata_input]}}
+  records: {{from: [first.messages, second.messages], to: writer.input}}
+  read: {{from: [first.blocks_metadata_output, second.blocks_metadata_output], to: cleaner.input}}
+"""
+
+
+@pytest.mark.parametrize("rules", ["block_size: 4, pack_bytes: 0, blocks_threshold: 1", "pack_files: 2"])
+def test_originals_that_two_readers_read_stay(rules: str, tmp_path: Path) -> None:
+    """What both have read of a file adds up to its size when half of it is unread."""
+    for name in "abc":
+        write(tmp_path / "in" / name, b"one\ntwo\nsix\nten\n")
+    (tmp_path / "app.yaml").write_text(TWICE.format(root=tmp_path, rules=rules))
+    with pytest.raises(OperatorError, match=r"operator 'cleaner'.*two readers report the same files"):
+        run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+    assert sorted(left(tmp_path)) == ["a", "b", "c"]
