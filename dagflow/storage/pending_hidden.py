@@ -135,7 +135,8 @@ def _is_same(filesystem: Any, first: str, second: str) -> bool:
 def sweep(root_url: str, owner: str, before_epoch: int, keep: Collection[str]) -> int:
     """See pending.sweep."""
     filesystem, root = filesystem_of(root_url)
-    kept = {filesystem_of(url)[1] for url in keep}
+    # By name, which is unique: a store may have several URLs, so that a path says nothing.
+    kept = {name_of(url) for url in keep}
     removed = 0
     with translated_remote(root_url, "sweep"):
         if not filesystem.isdir(root):
@@ -145,11 +146,10 @@ def sweep(root_url: str, owner: str, before_epoch: int, keep: Collection[str]) -
             is_ours = name_of(parent(above)) == PENDING_DIRECTORY and tag_owner == owner and epoch.isdigit()
             if not is_ours or int(epoch) >= before_epoch:
                 continue
-            for path in (join(above, name) for name in names):
-                if path not in kept:
-                    filesystem.rm_file(path)
-                    removed += 1
-                    _remove_empty(filesystem, path)
+            for path in (join(above, name) for name in names if name not in kept):
+                filesystem.rm_file(path)
+                removed += 1
+                _remove_empty(filesystem, path)
     return removed
 
 

@@ -170,25 +170,26 @@ def discard(pending: PendingFile) -> None:
 
 def sweep(root: str, owner: str, before_epoch: int, keep: Collection[str]) -> int:
     """See pending.sweep."""
+    # By name, which is unique: a link may lead to the directory, so that a path says nothing.
+    kept = {os.path.basename(path) for path in keep}
     removed = 0
     with translated(root, "sweep"):
         for directory in _pending_directories(root):
             for tag in _names(directory):
                 tag_owner, _, epoch = tag.rpartition("-")
                 if tag_owner == owner and epoch.isdigit() and int(epoch) < before_epoch:
-                    removed += _sweep_tag(os.path.join(directory, tag), keep)
+                    removed += _sweep_tag(os.path.join(directory, tag), kept)
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
     return removed
 
 
-def _sweep_tag(directory: str, keep: Collection[str]) -> int:
+def _sweep_tag(directory: str, kept: Collection[str]) -> int:
     removed = 0
     for name in _names(directory):
-        path = os.path.join(directory, name)
-        if path not in keep:
+        if name not in kept:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+                os.unlink(os.path.join(directory, name))
                 removed += 1
     with contextlib.suppress(OSError):
         os.rmdir(directory)

@@ -214,6 +214,18 @@ def test_a_sweep_removes_what_dead_drivers_left(root: str) -> None:
     assert everything(root) == {"a/g", "a/h", "f"}
 
 
+def test_a_sweep_keeps_what_is_awaited_whatever_its_directory_is_called(tmp_path: Path) -> None:
+    """What was committed through a link is found, and kept, by a run that was given the directory itself."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    dead, kept = write(f"{tmp_path}/link/f", b"1"), write(f"{tmp_path}/link/g", b"2")
+    assert sweep(f"{tmp_path}/real", owner="app", before_epoch=2, keep={kept.pending_url}) == 1
+    publish(kept)
+    with pytest.raises(StorageError, match="lost"):
+        publish(dead)
+    assert everything(f"{tmp_path}/real") == {"g"}
+
+
 def test_a_sweep_of_nothing_does_nothing(root: str) -> None:
     """An output directory that does not exist yet has no leftovers."""
     assert sweep(f"{root}/nothing", owner="app", before_epoch=2) == 0
