@@ -201,7 +201,10 @@ class Driver:
     # Recovery
 
     def _recover(self) -> None:
-        """Finish what earlier drivers left: publish what was decided, run again what was only planned."""
+        """Finish what earlier drivers left: publish what was decided, run again what was only planned.
+
+        Where the run shall stop, the rest is left to a later one.
+        """
         state = self._journal.state
         for window_id in sorted(state.intents):
             intent = state.intents[window_id]
@@ -211,9 +214,11 @@ class Driver:
         if state.last_committed:
             self._control.committed(state.last_committed)
         for window_id in sorted(state.planned):
+            if self._stop.is_requested:
+                return
             self._observer.notice(f"window {window_id} was planned in an earlier run and not committed; it runs again")
             self._submit(state.planned[window_id])
-            while len(self._in_flight) >= self._most_in_flight:
+            while len(self._in_flight) >= self._most_in_flight and not self._stop.is_requested:
                 self._commit_oldest()
 
     # Ahead of the readers

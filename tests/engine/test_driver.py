@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
+from dagflow.engine import driver
 from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.engine.stopping import StopRequest
 from dagflow.errors import DagflowError, JournalError, OperatorError
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.worker.results import Program, WindowTask
+from dagflow.worker.results import Program, StageResult, WindowTask
 from tests.engine.sample_app import app_of, published, words
 from tests.worker.sample_operators import Broken, Sample, Total
 
@@ -127,6 +129,38 @@ def test_a_run_that_is_asked_to_stop_leaves_a_resumable_journal(tmp_path: Path) 
     summary = run(app_of(tmp_path, TEXTS), observer=Watcher(act), stop=stop, runtime=InlineRuntime)
     assert summary.state == "stopped"
     assert 2 <= summary.windows < 4 or published(tmp_path) == words(TEXTS)
+    run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
+    assert published(tmp_path) == words(TEXTS)
+
+
+class Standing(InlineRuntime):
+    """A runtime that ends no window before it is told to."""
+
+    def submit(self, window: WindowTask) -> Future[list[StageResult]]:
+        """Begin a window."""
+        return Future()
+
+    def cancel(self) -> None:
+        """Nothing is written."""
+
+
+def test_a_stop_is_heeded_while_earlier_windows_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many windows an earlier run left planned, a run that repeats them ends within the grace period."""
+    monkeypatch.setattr(driver, "STOP_GRACE_S", 0.0)
+    monkeypatch.setattr("dagflow.engine.stopping.STOP_GRACE_S", 0.0)
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(app_of(tmp_path, TEXTS), runtime=crashing(1))
+    stop = StopRequest()
+    looks: list[RunSummary] = []
+
+    def act(summary: RunSummary) -> None:
+        stop.request()
+        looks.append(summary)
+        assert len(looks) < 10, "the run goes on waiting"
+
+    watcher = Watcher(act)
+    summary = run(app_of(tmp_path, TEXTS), observer=watcher, stop=stop, runtime=Standing)
+    assert (summary.state, summary.windows, len(watcher.notices)) == ("stopped", 0, driver.WINDOWS_IN_FLIGHT)
     run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
     assert published(tmp_path) == words(TEXTS)
 
