@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ from dagflow.storage.roots import roots_in_use
 from dagflow.storage.store import open_store
 from dagflow.worker.results import Program
 from dagflow.worker.stage import TaskOutputs
+
+logger = logging.getLogger(__name__)
 
 RuntimeFactory = Callable[[Program], Runtime]
 
@@ -145,7 +148,11 @@ def prepare(operators: Mapping[str, Operator], journal: Journal, checkpoint: str
 
 @contextlib.contextmanager
 def swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
-    """Remove, before and after, what tasks wrote and no window will publish."""
+    """Remove, before and after, what tasks wrote and no window will publish.
+
+    Raises:
+        StorageError: The store refused before; after, it is no matter of what the run did, and the next one sweeps.
+    """
 
     def tidy(before_epoch: int) -> None:
         keep = {file["pending_url"] for file in journal.state.awaited_files()}
@@ -156,7 +163,10 @@ def swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
     try:
         yield
     finally:
-        tidy(journal.epoch + 1)
+        try:
+            tidy(journal.epoch + 1)
+        except StorageError as error:
+            logger.warning("pending files were not removed, the next run will try again error=%s", error)
 
 
 def run(

@@ -18,6 +18,8 @@ _BUFFER_BYTES = 1 << 20
 _DIRECT_BYTES = 1 << 18
 _COMPARE_BYTES = 1 << 20
 _OPEN_ATTEMPTS = 100
+# A directory that may not be read is another's, such as lost+found: no task has written there.
+_NOTHING_OF_OURS = (FileNotFoundError, NotADirectoryError, PermissionError)
 
 
 class LocalPendingWriter:
@@ -199,7 +201,7 @@ def _sweep_tag(directory: str, kept: Collection[str]) -> int:
 def _names(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
-    except (FileNotFoundError, NotADirectoryError):
+    except _NOTHING_OF_OURS:
         return []
 
 
@@ -210,7 +212,7 @@ def _pending_directories(root: str) -> Iterator[str]:
         try:
             with os.scandir(above) as entries:
                 below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except (FileNotFoundError, NotADirectoryError):
+        except _NOTHING_OF_OURS:
             continue
         for path in below:
             if os.path.basename(path) == PENDING_DIRECTORY:

@@ -10,10 +10,11 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.engine import driver
+from dagflow.engine import run as running
 from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.engine.stopping import StopRequest
-from dagflow.errors import DagflowError, JournalError, OperatorError
+from dagflow.errors import DagflowError, JournalError, OperatorError, StorageError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.worker.results import Program, StageResult, WindowTask
 from tests.engine.sample_app import app_of, published, words
@@ -163,6 +164,29 @@ def test_a_stop_is_heeded_while_earlier_windows_run_again(tmp_path: Path, monkey
     assert (summary.state, summary.windows, len(watcher.notices)) == ("stopped", 0, driver.WINDOWS_IN_FLIGHT)
     run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
     assert published(tmp_path) == words(TEXTS)
+
+
+@pytest.mark.parametrize("after", [3, 1000])
+def test_a_run_ends_as_it_ended_also_where_nothing_can_be_swept_behind_it(
+    tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its result, or its own error, is what the caller gets; the store's is in the log."""
+    sweeps: list[int] = []
+
+    def refused(root: str, *, before_epoch: int, **_: object) -> int:
+        sweeps.append(before_epoch)
+        if len(sweeps) > 1:
+            raise StorageError("cannot sweep: no", url=root)
+        return 0
+
+    monkeypatch.setattr(running, "sweep", refused)
+    if after < 1000:
+        with pytest.raises(DagflowError, match="the lights went out"):
+            run(app_of(tmp_path, TEXTS), runtime=crashing(after))
+    else:
+        assert run(app_of(tmp_path, TEXTS), runtime=InlineRuntime).state == "completed"
+    assert sweeps == [1, 2]
+    assert "pending files were not removed, the next run will try again" in caplog.text
 
 
 def test_a_fresh_run_removes_only_what_the_old_journal_published(tmp_path: Path) -> None:

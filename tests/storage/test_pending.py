@@ -2,6 +2,7 @@ import contextlib
 import json
 import os
 import pickle
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,21 @@ def test_a_sweep_keeps_what_is_awaited_whatever_its_directory_is_called(tmp_path
     with pytest.raises(StorageError, match="lost"):
         publish(dead)
     assert everything(f"{tmp_path}/real") == {"g"}
+
+
+def test_a_sweep_passes_over_what_may_not_be_read() -> None:
+    """Such as lost+found, which belongs to root: what lies beside it goes, and nothing of this user's is in it."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o777)
+        os.mkdir(f"{directory}/lost+found", 0o000)
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            write(f"{directory}/a/f", b"1")
+            assert sweep(directory, owner="app", before_epoch=2) == 1
+        finally:
+            os.seteuid(user)
 
 
 def test_a_sweep_of_nothing_does_nothing(root: str) -> None:
