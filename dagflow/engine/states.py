@@ -24,6 +24,8 @@ SEGMENTS = "segments/"
 INLINE_BYTES = 2048
 """A smaller segment costs more as an object of its own than in every intent until it is merged."""
 
+_NAME_CHARACTERS = 200  # of an operator in a segment's name: file systems take 255, and the nonce tells segments apart
+
 KEPT_WINDOWS = 8
 """A segment that no state names any more is removed this much later, when no driver can still want it."""
 
@@ -204,7 +206,9 @@ class StateBook:
     def _stored(self, window_id: int, operator: str, partition: int, segment: Segment) -> Segment:
         if segment.name or len(segment.data) <= INLINE_BYTES:
             return segment
-        name = f"{self._epoch:08d}-{window_id}-{operator}-{partition}-{os.urandom(8).hex()}"
+        # A slash, as in the names of operators in modules, would make directories, whose objects no listing shows.
+        short = operator.replace("/", ".")[-_NAME_CHARACTERS:]
+        name = f"{self._epoch:08d}-{window_id}-{short}-{partition}-{os.urandom(8).hex()}"
         self._store.create(SEGMENTS + name, segment.data)
         self._data[name] = segment.data
         return Segment(name, segment.size, b"")

@@ -32,18 +32,20 @@ WORDS = [b"%d" % (n * n % 23) for n in range(60)]
 TEXTS = [b" ".join(WORDS[n : n + 5]) for n in range(0, 60, 5)]
 
 
-def keyed_app(root: Path, operator: Operator, partition: Partition, *, readers: int = 2) -> LogicalPlan:
+def keyed_app(
+    root: Path, operator: Operator, partition: Partition, *, readers: int = 2, name: str = "keyed"
+) -> LogicalPlan:
     """Words, two texts a window, through an operator with partitions of its own into files."""
     nodes = [
         OperatorNode("source", Source(texts=TEXTS)),
         OperatorNode("lines", Lines(), readers),
-        OperatorNode("keyed", operator, partition),
+        OperatorNode(name, operator, partition),
         OperatorNode("writer", RecordWriter(path=str(root / "out")), "parallel"),
     ]
     edges = (
         edge("source.out", "lines.samples"),
-        edge("lines.records", "keyed.input"),
-        edge("keyed.output", "writer.input"),
+        edge("lines.records", f"{name}.input"),
+        edge(f"{name}.output", "writer.input"),
     )
     return LogicalPlan("app", Attributes(checkpoint=str(root / "journal")), {n.name: n for n in nodes}, edges)
 
@@ -117,6 +119,25 @@ def test_state_in_segments_is_read_back_and_cleared_away(tmp_path: Path) -> None
         assert 2 <= len(list((tmp_path / "journal" / "segments").iterdir())) <= 8
     finally:
         states.INLINE_BYTES = inline
+
+
+def test_segments_of_an_operator_in_a_module_lie_beside_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None leaves a directory of its own behind, however long its name, and a restart finds them."""
+    monkeypatch.setattr(states, "INLINE_BYTES", 0)
+    module = "m" * 200
+    for last in (3, 1000):
+        app = keyed_app(tmp_path, Deduplicator(), by_record(3), name=f"{module}/{module}/keyed")
+        if last < 1000:
+            with pytest.raises(DagflowError, match="the lights went out"):
+                run(app, runtime=until(last))
+        else:
+            run(app, runtime=InlineRuntime)
+    assert published(tmp_path) == sorted(set(WORDS))
+    segments = list((tmp_path / "journal" / "segments").iterdir())
+    assert segments
+    assert all(path.is_file() and path.name.count("mmm.keyed-") == 1 for path in segments)
 
 
 def test_a_window_commits_what_it_changed_and_names_the_rest(tmp_path: Path) -> None:
