@@ -110,8 +110,9 @@ class StateBook:
                         hint="put the checkpoint back as it was, with its segments, or start over with --fresh",
                     ) from error
         present = {name.removeprefix(SEGMENTS) for name in self._store.list(SEGMENTS)}
-        # A later driver's segments may be named by records that this one has not seen.
-        stale = [name for name in present - named if int(name.partition("-")[0]) < self._epoch]
+        # A later driver's segments may be named by records that this one has not seen; other names are somebody's.
+        epochs = {name: name.partition("-")[0] for name in present - named}
+        stale = [name for name, epoch in epochs.items() if epoch.isdecimal() and int(epoch) < self._epoch]
         self._store.delete(SEGMENTS + name for name in sorted(stale))
 
     def require_counts(self, partitions: Mapping[str, int]) -> None:

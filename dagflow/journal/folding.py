@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from dagflow.errors import AlreadyExistsError, MissingError
 from dagflow.journal.log import Log
@@ -14,6 +15,18 @@ FOLDED_ARCHIVES = 32
 _LARGE_WINDOWS = 512
 # Of so many bytes each, 32 are held in memory while they are folded, and written by one request to an object store.
 _MOST_BYTES = 512 << 10
+
+
+_RANGE = re.compile(r"\d{12}-\d{12}")
+
+
+def archives_in(store: Store, directory: str) -> Iterator[str]:
+    """The archives in a directory, in the order of their windows; whatever else lies there is somebody's.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    return (name for name in store.list(directory) if _RANGE.fullmatch(name.removeprefix(directory)))
 
 
 def fold_archives(store: Store, log: Log, directory: str) -> None:
@@ -31,7 +44,7 @@ def fold_archives(store: Store, log: Log, directory: str) -> None:
         FencedError: Another driver has taken over; nothing was removed.
         StorageError: The store failed.
     """
-    names = list(store.list(directory))
+    names = list(archives_in(store, directory))
     if covered := _covered(names):
         log.check_epoch()
         store.delete(covered)

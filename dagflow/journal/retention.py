@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from dagflow.errors import AlreadyExistsError, MissingError
 from dagflow.journal.codec import decode_all, encode
+from dagflow.journal.folding import archives_in
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, number_of, slot_name
 from dagflow.journal.records import WindowIntent, WindowPlan
 from dagflow.journal.state import JournalState
@@ -114,7 +115,8 @@ def remove_forgotten(store: Store, log: Log, state: JournalState) -> None:
         StorageError: The store failed; the next call removes the rest.
     """
     # Archives are in the order of their windows, so that this looks at no more of them than it removes.
-    old = list(takewhile(lambda name: int(name.rpartition("-")[2]) <= state.forgotten, store.list(_directory(state))))
+    archives = archives_in(store, _directory(state))
+    old = list(takewhile(lambda name: int(name.rpartition("-")[2]) <= state.forgotten, archives))
     old += set(store.list(f"redone/{state.generation:06d}/")) - set(state.redone.values())
     if old:
         log.check_epoch()
@@ -136,7 +138,7 @@ def archived_windows(store: Store, state: JournalState, window_id: int = 0) -> I
     seen = window_id - 1
     for _ in range(_LISTINGS):
         try:
-            for name in store.list(_directory(state)):
+            for name in archives_in(store, _directory(state)):
                 if int(name.rpartition("-")[2]) <= seen:
                     continue
                 for window in _windows(store, name):

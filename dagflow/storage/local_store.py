@@ -57,7 +57,8 @@ class LocalStore(ReadBackStore):
         with translated(path, "list"):
             try:
                 with os.scandir(path) as entries:
-                    names = [directory + entry.name for entry in entries if not entry.is_dir()]
+                    # What begins with a dot is the system's, as .DS_Store and .nfs…: no object is called so.
+                    names = [directory + e.name for e in entries if e.name[0] != "." and not e.is_dir()]
             except FileNotFoundError:
                 return
         yield from sorted(name for name in names if name > after)

@@ -206,6 +206,23 @@ def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> N
     ]
 
 
+def test_files_of_other_programs_are_left_alone(quick_path: Path) -> None:
+    """What a system or a person drops into a checkpoint is neither read as a part of it nor removed."""
+    store = open_store(str(quick_path))
+    retention = Retention(finished_windows=2, kept_windows=10)
+    run_windows(store, 1, 4, retention).close()
+    archive = "archive/000000"
+    strangers = [
+        quick_path / name
+        for name in ("log/.nfs01", "snap/.DS_Store", "epoch/.nfs02", f"{archive}/.nfs03", f"{archive}/notes")
+    ]
+    for path in strangers:
+        path.write_bytes(b"x")
+    run_windows(store, 5, 100, retention).close()
+    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(91, 101))
+    assert all(path.exists() for path in strangers)
+
+
 def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path: Path) -> None:
     """The archive stays as small as the bound says, sums count all windows, and the error names what is there."""
     store = open_store(str(quick_path))
