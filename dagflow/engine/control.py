@@ -13,6 +13,7 @@ from dagflow.api.committed import CommitListener
 from dagflow.api.context import ControlServices, OperatorContext
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.source_events import SourceEventListener
+from dagflow.engine.states import is_stateful, require_owners
 from dagflow.errors import PlanError, Problem
 from dagflow.plan.physical import Edge, PhysicalPlan, PortRef, Stage
 from dagflow.storage.pending import PendingFile
@@ -115,6 +116,7 @@ class ControlGraph:
         self._tuples: dict[PortRef, list[Any]] = defaultdict(list)
         self._activity = 0
         self._late: list[tuple[PortRef, list[Any]]] = []
+        self._names = operators.keys()
         self._outputs = outputs
         self._sources = self._chain(app, plan, operators, services, sources, entries)
         self._sinks = self._chain(app, plan, operators, services, sinks, [], outputs)
@@ -174,10 +176,15 @@ class ControlGraph:
         Args:
             planned: An Emission's state, or b"".
             reported: What report gave.
+
+        Raises:
+            JournalError: The name of an operator that has left state is gone.
         """
         states = pickle.loads(planned) if planned else {}
         listeners = self._listeners
         states.update((name, pickle.loads(state)) for name, state in reported.items() if name not in listeners)
+        stateful = {name for c in (self._sources, self._sinks) for name, o in c.operators.items() if is_stateful(o)}
+        require_owners(states, self._names, stateful - states.keys())
         for name, value in states.items():
             for chain in (self._sources, self._sinks):
                 if name in chain.operators:

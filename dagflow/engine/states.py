@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +36,30 @@ Kept = dict[str, list[Any]]
 def is_stateful(operator: Operator) -> bool:
     """Whether what an operator does in a window may depend on the window before."""
     return type(operator).snapshot is not Operator.snapshot
+
+
+def require_owners(states: Mapping[str, Any], names: Collection[str], newcomers: Iterable[str]) -> None:
+    """Refuse to let an operator begin without the state that is kept for it under the name that it had.
+
+    An operator that was only taken out of the app has no successor, and what it left is kept.
+
+    Args:
+        states: What operators have left, by their names; nothing is lost with an empty collection.
+        names: All operators of the app.
+        newcomers: Those of them that keep such state, and have none.
+
+    Raises:
+        JournalError: One that left state is gone, and another one begins.
+    """
+    owners = {name for name, state in states.items() if not isinstance(state, Sized) or len(state)}
+    gone, begin = sorted(owners - set(names)), sorted(newcomers)
+    if gone and begin:
+        raise JournalError(
+            f"operator '{begin[0]}' is new and would begin from nothing, and operator '{gone[0]}', "
+            "which has left state, is no longer in the app",
+            url="journal",
+            hint=f"if '{begin[0]}' is what '{gone[0]}' was, name it so again; otherwise start over with --fresh",
+        )
 
 
 def _require_keys_together(name: str, stage: Stage) -> None:
@@ -94,9 +118,11 @@ class StateBook:
         """Take back what after() gave, and remove what earlier drivers left that no state names.
 
         Raises:
-            JournalError: A segment is gone.
+            JournalError: A segment is gone, or the name of an operator.
             StorageError: The store failed.
         """
+        states = {name: list(filter(_is_some, partitions)) for name, partitions in kept.items()}
+        require_owners(states, self._operators, self._stages.keys() - kept.keys())
         self._kept = kept
         named = {segment.name for segment in _segments_of(kept) if segment.name}
         for segment in _segments_of(kept):
@@ -226,6 +252,10 @@ class StateBook:
             self._dropped = [entry for entry in self._dropped if entry[1] not in set(due)]
             for name in due:
                 del self._data[name]
+
+
+def _is_some(state: Any) -> bool:
+    return len(state.segments) > 0 if isinstance(state, KeyedSnapshot) else state is not None
 
 
 def _segments_of(kept: Kept) -> Iterable[Segment]:

@@ -11,6 +11,7 @@ from dagflow.api.bundle import Bundle
 from dagflow.api.operator import Operator
 from dagflow.api.survey import Surveying
 from dagflow.engine.control import Emission
+from dagflow.engine.states import require_owners
 from dagflow.errors import DagflowError
 from dagflow.runtime.inline import Runtime
 
@@ -27,6 +28,7 @@ class Surveyors:
         self._operators: dict[str, Any] = {
             name: operator for name, operator in operators.items() if isinstance(operator, Surveying)
         }
+        self._names = operators.keys()
         self._runtime = runtime
 
     def complete(self, emission: Emission) -> Emission:
@@ -61,8 +63,14 @@ class Surveyors:
         states = {name: operator.survey_state() for name, operator in self._operators.items()}
         return {name: pickle.dumps(state, protocol=5) for name, state in states.items() if state is not None}
 
-    def restore(self, states: Mapping[str, bytes]) -> None:
-        """Take back what state gave."""
+    def restore(self, pickled: Mapping[str, bytes]) -> None:
+        """Take back what state gave.
+
+        Raises:
+            JournalError: The name of an operator that has left state is gone.
+        """
+        states = {name: pickle.loads(state) for name, state in pickled.items()}
+        require_owners(states, self._names, self._operators.keys() - states.keys())
         for name, state in states.items():
             if name in self._operators:
-                self._operators[name].restore_survey(pickle.loads(state))
+                self._operators[name].restore_survey(state)

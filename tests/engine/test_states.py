@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,7 +26,7 @@ from dagflow.worker.results import WindowTask
 from operators.stateful.deduplicator import Deduplicator
 from operators.stateful.key_counter import KeyCounter
 from operators.writer.record_writer import RecordWriter
-from tests.engine.sample_app import Source, edge, published
+from tests.engine.sample_app import Source, app_of, edge, published
 from tests.worker.sample_operators import Lines, Total
 
 WORDS = [b"%d" % (n * n % 23) for n in range(60)]
@@ -194,3 +195,33 @@ def test_one_partition_holds_all_keys(tmp_path: Path) -> None:
     """So it needs no exchange by key."""
     run(keyed_app(tmp_path, Deduplicator(), 1), runtime=InlineRuntime)
     assert published(tmp_path) == sorted(set(WORDS))
+
+
+def test_an_operator_does_not_begin_without_the_state_that_it_left_under_another_name(tmp_path: Path) -> None:
+    """Partitioned or in the driver, a new name is refused with the old one; the old one goes on where it was."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(keyed_app(tmp_path, Deduplicator(), by_record(2)), runtime=until(3))
+    refusal = "operator '{}' is new and would begin from nothing, and operator '{}', which has left state, is no longer"
+    with pytest.raises(JournalError, match=refusal.format("m/keyed", "keyed")):
+        run(keyed_app(tmp_path, Deduplicator(), by_record(2), name="m/keyed"), runtime=InlineRuntime)
+    app = keyed_app(tmp_path, Deduplicator(), by_record(2))
+    operators = {name.replace("source", "origin"): node for name, node in app.operators.items()}
+    edges = (edge("origin.out", "lines.samples"), *app.edges[1:])
+    with pytest.raises(JournalError, match=refusal.format("origin", "source")):
+        run(replace(app, operators=operators, edges=edges), runtime=InlineRuntime)
+    run(app, runtime=InlineRuntime)
+    assert published(tmp_path) == sorted(set(WORDS))
+
+
+def test_an_operator_with_state_may_be_taken_out(tmp_path: Path) -> None:
+    """Where none begins, none can be the one that is gone."""
+    texts = [b"a b", b"a", b"c"]
+    assert run(app_of(tmp_path, texts[:2], middle=Total()), runtime=InlineRuntime).windows == 1
+    assert run(app_of(tmp_path, texts), runtime=InlineRuntime).windows == 1
+
+
+def test_state_that_says_nothing_is_not_missed() -> None:
+    """An empty collection is what an operator begins with anyway."""
+    states.require_owners({"gone": [], "past": {}, "new": 1}, ["new", "other"], ["other"])
+    with pytest.raises(JournalError, match=r"operator 'other' is new .* operator 'past'"):
+        states.require_owners({"gone": [], "past": 0}, ["new", "other"], ["other"])
