@@ -26,6 +26,7 @@ from dagflow.journal.retention import (
 )
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
+from dagflow.storage.roots import require_located
 from dagflow.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -73,9 +74,11 @@ class Journal:
         Raises:
             FencedError: Another driver took over at the same time.
             JournalError: The journal is damaged, of an unknown version, or another app's.
-            StorageError: The store failed, or cannot keep two drivers apart.
+            StorageError: The store failed, or cannot keep two drivers apart; or the app lacks a root in which
+                files lie that are decided.
         """
         journal = cls.take_over(store, app, retention, source, [f"{name}={url}" for name, url in roots.items()])
+        require_located([*journal.state.awaited_files()])
         journal.maintain()
         return journal
 

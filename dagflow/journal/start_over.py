@@ -12,6 +12,7 @@ from dagflow.journal.records import Event
 from dagflow.journal.retention import Retention, archive, published_urls
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
+from dagflow.storage.roots import require_located
 from dagflow.storage.store import Store
 
 
@@ -31,12 +32,15 @@ def set_aside(store: Store) -> Iterator[str]:
     Raises:
         FencedError: Another driver has taken over.
         JournalError: The journal is damaged, or of an unknown version: its files are not known.
-        StorageError: The store failed.
+        StorageError: The store failed, or a root that files lie in has no name in the app; nothing was set aside.
     """
     if not any(True for directory in (SNAPSHOTS, LOG) for _ in store.list(directory)):
         return
     journal = Journal.take_over(store, None, Retention())
     if not journal.state.setting_aside:
+        # Half of the files would be gone, and half of them could not be found.
+        for url in published_urls(store, journal.state):
+            require_located(url)
         journal.flush()
         archive(store, journal.state)
         name = f"aside/{journal.epoch:012d}"
@@ -44,7 +48,9 @@ def set_aside(store: Store) -> Iterator[str]:
         journal.append(Event("ASIDE", name))
     name = journal.state.setting_aside
     old = JournalState.from_json(decode(store.read(name), redacted(f"{store.url}/{name}")))
-    yield from published_urls(store, old)
+    for url in published_urls(store, old):
+        require_located(url)
+        yield url
     journal.append(Event("CLEARED"))
     journal.close()
 

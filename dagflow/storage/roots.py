@@ -72,6 +72,31 @@ def expanded(text: str) -> str:
     return text
 
 
+def roots_now() -> dict[str, str]:
+    """Where the roots are, by name."""
+    return {mark[1:]: root for root, mark in _roots}
+
+
+def require_located(value: Any) -> None:
+    """Refuse JSON values that were expanded, and in which a text still begins with the name of a root.
+
+    Raises:
+        StorageError: There is no root of that name now.
+    """
+    _mapped(value, _located)
+
+
+def _located(text: str) -> str:
+    if text.startswith(MARK):
+        name = text[1:].partition("/")[0]
+        raise StorageError(
+            f"this lies in root '{name}' for the checkpoint, and the app has no root of that name",
+            url=text[1:],
+            hint=f"name it again, with the place where it is now: attributes: {{roots: {{{name}: …}}}}",
+        )
+    return text
+
+
 def root_of(url: str) -> str:
     """The name of the root that a location is in; "" for none."""
     return next((mark[1:] for root, mark in _roots if _is_in(url, root)), "")

@@ -41,6 +41,7 @@ from operators.splitter.packing import (
     PackRules,
     Packs,
 )
+from operators.splitter.places import Places, require_same_names
 from operators.splitter.roots import find_root
 from operators.splitter.scanner import Scanner
 from operators.splitter.selection import Selection
@@ -206,6 +207,7 @@ class FileSplitterInput(InputOperator):
     _context: OperatorContext
     _cutter: BlockCutter
     _index: FileIndex
+    _places: Places
     _awaited: AwaitedEnds
     _discovery: Discovery
     _source: _OneScan | TimeBasedDirectoryScanner | None
@@ -243,6 +245,7 @@ class FileSplitterInput(InputOperator):
         self._cutter = BlockCutter(*outputs, context, packer, self.cut_compressed)
         self._is_noted = self._has_noted = self._has_news = False
         self._root = ""
+        self._places = Places.of(self.files)
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)
         # Counted apart, because the scanner's thread must not touch what the driver is reading.
@@ -441,15 +444,18 @@ class FileSplitterInput(InputOperator):
             StorageError: The index cannot be written.
         """
         window_id = self._awaited.kept_id = self._awaited.window_id
-        index = self._index.snapshot()
-        return {"cut": self._cutter.snapshot(), "index": index, "has_begun": self._is_noted, "window_id": window_id}
+        index, places = self._index.snapshot(), (self._places.roots, self._places.names)
+        parts = {"cut": self._cutter.snapshot(), "index": index, "places": places}
+        return {**parts, "has_begun": self._is_noted, "window_id": window_id}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what snapshot gave.
 
         Raises:
-            JournalError: A part of the index is gone.
+            JournalError: A part of the index is gone, or the index calls files otherwise than the app's roots do.
         """
+        if "places" in state:  # not in a checkpoint of before they were kept
+            require_same_names(Places(*state["places"]), self.files)
         self._cutter.restore(state["cut"])
         self._index.restore(state["index"])
         self._has_begun = self._is_noted = state["has_begun"]

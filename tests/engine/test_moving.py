@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from pathlib import Path
 
 import pytest
 
+from dagflow.engine import driver
 from dagflow.engine.manifest import tracked_files
 from dagflow.engine.replay import ReplayedWindow
 from dagflow.engine.replaying import replay
 from dagflow.engine.run import RunOptions, run
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.plan.logical import LogicalPlan, load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.splitter import file_index
@@ -111,7 +113,7 @@ def test_what_was_moved_can_be_replayed_and_started_over(tmp_path: Path) -> None
 
 
 def test_no_place_below_a_root_is_in_the_journal(tmp_path: Path) -> None:
-    """Records, archives and snapshots name roots; where the roots were stands in each driver's fence alone."""
+    """Records, archives and snapshots name roots; where these were stands in each fence and in the splitter's state."""
     fill(tmp_path)
     run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
     for path in (tmp_path / "z/journal").glob("*/*"):
@@ -120,3 +122,87 @@ def test_no_place_below_a_root_is_in_the_journal(tmp_path: Path) -> None:
             text = zlib.decompress(data[data.index(b"\n") + 1 :]).decode()
             assert f"{tmp_path}/z/data/" not in text
             assert f"{tmp_path}/z/out/" not in text
+
+
+PLAIN = """\
+name: sample
+attributes: {{checkpoint: {at}/journal, roots: {roots}}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: ["{at}/in/logs/*"], block_size: 8, blocks_threshold: 5}}}}
+  reader: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: {at}/out}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+
+def plain_app(tmp_path: Path, **roots: str) -> LogicalPlan:
+    """An app whose roots are in these places below a directory, and nothing else changes."""
+    (tmp_path / "in/logs").mkdir(parents=True, exist_ok=True)
+    for name in "abc":
+        path = tmp_path / "in/logs" / name
+        if not path.exists():
+            path.write_text(f"{name}1\n{name}2\n{name}3\n")
+    located = {name: str(tmp_path / place) for name, place in roots.items()}
+    (tmp_path / "app.yaml").write_text(PLAIN.format(at=tmp_path, roots=json.dumps(located)))
+    return load_app(str(tmp_path / "app.yaml"))
+
+
+LINES = sorted(f"{name}{number}" for name in "abc" for number in (1, 2, 3))
+
+
+def plain_records(tmp_path: Path) -> list[str]:
+    """What was published, sorted."""
+    return sorted(line for path in (tmp_path / "out").glob("part*") for line in path.read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "was", "now"),
+    [
+        ({"data": "in"}, {"input": "in"}, "by root 'data' and /logs", "by root 'input' and /logs"),
+        ({"data": "in"}, {}, "by root 'data' and /logs", "by their paths"),
+        ({"data": "in/logs"}, {"data": "in"}, "by root 'data'", "by root 'data' and /logs"),
+        ({}, {"data": "in"}, "by their paths", "by root 'data' and /logs"),
+    ],
+    ids=["renamed", "dropped", "widened", "named"],
+)
+def test_roots_do_not_change_over_what_was_read(
+    tmp_path: Path, before: dict[str, str], after: dict[str, str], was: str, now: str
+) -> None:
+    """The index would know none of the files, and all would be published twice: the run is refused each time."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(plain_app(tmp_path, **before), runtime=crashing(2))
+    for _ in range(2):
+        with pytest.raises(DagflowError, match=rf"in/logs: .* {was}, and would be looked for {now}: all"):
+            run(plain_app(tmp_path, **after), runtime=InlineRuntime)
+    run(plain_app(tmp_path, **before, results="out"), runtime=InlineRuntime)
+    assert plain_records(tmp_path) == LINES
+    with pytest.raises(JournalError, match=f"in/logs: .* {was}, and would be looked for {now}: all"):
+        run(plain_app(tmp_path, **after, results="out"), runtime=InlineRuntime)
+
+
+def test_what_is_decided_in_a_root_waits_until_the_root_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a run nor a fresh one goes on without it, and nothing is lost by having tried."""
+    roots = {"data": "in", "results": "out"}
+
+    def dying(files: object, durability: str) -> None:
+        raise DagflowError("the lights went out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "publish_all", dying)
+        with pytest.raises(DagflowError, match="the lights went out"):
+            run(plain_app(tmp_path, **roots), runtime=InlineRuntime)
+    refusal = r"(?s)lies in root 'results' .* no root of that name.*roots: \{results: …\}"
+    for options in (RunOptions(), RunOptions(fresh=True)):
+        with pytest.raises(StorageError, match=refusal):
+            run(plain_app(tmp_path, data="in"), options, runtime=InlineRuntime)
+    run(plain_app(tmp_path, **roots), runtime=InlineRuntime)
+    assert plain_records(tmp_path) == LINES
+    with pytest.raises(StorageError, match=refusal):
+        run(plain_app(tmp_path, data="in"), RunOptions(fresh=True), runtime=InlineRuntime)
+    assert plain_records(tmp_path) == LINES
+    run(plain_app(tmp_path, **roots), RunOptions(fresh=True), runtime=InlineRuntime)
+    assert plain_records(tmp_path) == LINES
