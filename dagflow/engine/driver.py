@@ -140,9 +140,8 @@ class Driver:
         partitioned, reported, ledger = kept
         states.restore(partitioned)
         self._states = states
-        self._scaling = Scaling(
-            plan, {**operators, **(partitioners or {})}, throughput.parallelism, states.fixed_counts()
-        )
+        fixed = states.fixed_counts(journal.state.planned.values())
+        self._scaling = Scaling(plan, {**operators, **(partitioners or {})}, throughput.parallelism, fixed)
         self._speeds = Speeds()
         if self._scaling.steered():
             throughput.steer(lambda: self._speeds.budget(self._scaling.steered()))
@@ -253,6 +252,8 @@ class Driver:
         emission = self._surveyors.complete(self._emitted.popleft()[0])
         kept: _PlannedState = emission.state, self._surveyors.state(), emission.late, self._control.ordinals
         emission = replace(emission, state=pickle.dumps(kept, protocol=5))
+        # A plan that the journal has must be able to run, in every run to come.
+        self._states.require_counts(self._scaling.counts)
         planned = self._codec.plan_of(emission, self._scaling.counts, self._scaling.take_decisions())
         self._journal.append_plan(planned)
         return planned

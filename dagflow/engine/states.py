@@ -15,6 +15,7 @@ from typing import Any
 from dagflow.api.operator import Operator
 from dagflow.api.state import KeyedOperator, KeyedSnapshot, Movable, Segment
 from dagflow.errors import DagflowError, JournalError, MissingError, PlanError, Problem
+from dagflow.journal import WindowPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
 from dagflow.storage.store import Store
 from dagflow.worker.results import StageResult
@@ -105,13 +106,19 @@ class StateBook:
         """Whether no operator keeps any state, so that windows may overlap."""
         return not self._stages
 
-    def fixed_counts(self) -> dict[str, int | None]:
-        """Heads of the stages whose state cannot move, each with the partitions that it has state for, if any."""
+    def fixed_counts(self, planned: Iterable[WindowPlan] = ()) -> dict[str, int | None]:
+        """Heads of the stages whose state cannot move, each with the partitions that it has state for, if any.
+
+        Args:
+            planned: Windows that will run before any other, and leave state for as many as they are planned with.
+        """
         counts: dict[str, int | None] = {}
         for name, stage in self._stages.items():
             if not isinstance(self._operators[name], Movable):
                 kept = self._kept.get(name, [])
                 counts[stage.head] = counts.get(stage.head) or (len(kept) if any(s is not None for s in kept) else None)
+        for plan in planned:
+            counts |= {head: plan.partitions.get(head) for head, count in counts.items() if count is None}
         return counts
 
     def restore(self, kept: Kept) -> None:
@@ -142,7 +149,7 @@ class StateBook:
         self._store.delete(SEGMENTS + name for name in sorted(stale))
 
     def require_counts(self, partitions: Mapping[str, int]) -> None:
-        """Refuse partition counts for which there is state that cannot move; called before any window is planned.
+        """Refuse partition counts for which there is state that cannot move; called before a window is planned.
 
         Raises:
             DagflowError: An operator cannot be given so many partitions.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dagflow import Operator
 from dagflow.api.codec import ByName
 from dagflow.engine import states
-from dagflow.engine.run import RuntimeFactory, run
+from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, PlanError
 from dagflow.journal.log import load
 from dagflow.plan.logical import LogicalPlan, OperatorNode
@@ -180,6 +180,27 @@ def test_state_that_cannot_move_is_not_misplaced(tmp_path: Path) -> None:
     with pytest.raises(DagflowError, match="operator 'keyed' keeps state for 2 partitions and cannot be given 3"):
         run(keyed_app(tmp_path, Total(), 3), runtime=InlineRuntime)
     run(keyed_app(tmp_path, Total(), None), runtime=lambda program: InlineRuntime(program, parallelism=7))
+    totals = [int(total) for total in published(tmp_path)]
+    assert sum(sorted(totals)[-2:]) == len(WORDS)
+
+
+def test_state_that_cannot_move_stays_in_as_many_partitions_as_were_planned_first(tmp_path: Path) -> None:
+    """Also where nobody decides how many these are, and the run that planned them died before it committed any."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(keyed_app(tmp_path, Total(), None), RunOptions(master="local[2]"), runtime=until(0))
+    run(keyed_app(tmp_path, Total(), None), RunOptions(master="local[3]"), runtime=InlineRuntime)
+    totals = [int(total) for total in published(tmp_path)]
+    assert sum(sorted(totals)[-2:]) == len(WORDS)
+
+
+def test_a_plan_that_cannot_run_is_not_written_down(tmp_path: Path) -> None:
+    """A count that the app sets too late is refused, and the count before it goes on."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(keyed_app(tmp_path, Total(), 2), runtime=until(0))
+    for _ in range(2):
+        with pytest.raises(DagflowError, match="'keyed' keeps state for 2 partitions and cannot be given 3"):
+            run(keyed_app(tmp_path, Total(), 3), runtime=InlineRuntime)
+    run(keyed_app(tmp_path, Total(), 2), runtime=InlineRuntime)
     totals = [int(total) for total in published(tmp_path)]
     assert sum(sorted(totals)[-2:]) == len(WORDS)
 
