@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from dagflow.errors import AlreadyExistsError, MissingError
+from dagflow.errors import MissingError
 from dagflow.journal.log import Log
+from dagflow.journal.once import create_once, is_whole
 from dagflow.storage.store import Store
 
 FOLDED_ARCHIVES = 32
@@ -46,9 +47,13 @@ def fold_archives(store: Store, log: Log, directory: str) -> None:
     """
     names = list(archives_in(store, directory))
     if covered := _covered(names):
+        # What covers others was written by a driver that died; where it was torn, they are all there is.
+        torn = {name for name in {*covered.values()} if not is_whole(store, name, _windows_in(name))}
+        needless = torn or {*covered}
         log.check_epoch()
-        store.delete(covered)
-    small = [name for name in names if name not in set(covered) and _windows_in(name) < _LARGE_WINDOWS]
+        store.delete(sorted(needless))
+        names = [name for name in names if name not in needless]
+    small = [name for name in names if _windows_in(name) < _LARGE_WINDOWS]
     if len(small) < FOLDED_ARCHIVES:
         return
     parts = _adjacent(small[-FOLDED_ARCHIVES:])
@@ -56,10 +61,7 @@ def fold_archives(store: Store, log: Log, directory: str) -> None:
     if len(parts) < 2 or content is None:
         return
     name = f"{directory}{_range_of(parts[0])[0]:012d}-{_range_of(parts[-1])[1]:012d}"
-    try:
-        store.create(name, content)
-    except AlreadyExistsError:
-        return  # finished windows are the same facts, whoever wrote them
+    create_once(store, log, name, content, sum(map(_windows_in, parts)))
     log.check_epoch()
     store.delete(parts)
 
@@ -88,15 +90,15 @@ def _windows_in(name: str) -> int:
     return last - first + 1
 
 
-def _covered(names: Sequence[str]) -> list[str]:
-    """The archives whose windows are all in another one."""
+def _covered(names: Sequence[str]) -> dict[str, str]:
+    """The archives whose windows are all in another one, each with that one."""
     ranges = {name: _range_of(name) for name in names}
-    covered: list[str] = []
+    covered: dict[str, str] = {}
     # By first window, the longest first: what is covered comes behind what covers it.
     reach, last_name = 0, ""
     for name, (first, last) in sorted(ranges.items(), key=lambda item: (item[1][0], -item[1][1])):
         if last_name and last <= reach and first >= ranges[last_name][0]:
-            covered.append(name)
+            covered[name] = last_name
             continue
         if last > reach:
             reach, last_name = last, name

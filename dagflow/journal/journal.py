@@ -182,7 +182,7 @@ class Journal:
         """
         intent = WindowIntent.from_json(self.state.redoing[str(window_id)]["intent"])
         plan, _ = find_window(self._store, self.state, window_id)
-        name = keep_replayed(self._store, self.state, self._seq, plan, intent)
+        name = keep_replayed(self._store, self._log, self.state, self._seq, plan, intent)
         self.append(Event("REDONE", {"window_id": window_id, "name": name}))
 
     def window(self, window_id: int) -> tuple[WindowPlan, WindowIntent | None]:
@@ -247,10 +247,20 @@ class Journal:
             self._closed_by = error.message
             raise
 
+    def archive(self) -> None:
+        """Move the finished windows to the archive.
+
+        Raises:
+            FencedError: Another driver has taken over.
+            StorageError: The store failed.
+        """
+        self.flush()
+        archive(self._store, self._log, self.state)
+
     def _make_smaller(self) -> None:
-        archive(self._store, self.state)
+        archive(self._store, self._log, self.state)
         forget(self.state, self._retention.kept_windows)
-        take_snapshot(self._store, self.state, self._seq)
+        take_snapshot(self._store, self._log, self.state, self._seq)
         self._snapshot_seq = self._seq
         trim(self._store, self._log)
         remove_forgotten(self._store, self._log, self.state)

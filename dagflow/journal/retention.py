@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from dagflow.errors import AlreadyExistsError, MissingError
+from dagflow.errors import MissingError
 from dagflow.journal.codec import decode_all, encode
 from dagflow.journal.folding import archives_in
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, number_of, slot_name
+from dagflow.journal.once import create_once
 from dagflow.journal.records import WindowIntent, WindowPlan
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
@@ -43,39 +44,33 @@ class Retention:
         return is_full or len(state.finished) >= self.finished_windows or records >= self.records
 
 
-def archive(store: Store, state: JournalState) -> None:
+def archive(store: Store, log: Log, state: JournalState) -> None:
     """Move the finished windows from the state to the archive.
 
     A crash between this and the next snapshot archives them again, under a range that overlaps; readers skip
     what they have seen.
 
     Raises:
+        FencedError: Another driver has taken over, and what is there is torn.
         StorageError: The store failed.
     """
     if not state.finished:
         return
     first, last = min(state.finished), max(state.finished)
     name = f"{_directory(state)}{first:012d}-{last:012d}"
-    _create_once(store, name, b"".join(state.finished[window_id] for window_id in sorted(state.finished)))
+    frames = [state.finished[window_id] for window_id in sorted(state.finished)]
+    create_once(store, log, name, b"".join(frames), len(frames))
     state.archived = last
     state.finished.clear()
 
 
-def take_snapshot(store: Store, state: JournalState, seq: int) -> None:
+def take_snapshot(store: Store, log: Log, state: JournalState, seq: int) -> None:
     """Write the fold of all records up to seq.
 
     Raises:
         StorageError: The store failed.
     """
-    _create_once(store, slot_name(SNAPSHOTS, seq), encode(state.to_json()))
-
-
-def _create_once(store: Store, name: str, data: bytes) -> None:
-    try:
-        store.create(name, data)
-    except AlreadyExistsError:
-        # Only finished windows and accepted records go in here, so whoever wrote it wrote the same facts.
-        return
+    create_once(store, log, slot_name(SNAPSHOTS, seq), encode(state.to_json()))
 
 
 def trim(store: Store, log: Log) -> None:
@@ -169,14 +164,14 @@ def all_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterat
         yield window if name is None else next(_windows(store, name))
 
 
-def keep_replayed(store: Store, state: JournalState, seq: int, plan: WindowPlan, intent: WindowIntent) -> str:
+def keep_replayed(store: Store, log: Log, state: JournalState, seq: int, plan: WindowPlan, intent: WindowIntent) -> str:
     """Write down what a window did when it was replayed, and return the name of the object.
 
     Raises:
         StorageError: The store failed.
     """
     name = f"redone/{state.generation:06d}/{plan.window_id:012d}-{seq:012d}"
-    _create_once(store, name, encode([plan.without_state().to_json(), intent.without_state().to_json()]))
+    create_once(store, log, name, encode([plan.without_state().to_json(), intent.without_state().to_json()]))
     return name
 
 

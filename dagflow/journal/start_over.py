@@ -9,7 +9,7 @@ from dagflow.journal.codec import decode, encode
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import LOG, SNAPSHOTS
 from dagflow.journal.records import Event
-from dagflow.journal.retention import Retention, archive, published_urls
+from dagflow.journal.retention import Retention, published_urls
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import require_located
@@ -41,8 +41,7 @@ def set_aside(store: Store) -> Iterator[str]:
         # Half of the files would be gone, and half of them could not be found.
         for url in published_urls(store, journal.state):
             require_located(url)
-        journal.flush()
-        archive(store, journal.state)
+        journal.archive()
         name = f"aside/{journal.epoch:012d}"
         _keep(store, name, journal.state)
         journal.append(Event("ASIDE", name))

@@ -206,6 +206,35 @@ def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> N
     ]
 
 
+def test_what_a_power_loss_left_of_an_archive_is_written_anew(quick_path: Path) -> None:
+    """A death behind the archive, and before the snapshot that trusts it, leaves the records that say the same."""
+    complete = open_store(str(quick_path / "complete"))
+    run_windows(complete, 1, 4, Retention(finished_windows=4)).close()
+    [name] = complete.list("archive/000000/")
+    whole = complete.read(name)
+    frame_bytes = whole.index(b"dagflow-journal", 1)
+    for cut in (0, 20, frame_bytes, len(whole) - 3):
+        for lost in (b"", b"\0" * (len(whole) - cut)):
+            store = open_store(str(quick_path / f"{cut}-{len(lost)}"))
+            run_windows(store, 1, 4, Retention()).flush()
+            store.create(name, whole[:cut] + lost)
+            Journal.open(store, app="toy", retention=Retention(finished_windows=4)).close()
+            assert len(list(store.list("snap/"))) == 1
+            assert [plan.window_id for plan, _ in committed_windows(store)] == [1, 2, 3, 4]
+
+
+def test_a_fold_that_a_power_loss_tore_goes_before_its_parts_do(quick_path: Path) -> None:
+    """The parts are all there is of these windows."""
+    store = open_store(str(quick_path))
+    run_windows(store, 1, 8, Retention(finished_windows=2)).close()
+    parts = list(store.list("archive/000000/"))
+    fold = f"archive/000000/{1:012d}-{6:012d}"
+    store.create(fold, b"".join(store.read(name) for name in parts[:3])[:-3])
+    run_windows(store, 9, 10, Retention(finished_windows=2))
+    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 11))
+    assert fold not in store.list("archive/000000/")
+
+
 def test_files_of_other_programs_are_left_alone(quick_path: Path) -> None:
     """What a system or a person drops into a checkpoint is neither read as a part of it nor removed."""
     store = open_store(str(quick_path))

@@ -1,0 +1,47 @@
+"""Objects of the journal that say the same whoever writes them, and are written once."""
+
+from __future__ import annotations
+
+from dagflow.errors import AlreadyExistsError, JournalError, MissingError
+from dagflow.journal.codec import decode_all
+from dagflow.journal.log import Log
+from dagflow.storage.location import redacted
+from dagflow.storage.store import Store
+
+
+def create_once(store: Store, log: Log, name: str, data: bytes, frames: int = 1) -> None:
+    """Create an object, unless it is there as a whole.
+
+    Args:
+        store: The checkpoint.
+        log: This driver's right to act.
+        name: The object.
+        data: Its bytes.
+        frames: How many frames these are.
+
+    Raises:
+        FencedError: Another driver has taken over, and what is there is torn.
+        StorageError: The store failed.
+    """
+    try:
+        store.create(name, data)
+    except AlreadyExistsError:
+        # Only finished windows and accepted records go in here, so whoever wrote it wrote the same facts. But a file
+        # system may have lost synced bytes of it in a power loss, and the records that say the same go after this.
+        if is_whole(store, name, frames):
+            return
+        log.check_epoch()
+        store.delete([name])
+        store.create(name, data)
+
+
+def is_whole(store: Store, name: str, frames: int) -> bool:
+    """Whether an object can be read and holds so many frames.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    try:
+        return len(list(decode_all(store.read(name), redacted(f"{store.url}/{name}")))) == frames
+    except (JournalError, MissingError):
+        return False
