@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 
 from dagflow.engine.replacing import finish_replays
 from dagflow.engine.replay import ReplayedWindow, Replayer
@@ -13,7 +14,7 @@ from dagflow.journal import Journal, Retention, read_state
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.runtime.lazy import LazyRuntime
-from dagflow.storage.location import absolute, redacted
+from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.options import options_in_use
 from dagflow.storage.roots import roots_in_use
 from dagflow.storage.store import open_store
@@ -35,6 +36,27 @@ def app_file(checkpoint: str) -> str:
             "the journal does not say which app file it is of", url=redacted(url), hint="name the app with --app"
         )
     return source
+
+
+def _require_same_places(outputs: Iterable[str], journal: Journal) -> None:
+    """Refuse a working directory in which the app's relative locations are others than in the run.
+
+    Files would not be replaced, but removed in one place and made in another.
+
+    Raises:
+        JournalError: An output lies elsewhere than where the run, by the same relative path, published.
+    """
+    was, now = journal.state.directory, os.getcwd()
+    for output in outputs if was not in ("", now) else ():
+        if not is_local(output):
+            continue
+        before = os.path.normpath(os.path.join(was, os.path.relpath(output, now)))
+        if before != output and any(url.startswith(join(before, "")) for url in journal.published()):
+            raise JournalError(
+                f"the run published into {before}, and in this working directory the app would into {output}",
+                url="journal",
+                hint=f"run it in {was}, or let the app name its output by an absolute path",
+            )
 
 
 def replay(
@@ -72,6 +94,7 @@ def replay(
             plan = place(app)
             operators = {name: node.operator for name, node in app.operators.items()}
             places = prepare(operators, journal, checkpoint)
+            _require_same_places(places.outputs, journal)
             # Whatever the app asks for its own windows: a record says that these files are complete.
             program = Program.of(app.name, plan, operators, app.attributes.storage, "power")
             start = runtime or (lambda program: spark(app, program, options, places))

@@ -104,7 +104,7 @@ class Journal:
                 self._require_app(app)
             said: dict[str, Any] = {"holder": self._log.holder.to_json(), "void": void}
             if app is not None:
-                said |= {"source": source, "roots": list(roots)}
+                said |= {"source": source, "directory": os.getcwd() if source else "", "roots": list(roots)}
             events = [Event("FENCE", said)]
             if app is not None and not self.state.app:
                 events.append(Event("START", {"app": app, "uuid": self.state.app_uuid or os.urandom(16).hex()}))

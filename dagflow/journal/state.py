@@ -13,7 +13,7 @@ from dagflow.journal.records import Event, WindowIntent, WindowPlan, WindowRedo
 
 _PLAIN = (
     *("app", "app_uuid", "generation", "setting_aside", "next_window_id", "last_planned", "last_committed"),
-    *("source", "roots", "redoing", "redone", "forgotten"),
+    *("source", "directory", "roots", "redoing", "redone", "forgotten"),
     *("last_done", "windows", "archived", "plan_totals", "totals", "decisions"),
 )
 
@@ -55,6 +55,7 @@ class JournalState:
         archived: Id of the newest window in the archive, 0 for none.
         committing: Plans of the windows in intents.
         source: The app file of the newest run, or "".
+        directory: The working directory of that run, which relative locations in the app are relative to, or "".
         roots: Where its named roots were, each as `name=location`.
         redoing: What is being put in the place of windows that were done, by window id as text.
         redone: The objects that say what windows did when they were replayed, by window id as text.
@@ -82,6 +83,7 @@ class JournalState:
     archived: int = 0
     committing: dict[int, WindowPlan] = field(default_factory=dict)
     source: str = ""
+    directory: str = ""
     roots: list[str] = field(default_factory=list)
     redoing: dict[str, Any] = field(default_factory=dict)
     redone: dict[str, str] = field(default_factory=dict)
@@ -97,6 +99,7 @@ class JournalState:
         match event.kind:
             case "FENCE":
                 self.source = event.value.get("source") or self.source
+                self.directory = event.value.get("directory") or self.directory
                 self.roots = event.value.get("roots", self.roots)
             case "START":
                 self.app = event.value["app"]

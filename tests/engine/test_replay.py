@@ -126,6 +126,27 @@ def test_a_replay_that_fails_replaces_nothing(folder: Path) -> None:
     assert not list((folder / "out").rglob(".*"))
 
 
+def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -> None:
+    """Relative to it the app's output would lie elsewhere: that is refused. What is named by its path is the same."""
+    before = published(folder)
+    (folder / "else" / "where").mkdir(parents=True)
+    told: list[ReplayedWindow] = []
+
+    def replayed() -> None:
+        app, options = load_app(app_file(str(folder / "journal"))), RunOptions(checkpoint=str(folder / "journal"))
+        replay(app, options, [2], told.append, runtime=InlineRuntime)
+
+    with contextlib.chdir(folder / "else" / "where"):
+        with pytest.raises(JournalError, match=f"run published into {folder}/out, .* would into {Path.cwd()}/out"):
+            replayed()
+        assert list(Path.cwd().iterdir()) == []
+        assert published(folder) == before
+        (folder / "app.yaml").write_text(APP.replace("path: out", f"path: {folder}/out"))
+        replayed()
+    assert [change.change for window in told for change in window.changes] == ["unchanged"]
+    assert published(folder) == before
+
+
 def test_windows_are_replaced_together_or_not_at_all(folder: Path) -> None:
     """One of three cannot be read again: the others stay as they were, and nothing waits."""
     before = published(folder)
