@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from dagflow.api.context import OperatorContext
+from dagflow.api.methods import check_methods
 from dagflow.api.ports import Handles, InputPort, Mode, OutputPort
 from dagflow.api.properties import set_properties
 
@@ -15,6 +16,9 @@ class Operator:
     Subclasses declare ports and properties in the class body, and mark the methods that take in what
     arrives. An instance lives in one partition for one window at a time, and is a plain object:
     constructed by keyword, without an app and without Spark.
+
+    Methods are plain functions; those that take in what arrives may be generators, see InputPort. A class with an
+    asynchronous method, or with a generator in its life cycle, is refused with a TypeError when it is defined.
 
     Guarantee: what an operator emits in a window reaches the output exactly once, also when the window
     is run again after a crash; its other side effects may happen again.
@@ -39,6 +43,7 @@ class Operator:
                 elif isinstance(mark := getattr(value, "__dagflow_handles__", None), Handles):
                     handlers[mark.port.name] = (mark.mode, name)
         cls.input_ports, cls.output_ports, cls.handlers = inputs, outputs, handlers
+        check_methods(cls, [name for _, name in handlers.values()])
 
     def __init__(self, **properties: Any) -> None:
         """Set the properties.

@@ -53,6 +53,9 @@ class Port:
 class InputPort(Port):
     """Where an operator takes in records or tuples.
 
+    The method that does may be a generator, for work in pieces: where it yields, which it does without a value, what
+    it has emitted goes on before it continues. For single records all goes on together, with their batch.
+
     Args:
         type: What flows in.
         optional: Whether an app may leave the port unconnected.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from dagflow.api.bundle import Bundle, unbundled
 from dagflow.api.foresight import Foreseeing
+from dagflow.api.methods import AWAITED, PAUSED
 from dagflow.api.operator import Operator
 from dagflow.api.ports import Emitter
 from dagflow.api.records import RecordBatch
@@ -23,6 +25,10 @@ Consumer = Callable[[Any], None]
 
 GATHERED_ITEMS = 8192
 """Single items that an operator emits outside of a per-record method are passed on in groups of this many at most."""
+
+
+class BrokenContractError(Exception):
+    """An operator's method did what cannot be made sense of; the message goes on from the method's name."""
 
 
 class Outlet:
@@ -188,9 +194,9 @@ class Chain:
     def _guarded(self, operator: str, method: Callable[[Any], Any], payload: Any) -> Iterator[None]:
         """Call a method of an operator, and run it to its end where it is a generator."""
         try:
-            steps = method(payload)
-            if steps is not None and hasattr(steps, "__next__"):
-                for _ in steps:
+            result = method(payload)
+            if result is not None:
+                for _ in self._steps(operator, result):
                     self.flush(operator)
                     yield
             self.flush(operator)
@@ -199,6 +205,22 @@ class Chain:
         except Exception as error:
             blocks = payload.blocks if isinstance(payload, RecordBatch) else (payload,)
             raise self.failure(operator, method, error, blocks) from error
+
+    def _steps(self, operator: str, result: object) -> Iterator[None]:
+        """Run what a handler has returned to its end, where it is a generator."""
+        _refuse_awaited(result)
+        if isinstance(result, Iterator):
+            for value in result:
+                if value is not None:
+                    port = next(iter(self.operators[operator].output_ports), "PORT")
+                    raise BrokenContractError(
+                        f"yielded {type(value).__name__}; emit with self.{port}.emit(...), what is yielded goes nowhere"
+                    )
+                yield
+
+    def _run_to_the_end(self, operator: str, result: object) -> None:
+        for _ in self._steps(operator, result):
+            pass
 
     def _feed_each_record(
         self, operator: str, method: Callable[[Any], Any], batch: RecordBatch, outlets: list[Outlet]
@@ -214,12 +236,14 @@ class Chain:
             if len(watched) == 1:
                 gathered, mark = watched[0].gathered, ends[0].append
                 for record in records:
-                    method(record)
+                    if (result := method(record)) is not None:
+                        self._run_to_the_end(operator, result)
                     mark(len(gathered))
             else:
                 pairs = [(outlet.gathered, end) for outlet, end in zip(watched, ends, strict=True)]
                 for record in records:
-                    method(record)
+                    if (result := method(record)) is not None:
+                        self._run_to_the_end(operator, result)
                     for gathered, end in pairs:
                         end.append(len(gathered))
         except DagflowError:
@@ -248,7 +272,8 @@ class Chain:
         position: int = -1,
     ) -> OperatorError:
         """What to raise when an operator's code raised: the exception with the place where the input came from."""
-        text = f"{getattr(method, '__name__', 'it')}() raised {type(error).__name__}({error})"
+        raised = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({error})"
+        text = f"{getattr(method, '__name__', 'it')}() {raised}"
         block = batch.block_of(position) if batch is not None and position >= 0 else next(iter(blocks), None)
         offset = int(batch.offsets()[position]) if batch is not None and position >= 0 else -1
         if offset >= 0:
@@ -278,6 +303,9 @@ class Chain:
         """
         try:
             result = method(*arguments)
+            _refuse_awaited(result)
+            if inspect.isgenerator(result):
+                raise BrokenContractError(f"is {PAUSED}")
             self.flush(operator)
         except DagflowError:
             raise
@@ -318,3 +346,11 @@ class Chain:
             if outlet.emitter.port.carries_records:
                 counts[names.records(ref.operator, ref.port)] = outlet.emitted
         return counts
+
+
+def _refuse_awaited(result: object) -> None:
+    """Raise where a method, perhaps behind a decorator that hid it from the check of its class, was asynchronous."""
+    if inspect.isawaitable(result) or isinstance(result, AsyncIterator):
+        if inspect.iscoroutine(result):
+            result.close()  # or Python complains, somewhere else, that it was never awaited
+        raise BrokenContractError(f"is {AWAITED}")

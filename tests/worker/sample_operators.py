@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.compute as pc
 
-from dagflow import InputPort, Operator, OutputPort, RecordBatch
+from dagflow import InputPort, Operator, OperatorContext, OutputPort, RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,62 @@ class Lines(Operator):
         self.records.emit(RecordBatch.from_records(sample.text.split()))
         yield
         self.done.emit(sample)
+
+
+class Halves(Operator):
+    """Emits both halves of each record, with a pause between them."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def cut(self, record: bytes) -> Iterator[None]:
+        """Emit, pause, emit."""
+        middle = len(record) // 2
+        self.output.emit(record[:middle])
+        yield
+        self.output.emit(record[middle:])
+
+
+class Calls(Operator):
+    """Does what it is told at a point of its life; its records go through."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    def __init__(self, **tasks: Callable[[Calls], Any]) -> None:
+        super().__init__()
+        self.tasks = tasks
+
+    def _do(self, name: str) -> Any:
+        return self.tasks[name](self) if name in self.tasks else None
+
+    def setup(self, context: OperatorContext) -> Any:
+        """Do what belongs here."""
+        self.context = context
+        return self._do("setup")
+
+    @input.batch
+    def take(self, batch: RecordBatch) -> Any:
+        """Pass on, and do what belongs here."""
+        self.output.emit(batch)
+        return self._do("take")
+
+    def begin_window(self, window_id: int) -> Any:
+        """Do what belongs here."""
+        return self._do("begin_window")
+
+    def end_window(self) -> Any:
+        """Do what belongs here."""
+        return self._do("end_window")
+
+    def snapshot(self) -> Any:
+        """Do what belongs here."""
+        return self._do("snapshot")
+
+    def teardown(self) -> Any:
+        """Do what belongs here."""
+        return self._do("teardown")
 
 
 class DropComments(Operator):

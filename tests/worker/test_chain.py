@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,19 @@ from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.testing.operators import OperatorHarness, run_operator
-from tests.worker.sample_operators import Broken, DropComments, Lines, Repeat, Rows, Sample, Total, Unlike, Upper
+from tests.worker.sample_operators import (
+    Broken,
+    Calls,
+    DropComments,
+    Halves,
+    Lines,
+    Repeat,
+    Rows,
+    Sample,
+    Total,
+    Unlike,
+    Upper,
+)
 
 
 def batch_of(*records: bytes, delimiter: bytes = b"\n") -> RecordBatch:
@@ -113,6 +127,49 @@ def test_a_generator_handler_runs_to_its_end_for_every_tuple() -> None:
     emitted = run_operator(Lines(), [Sample("a", b"x y"), Sample("b", b"z")], port="samples")
     assert emitted["records"] == [b"x", b"y", b"z"]
     assert [sample.url for sample in emitted["done"]] == ["a", "b"]
+
+
+def test_a_generator_handler_runs_to_its_end_for_every_record() -> None:
+    """What it emits after its pause belongs to the record, like what it emitted before."""
+    harness = OperatorHarness(Halves())
+    harness.window({"input": batch_of(b"ab", b"cdef")})
+    (out,) = harness.batches["output"]
+    assert out.to_pylist() == [b"a", b"b", b"cd", b"ef"]
+    assert out.offsets().tolist() == [100, 100, 103, 103]
+
+
+@pytest.mark.parametrize("mode", ["each", "batch"])
+def test_a_handler_that_yields_what_it_should_emit_is_told_so(mode: str) -> None:
+    """What is yielded would be lost without a word."""
+    port = InputPort()
+
+    class Yields(Operator):
+        input = port
+        output = OutputPort()
+
+        @getattr(port, mode)  # type: ignore[untyped-decorator]  # either of two
+        def take(self, item: object) -> Iterator[object]:
+            yield item
+
+    with pytest.raises(OperatorError, match=r"take\(\) yielded .*; emit with self\.output\.emit\(\.\.\.\)"):
+        run_operator(Yields(), [b"a"])
+
+
+async def later() -> None:
+    """Never awaited."""
+
+
+@pytest.mark.parametrize("place", ["setup", "take", "end_window"])
+def test_a_method_that_turns_out_to_be_asynchronous_is_an_error(place: str) -> None:
+    """A decorator may have hidden it when its class was defined."""
+    with pytest.raises(OperatorError, match=rf"{place}\(\) is asynchronous.* asyncio\.run"):
+        run_operator(Calls(**{place: lambda _: later()}), [b"a"])
+
+
+def test_a_life_cycle_method_that_turns_out_to_be_a_generator_is_an_error() -> None:
+    """As when its class says so."""
+    with pytest.raises(OperatorError, match=r"end_window\(\) is a generator"):
+        run_operator(Calls(end_window=lambda _: (print() for _ in "a")), [b"a"])
 
 
 def test_a_restarted_operator_goes_on_from_its_snapshot() -> None:

@@ -1,0 +1,66 @@
+"""What kinds of functions an operator's methods may be."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow import InputPort, Operator, OutputPort
+from dagflow.spec.registry import OPERATOR, UnknownClassError, find_class
+
+
+class Base(Operator):
+    """Passes on what arrives."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def each(self, record: bytes) -> Any:
+        """Emit it."""
+        self.output.emit(record)
+
+
+async def awaited(self: Operator, *_: object) -> None:
+    """Stands for a method."""
+
+
+async def awaited_in_pieces(self: Operator, *_: object) -> AsyncIterator[None]:
+    """Stands for a method."""
+    yield
+
+
+def paused(self: Operator, *_: object) -> Iterator[None]:
+    """Stands for a method."""
+    yield
+
+
+@pytest.mark.parametrize("method", [awaited, awaited_in_pieces])
+@pytest.mark.parametrize("name", ["each", "setup", "end_window", "teardown", "snapshot", "emit_tuples"])
+def test_an_asynchronous_method_is_refused_when_its_class_is_defined(name: str, method: object) -> None:
+    """Nobody would await it, and what it emits would be lost without a word; also where it overrides a handler."""
+    with pytest.raises(TypeError, match=rf"Mine\.{name}\(\) is asynchronous.* write a plain def.*asyncio\.run\(\)"):
+        type("Mine", (Base,), {name: method})
+
+
+@pytest.mark.parametrize("name", ["setup", "begin_window", "end_window", "teardown", "committed"])
+def test_a_generator_in_the_life_cycle_is_refused_when_its_class_is_defined(name: str) -> None:
+    """Nobody would run it."""
+    with pytest.raises(TypeError, match=rf"Mine\.{name}\(\) is a generator.* without yield"):
+        type("Mine", (Base,), {name: paused})
+
+
+def test_a_handler_may_be_a_generator() -> None:
+    """It pauses between pieces of its work."""
+    assert type("Mine", (Base,), {"each": paused}).__name__ == "Mine"
+
+
+def test_an_app_is_told_the_file_and_the_line_of_such_a_class(tmp_path: Path) -> None:
+    """Before anything runs."""
+    lines = ["from dagflow import Operator", "", "class Late(Operator):", "    async def setup(self, context): pass"]
+    (tmp_path / "own_late.py").write_text("\n".join(lines))
+    with pytest.raises(UnknownClassError, match=r"own_late\.py:3: TypeError: Late\.setup\(\) is asynchronous"):
+        find_class("own_late.Late", [str(tmp_path)], OPERATOR)
