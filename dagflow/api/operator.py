@@ -84,10 +84,10 @@ class Operator:
         """Called before anything of the window arrives."""
 
     def end_window(self) -> None:
-        """Called when everything of the window has arrived; may still emit."""
+        """Called when everything of the window has arrived; the last place where it may emit, and close its files."""
 
     def teardown(self) -> None:
-        """Called once at the end, also after a failure."""
+        """Called once at the end, also after a failure of this operator or another; not where setup failed."""
 
     def snapshot(self) -> Any:
         """The state that must outlive the window just ended, as something picklable; None for none."""

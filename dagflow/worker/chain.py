@@ -38,9 +38,10 @@ class Outlet:
         emitter: The operator's end.
         consumers: Who takes in each RecordBatch, or each list of tuples.
         emitted: Records or tuples that have passed.
+        is_ended: Whether its operator's window has ended; nobody downstream would take in what comes after.
     """
 
-    __slots__ = ("consumers", "current", "emitted", "emitter", "gathered")
+    __slots__ = ("consumers", "current", "emitted", "emitter", "gathered", "is_ended")
 
     def __init__(self, emitter: Emitter[Any]) -> None:
         self.emitter = emitter
@@ -48,6 +49,7 @@ class Outlet:
         self.gathered: list[Any] = []
         self.current: RecordBatch | None = None
         self.emitted = 0
+        self.is_ended = False
         emitter.emit = self.emit
 
     def connect(self, consumer: Consumer) -> None:
@@ -112,6 +114,9 @@ class Outlet:
         self._send(RecordBatch.from_records(items, delimiters, origin))
 
     def _send(self, payload: Any) -> None:
+        if self.is_ended:
+            port = self.emitter.port.name
+            raise BrokenContractError(f"emitted at port {port} after the window's end; the last place is end_window()")
         self.emitted += len(payload)
         for consumer in self.consumers:
             consumer(payload)
@@ -316,6 +321,8 @@ class Chain:
     def begin_window(self, window_id: int) -> None:
         """Open a window in every operator, upstream first."""
         self.window_id = window_id
+        for outlet in self.outlets.values():
+            outlet.is_ended = False
         for name, operator in self.operators.items():
             self.call(name, operator.begin_window, window_id)
 
@@ -323,13 +330,23 @@ class Chain:
         """Close the window in every operator, upstream first, so that last words still reach downstream."""
         for name, operator in self.operators.items():
             self.call(name, operator.end_window)
+            for outlet in self._outlets_of(name):
+                outlet.is_ended = True
 
-    def teardown(self) -> None:
-        """End every operator; an operator that fails to does not keep the others from it."""
+    def teardown(self, names: Iterable[str] | None = None) -> None:
+        """End operators; an operator that fails to does not keep the others from it.
+
+        Args:
+            names: Which; None for all.
+        """
+        for outlet in self.outlets.values():
+            # What a failure left there is nobody's any more.
+            outlet.gathered.clear()
+            outlet.is_ended = True
         failure: DagflowError | None = None
-        for name, operator in self.operators.items():
+        for name in self.operators if names is None else names:
             try:
-                self.call(name, operator.teardown)
+                self.call(name, self.operators[name].teardown)
             except DagflowError as error:
                 failure = failure or error
         if failure is not None:

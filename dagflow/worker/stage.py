@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from typing_extensions import Buffer
 
 from dagflow.api.context import OperatorContext, Skipped
 from dagflow.api.operator import Operator
-from dagflow.errors import DagflowError, OperatorError, TransientStorageError
+from dagflow.errors import DagflowError, OperatorError, StorageError, TransientStorageError
 from dagflow.plan.physical import Edge, PortRef, Stage
+from dagflow.storage.location import redacted
 from dagflow.storage.options import use_options
 from dagflow.storage.pending import Durability, LateWriter, PendingFile, PendingWriter, open_pending
 from dagflow.worker.chain import Chain
 from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
 from dagflow.worker.routing import splitter_of
+
+logger = logging.getLogger(__name__)
 
 ENDING_BYTES = 64 << 20
 ENDING_FILES = 32
@@ -53,6 +57,7 @@ class TaskOutputs:
         self._tag = tag
         self._durability = durability
         self._open: list[PendingWriter] = []
+        self._url_by_unended: dict[PendingWriter, str] = {}
         self._ending: deque[tuple[PendingWriter, int, int]] = deque()
         self._ending_bytes = 0
         self._finished: list[PendingFile] = []
@@ -62,10 +67,12 @@ class TaskOutputs:
         # The checksum takes 0.02 s of a core per GiB, and lets the manifest say what was published.
         writer = open_pending(url, directory_tag=self._tag, durability=self._durability, checksum=True)
         self._open.append(writer)
+        self._url_by_unended[writer] = url
         return TaskOutputFile(self, writer)
 
     def end(self, writer: PendingWriter, records: int) -> None:
         """Complete a file; on a remote store while the next one is written already."""
+        self._url_by_unended.pop(writer, None)
         held_bytes = writer.end() if isinstance(writer, LateWriter) else 0
         self._ending.append((writer, records, held_bytes))
         self._ending_bytes += held_bytes
@@ -83,8 +90,12 @@ class TaskOutputs:
         """The files that were ended since the last call, in that order.
 
         Raises:
-            StorageError: The store refused one of them.
+            StorageError: The store refused one of them, or one that was opened has not been ended.
         """
+        if self._url_by_unended:
+            url = next(iter(self._url_by_unended.values()))
+            hint = "an operator closes the files that it has opened in end_window() at the latest"
+            raise StorageError("was opened and never closed; what is in it would be lost", url=redacted(url), hint=hint)
         while self._ending:
             self._complete_oldest()
         finished = tuple(self._finished)
@@ -120,6 +131,7 @@ class StageTask:
         self._ledger: Counter[str] = Counter()
         self._skipped: list[Skipped] = []
         self._source_events: list[Any] | None = [] if program.listens else None
+        self._set_up: list[str] = []
         operators: dict[str, Operator] = {name: pickle.loads(program.operators[name]) for name in stage.operators}
         self._counters: dict[str, Counter[str]] = {name: Counter() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
@@ -165,6 +177,7 @@ class StageTask:
                 outputs=self._outputs,
             )
             self._chain.call(name, operator.setup, context)
+            self._set_up.append(name)
             state = self._window.states.get((name, self._partition))
             if state is not None:
                 self._chain.call(name, operator.restore, pickle.loads(state))
@@ -186,15 +199,7 @@ class StageTask:
         states: dict[str, bytes] = {}
         files: tuple[PendingFile, ...] = ()
         try:
-            self._setup()
-            self._chain.begin_window(self._window.window_id)
-            for target, payload in inputs:
-                for _ in self._chain.feed(target, payload):
-                    yield from self._sent()
-                yield from self._sent()
-            self._chain.end_window()
-            states = self._snapshots()
-            self._chain.teardown()
+            states = yield from self._process(inputs)
             files = self._outputs.take_finished()
         except TransientStorageError:
             self._outputs.abandon()
@@ -228,6 +233,34 @@ class StageTask:
             skipped=tuple(self._skipped),
             source_events=tuple(self._source_events or ()),
         )
+
+    def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[Parcel, None, dict[str, bytes]]:
+        """Let everything that arrives pass the operators, from their setup to their teardown.
+
+        Returns:
+            Their states.
+        """
+        try:
+            self._setup()
+            self._chain.begin_window(self._window.window_id)
+            for target, payload in inputs:
+                for _ in self._chain.feed(target, payload):
+                    yield from self._sent()
+                yield from self._sent()
+            self._chain.end_window()
+            states = self._snapshots()
+        except Exception:
+            self._tear_down_after_failure()
+            raise
+        self._chain.teardown()
+        return states
+
+    def _tear_down_after_failure(self) -> None:
+        try:
+            self._chain.teardown(self._set_up)
+        except DagflowError as error:
+            # The failure before it is the one to tell; this one often comes of it.
+            logger.warning("teardown failed as well window=%d: %s", self._window.window_id, error)
 
     def _sent(self) -> list[Parcel]:
         sent, self._outgoing = self._outgoing, []

@@ -74,3 +74,13 @@ def test_a_file_that_does_not_arrive_is_told_before_the_task_reports() -> None:
     outputs.end(SlowWriter("lost", 1, set(), is_refused=True), 1)
     with pytest.raises(StorageError, match="lost: refused"):
         outputs.take_finished()
+
+
+def test_a_file_that_is_not_closed_is_told(tmp_path: Path) -> None:
+    """What was written to it would be lost without a word; a task that fails abandons it."""
+    outputs = TaskOutputs("tag", "process")
+    outputs.open(str(tmp_path / "lost")).write(b"x")
+    with pytest.raises(StorageError, match=r"lost: was opened and never closed.*\n *an operator closes .* end_window"):
+        outputs.take_finished()
+    outputs.abandon()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

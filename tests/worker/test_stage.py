@@ -1,0 +1,79 @@
+"""Tasks: what a stage's operators go through, and what becomes of their failures."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.run import run
+from dagflow.errors import OperatorError
+from dagflow.runtime.inline import InlineRuntime
+from tests.engine.sample_app import app_of, published
+from tests.worker.sample_operators import Calls
+
+TORN_DOWN: list[int] = []
+"""Partitions; the app has two."""
+
+
+def fail(operator: Calls) -> None:
+    """The first failure."""
+    raise ValueError("the first failure")
+
+
+def fail_again(operator: Calls) -> None:
+    """Another one."""
+    raise ValueError("another failure")
+
+
+def emit(operator: Calls) -> None:
+    """Say a last word."""
+    operator.output.emit(b"last")
+
+
+def note(operator: Calls) -> None:
+    """Remember the call."""
+    TORN_DOWN.append(operator.context.partition)
+
+
+@pytest.mark.parametrize("place", ["teardown", "snapshot"])
+def test_what_is_emitted_after_the_windows_end_is_an_error(tmp_path: Path, place: str) -> None:
+    """Whoever is downstream has ended, and would lose it without a word."""
+    with pytest.raises(OperatorError, match=rf"'middle' .*{place}\(\) emitted at port output after the window's end"):
+        run(app_of(tmp_path, [b"a"], middle=Calls(**{place: emit})), runtime=InlineRuntime)
+
+
+def test_what_is_emitted_at_the_windows_end_is_published(tmp_path: Path) -> None:
+    """Downstream ends after that."""
+    run(app_of(tmp_path, [b"a"], middle=Calls(end_window=emit)), runtime=InlineRuntime)
+    assert published(tmp_path) == [b"a", b"last", b"last"]
+
+
+@pytest.mark.parametrize("place", ["begin_window", "take", "end_window", "snapshot"])
+def test_an_operator_is_torn_down_once_after_a_failure(tmp_path: Path, place: str) -> None:
+    """It may have connections to close."""
+    TORN_DOWN.clear()
+    with pytest.raises(OperatorError, match="the first failure"):
+        run(app_of(tmp_path, [b"a"], middle=Calls(**{place: fail}, teardown=note)), runtime=InlineRuntime)
+    assert TORN_DOWN == [0, 1]
+
+
+def test_an_operator_that_was_not_set_up_is_not_torn_down(tmp_path: Path) -> None:
+    """What it would close is not there."""
+    TORN_DOWN.clear()
+    with pytest.raises(OperatorError, match="the first failure"):
+        run(app_of(tmp_path, [b"a"], middle=Calls(setup=fail, teardown=note)), runtime=InlineRuntime)
+    assert TORN_DOWN == []
+
+
+@pytest.mark.parametrize("again", [fail_again, emit])
+def test_a_failure_in_teardown_does_not_hide_the_first_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, again: Callable[[Calls], None]
+) -> None:
+    """The log has the other."""
+    caplog.set_level(logging.WARNING)
+    with pytest.raises(OperatorError, match=r"take\(\) raised ValueError\(the first failure\)"):
+        run(app_of(tmp_path, [b"a"], middle=Calls(take=fail, teardown=again)), runtime=InlineRuntime)
+    assert "teardown failed as well window=1: window 1, operator 'middle' partition 0: teardown()" in caplog.text
