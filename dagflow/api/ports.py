@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 
 from dagflow.api.bundle import Bundle
 from dagflow.api.records import RecordBatch
@@ -113,7 +113,8 @@ class Emitter(Generic[T]):
 
     Attributes:
         emit: Sends one item: bytes or a mapping of column to value for a single record, a RecordBatch or
-            pyarrow.RecordBatch for many, an instance of the port's type for a metadata tuple.
+            pyarrow.RecordBatch for many, an instance of the port's type for a metadata tuple. A hot loop may keep
+            it, from setup() on.
     """
 
     __slots__ = ("emit", "port", "sinks")
@@ -122,6 +123,10 @@ class Emitter(Generic[T]):
         self.port = port
         self.sinks: list[Callable[[Any], object]] = []
         self.emit: Callable[[Any], object] = self.send
+
+    def __reduce__(self) -> NoReturn:
+        # A copy would lead nowhere, and what an operator sends to it would be lost.
+        raise TypeError(f"emitters belong to one process; keep self.{self.port.name}.emit in setup(), not before")
 
     def connect(self, sink: Callable[[Any], object]) -> None:
         """Send what is emitted to sink as well, for example to a list's append in a test."""

@@ -38,10 +38,12 @@ class Outlet:
         emitter: The operator's end.
         consumers: Who takes in each RecordBatch, or each list of tuples.
         emitted: Records or tuples that have passed.
+        gathered: What waits to be passed on; always the same list, because an operator may keep its append.
         is_ended: Whether its operator's window has ended; nobody downstream would take in what comes after.
+        is_gathering: Whether a batch is passing record by record; all that is emitted then waits for its end.
     """
 
-    __slots__ = ("consumers", "current", "emitted", "emitter", "gathered", "is_ended")
+    __slots__ = ("consumers", "current", "emitted", "emitter", "gathered", "is_ended", "is_gathering")
 
     def __init__(self, emitter: Emitter[Any]) -> None:
         self.emitter = emitter
@@ -50,6 +52,7 @@ class Outlet:
         self.current: RecordBatch | None = None
         self.emitted = 0
         self.is_ended = False
+        self.is_gathering = False
         emitter.emit = self.emit
 
     def connect(self, consumer: Consumer) -> None:
@@ -59,7 +62,11 @@ class Outlet:
 
     def emit(self, item: Any) -> None:
         """Take one item from the operator; batches go on at once."""
-        if isinstance(item, RecordBatch):
+        if self.is_gathering:
+            # An operator that has kept this method calls it here too. Were anything passed on now, close_records
+            # could not tell any more which record it belongs to.
+            self.gathered.append(item)
+        elif isinstance(item, RecordBatch):
             self.flush()
             self._send(item)
         elif isinstance(item, pa.RecordBatch):
@@ -74,7 +81,7 @@ class Outlet:
         """Pass on the single items gathered so far."""
         if not self.gathered:
             return
-        items, self.gathered = self.gathered, []
+        items = self._taken()
         if not self.emitter.port.carries_records:
             wrong = next((item for item in items if not self._carries(item)), None)
             if wrong is not None:
@@ -84,6 +91,11 @@ class Outlet:
             self._send(items)
         else:
             self._send(RecordBatch.from_records(items))
+
+    def _taken(self) -> list[Any]:
+        items = self.gathered.copy()
+        self.gathered.clear()
+        return items
 
     def _carries(self, item: Any) -> bool:
         kind = self.emitter.port.type
@@ -96,7 +108,7 @@ class Outlet:
             batch: What the method was called with, record by record.
             ends: After each call, how many records had been emitted.
         """
-        items, self.gathered = self.gathered, []
+        items = self._taken()
         if not self.consumers:
             self.emitted += len(items)
             return
@@ -112,6 +124,18 @@ class Outlet:
             delimiters = delimiters.take(sources)
             origin = None if origin is None else origin.select(sources)
         self._send(RecordBatch.from_records(items, delimiters, origin))
+
+    def begin_records(self) -> None:
+        """Let what a per-record method emits wait for close_records."""
+        self.flush()
+        self.is_gathering = True
+        # The list's own append: a call into Python for each record would double the cost of small operators.
+        self.emitter.emit = self.gathered.append
+
+    def end_records(self) -> None:
+        """Let emit pass on again; also where the method has failed."""
+        self.is_gathering = False
+        self.emitter.emit = self.emit
 
     def _send(self, payload: Any) -> None:
         if self.is_ended:
@@ -233,9 +257,7 @@ class Chain:
         records = batch.to_pylist()
         watched = [outlet for outlet in outlets if outlet.emitter.port.carries_records]
         for outlet in watched:
-            outlet.flush()
-            # The list's own append: a call into Python for each record would double the cost of small operators.
-            outlet.emitter.emit = outlet.gathered.append
+            outlet.begin_records()
         ends: list[list[int]] = [[] for _ in watched]
         try:
             if len(watched) == 1:
@@ -258,7 +280,7 @@ class Chain:
             raise self.failure(operator, method, error, batch.blocks, batch, done) from error
         finally:
             for outlet in watched:
-                outlet.emitter.emit = outlet.emit
+                outlet.end_records()
         try:
             for outlet, end in zip(watched, ends, strict=True):
                 outlet.close_records(batch, end)

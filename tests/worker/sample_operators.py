@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.compute as pc
 
@@ -59,6 +59,34 @@ class Halves(Operator):
         self.output.emit(record[:middle])
         yield
         self.output.emit(record[middle:])
+
+
+class Kept(Operator):
+    """Keeps the way to emit, as hot loops do; drops the records that begin with #.
+
+    Attributes:
+        since: Where it begins to keep it.
+    """
+
+    since: Literal["constructor", "setup", "first record"] = "setup"
+
+    input = InputPort()
+    output = OutputPort()
+
+    def check_properties(self) -> None:
+        """Keep it, perhaps."""
+        self._emit = self.output.emit if self.since == "constructor" else None
+
+    def setup(self, context: OperatorContext) -> None:
+        """Keep it, perhaps."""
+        self._emit = self.output.emit if self.since == "setup" else self._emit
+
+    @input.each
+    def take(self, record: bytes) -> None:
+        """Emit what stays."""
+        self._emit = self._emit or self.output.emit
+        if not record.startswith(b"#"):
+            self._emit(record)
 
 
 class Calls(Operator):

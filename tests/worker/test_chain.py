@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,11 +13,13 @@ from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.testing.operators import OperatorHarness, run_operator
+from dagflow.worker.chain import GATHERED_ITEMS
 from tests.worker.sample_operators import (
     Broken,
     Calls,
     DropComments,
     Halves,
+    Kept,
     Lines,
     Repeat,
     Rows,
@@ -42,6 +46,27 @@ def test_a_per_record_operator_keeps_origin_and_delimiter_of_what_it_passes_on()
     assert out.to_pylist() == [b"a", b"", b"c"]
     assert out.offsets().tolist() == [100, 107, 109]
     assert out.framed().to_pylist() == [b"a\r\n", b"\r\n", b"c\r\n"]
+
+
+@pytest.mark.parametrize("since", ["setup", "first record"])
+def test_an_operator_may_keep_the_way_to_emit(since: Literal["setup", "first record"]) -> None:
+    """However many records a batch has, and in whichever batch, what is emitted so belongs to its record."""
+    records = [b"#" if n % 3 else b"%d" % n for n in range(3 * GATHERED_ITEMS + 3)]
+    harness = OperatorHarness(Kept(since=since))
+    for _ in range(2):
+        harness.window({"input": batch_of(*records, delimiter=b"\r\n")})
+    passed, *others = harness.batches["output"]
+    assert passed.to_pylist() == records[::3]
+    assert passed.framed().to_pylist() == [record + b"\r\n" for record in records[::3]]
+    assert passed.offsets().tolist() == batch_of(*records, delimiter=b"\r\n").offsets().tolist()[::3]
+    assert [other.framed() for other in others] == [passed.framed()]
+
+
+def test_a_way_to_emit_that_was_kept_too_early_does_not_travel() -> None:
+    """In another process it would lead nowhere."""
+    operator = Kept(since="constructor")
+    with pytest.raises(TypeError, match=r"keep self\.output\.emit in setup\(\), not before"):
+        pickle.dumps(operator)
 
 
 def test_a_record_that_multiplies_gives_its_origin_to_each_copy() -> None:
