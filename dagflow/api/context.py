@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any, Protocol, runtime_checkable
 
 from typing_extensions import Buffer
@@ -112,6 +113,11 @@ class Skipped:
     end: int
     reason: str
 
+    def __post_init__(self) -> None:
+        # The journal takes Python's own numbers only, and positions are often computed in NumPy.
+        object.__setattr__(self, "start", index(self.start))
+        object.__setattr__(self, "end", index(self.end))
+
 
 @dataclass(slots=True)
 class OperatorContext:
@@ -124,7 +130,8 @@ class OperatorContext:
         partitions: How many partitions the operator has in this window.
         share: What this partition may use of a rate that all of them have together, in this window; those that run
             at the same time have 1 together at most.
-        counters: Counts by name; they are added up over partitions, and shown by metrics and status.
+        counters: Counts by name, whole numbers of Python or NumPy; they are added up over partitions, and shown by
+            metrics and status.
         ledger: Sums by key that come to zero when all is accounted for: an operator books what it takes over
             as positive, and what it has passed on as negative. A run that completes with any other sum fails.
             A key that was given the value UNTOLD is not looked at.

@@ -6,6 +6,7 @@ import inspect
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -375,9 +376,13 @@ class Chain:
             raise failure
 
     def counts(self) -> dict[str, int]:
-        """What operators counted, and the records that left each port, under the keys of metrics/names.py."""
+        """What operators counted, and the records that left each port, under the keys of metrics/names.py.
+
+        Raises:
+            OperatorError: A counter of an operator is no whole number.
+        """
         counts = {
-            names.counted_by(name, key): value
+            names.counted_by(name, key): self._whole(name, key, value)
             for name, counter in self.counters.items()
             for key, value in counter.items()
         }
@@ -385,6 +390,18 @@ class Chain:
             if outlet.emitter.port.carries_records:
                 counts[names.records(ref.operator, ref.port)] = outlet.emitted
         return counts
+
+    def _whole(self, operator: str, counter: str, value: Any) -> int:
+        """A count as Python's own number: what is added up in NumPy's cannot be written to the journal."""
+        try:
+            return int(index(value))
+        except TypeError as error:
+            raise OperatorError(
+                f"its counter '{counter}' is {value!r} ({type(value).__name__}); counters take whole numbers",
+                operator=operator,
+                window_id=self.window_id,
+                partition=self.partition,
+            ) from error
 
 
 def _refuse_awaited(result: object) -> None:

@@ -85,7 +85,7 @@ class StageResult:
     Attributes:
         stage: Index of the stage.
         partition: The partition within the stage.
-        counters: Counts by "operator.name".
+        counters: Counts by "operator.name"; none of a task that failed.
         files: Files that wait to be published.
         reports: Tuples for control operators, by input port.
         states: Pickled operator states by operator.

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator
+from operator import index
 from typing import Any
 
 from typing_extensions import Buffer
@@ -43,7 +44,7 @@ class TaskOutputFile:
 
     def close(self, *, records: int) -> None:
         """End the file and report it with the task's result."""
-        self._outputs.end(self._writer, records)
+        self._outputs.end(self._writer, index(records))
 
 
 class TaskOutputs:
@@ -137,8 +138,8 @@ class StageTask:
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
         for edge in stage.reports:
             self._chain.connect(edge.source, self._reporter(edge.target))
-        for index, edge in enumerate(stage.outputs):
-            self._chain.connect(edge.source, self._sender(index, edge))
+        for number, edge in enumerate(stage.outputs):
+            self._chain.connect(edge.source, self._sender(number, edge))
 
     def _reporter(self, target: PortRef) -> Any:
         return lambda payload: self._reports.append((target, payload))
@@ -197,9 +198,11 @@ class StageTask:
         started = time.perf_counter()
         error: DagflowError | None = None
         states: dict[str, bytes] = {}
+        counters: dict[str, int] = {}
         files: tuple[PendingFile, ...] = ()
         try:
             states = yield from self._process(inputs)
+            counters = self._chain.counts()
             files = self._outputs.take_finished()
         except TransientStorageError:
             self._outputs.abandon()
@@ -223,7 +226,7 @@ class StageTask:
         yield StageResult(
             stage=self._stage.index,
             partition=self._partition,
-            counters=self._chain.counts(),
+            counters=counters,
             files=files,
             reports=tuple(self._reports),
             states=states,

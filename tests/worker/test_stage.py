@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from dagflow.api.context import Skipped
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import app_of, published
 from tests.worker.sample_operators import Calls
 
+ONE: Any = np.int64(1)
+HALF: Any = np.float64(0.5)
 TORN_DOWN: list[int] = []
 """Partitions; the app has two."""
 
@@ -36,6 +42,39 @@ def emit(operator: Calls) -> None:
 def note(operator: Calls) -> None:
     """Remember the call."""
     TORN_DOWN.append(operator.context.partition)
+
+
+def folder_in(tmp_path: Path, operator: Calls) -> str:
+    """Where to write."""
+    return str(tmp_path / "side")
+
+
+def count_in_numpy(operator: Calls) -> None:
+    """Count, leave out and write with the numbers of NumPy."""
+    context = operator.context
+    assert context.outputs is not None
+    context.counters["items"] += 3 * ONE
+    context.skipped.append(Skipped("s0", ONE, 2 * ONE, "why not"))
+    file = context.outputs.open(f"{operator.tasks['folder'](operator)}/{context.partition}")
+    file.close(records=5 * ONE)
+
+
+def count_halves(operator: Calls) -> None:
+    """Count what is no whole number."""
+    operator.context.counters["items"] += HALF
+
+
+def test_what_is_counted_in_numpy_is_journaled(tmp_path: Path) -> None:
+    """NumPy's whole numbers are as good as Python's."""
+    middle = Calls(end_window=count_in_numpy, folder=partial(folder_in, tmp_path))
+    summary = run(app_of(tmp_path, [b"a"], middle=middle), runtime=InlineRuntime)
+    assert (summary.state, summary.counts["middle:items"]) == ("completed", 6)
+
+
+def test_a_counter_that_is_no_whole_number_is_told(tmp_path: Path) -> None:
+    """With its name and its operator."""
+    with pytest.raises(OperatorError, match=r"'middle' .*its counter 'items' is .*0\.5.*float64"):
+        run(app_of(tmp_path, [b"a"], middle=Calls(end_window=count_halves)), runtime=InlineRuntime)
 
 
 @pytest.mark.parametrize("place", ["teardown", "snapshot"])
