@@ -81,7 +81,7 @@ class Operator:
         """Called once before the first window, in the process that will run the operator."""
 
     def begin_window(self, window_id: int) -> None:
-        """Called before anything of the window arrives."""
+        """Called before anything of the window arrives; may emit."""
 
     def end_window(self) -> None:
         """Called when everything of the window has arrived; the last place where it may emit, and close its files."""

@@ -342,11 +342,11 @@ class Chain:
         return result
 
     def begin_window(self, window_id: int) -> None:
-        """Open a window in every operator, upstream first."""
+        """Open a window in every operator, downstream first, so that first words find those who take them in."""
         self.window_id = window_id
         for outlet in self.outlets.values():
             outlet.is_ended = False
-        for name, operator in self.operators.items():
+        for name, operator in reversed(self.operators.items()):
             self.call(name, operator.begin_window, window_id)
 
     def end_window(self) -> None:

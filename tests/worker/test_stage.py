@@ -84,9 +84,10 @@ def test_what_is_emitted_after_the_windows_end_is_an_error(tmp_path: Path, place
         run(app_of(tmp_path, [b"a"], middle=Calls(**{place: emit})), runtime=InlineRuntime)
 
 
-def test_what_is_emitted_at_the_windows_end_is_published(tmp_path: Path) -> None:
-    """Downstream ends after that."""
-    run(app_of(tmp_path, [b"a"], middle=Calls(end_window=emit)), runtime=InlineRuntime)
+@pytest.mark.parametrize("place", ["begin_window", "end_window"])
+def test_what_is_emitted_at_the_windows_borders_is_published(tmp_path: Path, place: str) -> None:
+    """Downstream begins before upstream, and ends after it."""
+    run(app_of(tmp_path, [b"a"], middle=Calls(**{place: emit})), runtime=InlineRuntime)
     assert published(tmp_path) == [b"a", b"last", b"last"]
 
 
