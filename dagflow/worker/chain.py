@@ -18,7 +18,15 @@ from dagflow.api.methods import AWAITED, PAUSED
 from dagflow.api.operator import Operator
 from dagflow.api.ports import Emitter
 from dagflow.api.records import RecordBatch
-from dagflow.errors import DagflowError, OperatorError
+from dagflow.errors import (
+    AppError,
+    DagflowError,
+    JournalError,
+    OperatorError,
+    RecordError,
+    RunStoppedError,
+    StorageError,
+)
 from dagflow.metrics import names
 from dagflow.plan.physical import Edge, PortRef
 
@@ -26,6 +34,12 @@ Consumer = Callable[[Any], None]
 
 GATHERED_ITEMS = 8192
 """Single items that an operator emits outside of a per-record method are passed on in groups of this many at most."""
+
+TOLD = (OperatorError, RecordError, StorageError, JournalError, AppError, RunStoppedError)
+"""Errors that name their place themselves, or by whose type somebody decides what to do; all others get a place."""
+
+FAILURES = (Exception, SystemExit)
+"""What counts as a failure of an operator; after sys.exit() in a task Spark would say nothing but that it is gone."""
 
 
 class BrokenContractError(Exception):
@@ -214,7 +228,7 @@ class Chain:
             self._feed_each_record(target.operator, method, payload, outlets)
         else:
             if isinstance(operator, Foreseeing):
-                operator.foresee(payload)
+                self.call(target.operator, operator.foresee, payload)
             for item in payload:
                 yield from self._guarded(target.operator, method, item)
 
@@ -230,9 +244,9 @@ class Chain:
                     self.flush(operator)
                     yield
             self.flush(operator)
-        except DagflowError:
-            raise
-        except Exception as error:
+        except FAILURES as error:
+            if self._is_told(error):
+                raise
             blocks = payload.blocks if isinstance(payload, RecordBatch) else (payload,)
             raise self.failure(operator, method, error, blocks) from error
 
@@ -274,9 +288,9 @@ class Chain:
                         self._run_to_the_end(operator, result)
                     for gathered, end in pairs:
                         end.append(len(gathered))
-        except DagflowError:
-            raise
-        except Exception as error:
+        except FAILURES as error:
+            if self._is_told(error):
+                raise
             done = len(ends[0]) if ends else -1
             raise self.failure(operator, method, error, batch.blocks, batch, done) from error
         finally:
@@ -290,17 +304,22 @@ class Chain:
         except (TypeError, ValueError) as error:
             raise self.failure(operator, method, error, batch.blocks) from error
 
+    def _is_told(self, error: BaseException) -> bool:
+        # In the driver it may be a service that has raised: that Spark has not started is not the operator's failure.
+        return isinstance(error, TOLD) or (isinstance(error, DagflowError) and self.partition < 0)
+
     def failure(
         self,
         operator: str,
         method: Callable[..., Any],
-        error: Exception,
+        error: BaseException,
         blocks: Iterable[Any] = (),
         batch: RecordBatch | None = None,
         position: int = -1,
     ) -> OperatorError:
         """What to raise when an operator's code raised: the exception with the place where the input came from."""
-        raised = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({error})"
+        message, hint = (error.message, error.hint) if isinstance(error, DagflowError) else (str(error), "")
+        raised = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({message})"
         text = f"{getattr(method, '__name__', 'it')}() {raised}"
         block = batch.block_of(position) if batch is not None and position >= 0 else next(iter(blocks), None)
         offset = int(batch.offsets()[position]) if batch is not None and position >= 0 else -1
@@ -316,6 +335,7 @@ class Chain:
             partition=self.partition,
             offset=offset,
             trace="".join(traceback.format_exception(error)),
+            hint=hint,
         )
 
     def flush(self, operator: str) -> None:
@@ -335,9 +355,9 @@ class Chain:
             if inspect.isgenerator(result):
                 raise BrokenContractError(f"is {PAUSED}")
             self.flush(operator)
-        except DagflowError:
-            raise
-        except Exception as error:
+        except FAILURES as error:
+            if self._is_told(error):
+                raise
             raise self.failure(operator, method, error) from error
         return result
 

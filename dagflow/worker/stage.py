@@ -286,9 +286,10 @@ def run_survey(program: Program, operator: str, items: Iterable[Any]) -> Iterato
     """
     use_options(program.storage)
     instance: Any = pickle.loads(program.operators[operator])
+    chain = Chain({operator: instance}, (), {})
     for item in items:
         try:
-            yield instance.survey(item)
+            yield chain.call(operator, instance.survey, item)
         except TransientStorageError:
             raise
         except DagflowError as error:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 
 from dagflow import InputPort, Operator, OperatorContext, OutputPort, RecordBatch
+from dagflow.errors import DagflowError, RecordError, SourceChangedError, TransientStorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +204,20 @@ def _as_arrow(column: Any) -> Any:
     return pa.RecordBatch.from_arrays([column], ["record"])
 
 
+ERRORS = {
+    "KeyError": KeyError("host"),
+    "DagflowError": DagflowError("the amount is negative", hint="ask the shop"),
+    "SystemExit": SystemExit(3),
+    "RecordError": RecordError("no amount", url="logs/b.txt", offset=7, length=1),
+    "TransientStorageError": TransientStorageError("busy", url="s3://b"),
+    "SourceChangedError": SourceChangedError("changed", url="s3://b"),
+}
+
+
 class Broken(Operator):
     """Raises at a record that is called bad."""
+
+    error: str = "KeyError"
 
     input = InputPort()
     output = OutputPort()
@@ -213,7 +226,7 @@ class Broken(Operator):
     def check(self, record: bytes) -> None:
         """Raise or pass on."""
         if record == b"bad":
-            raise KeyError("host")
+            raise ERRORS[self.error]
         self.output.emit(record)
 
 

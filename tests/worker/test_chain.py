@@ -11,7 +11,7 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.records import Delimiters, Origin, RecordBatch
-from dagflow.errors import OperatorError
+from dagflow.errors import DagflowError, OperatorError, RecordError, SourceChangedError, TransientStorageError
 from dagflow.testing.operators import OperatorHarness, run_operator
 from dagflow.worker.chain import GATHERED_ITEMS
 from tests.worker.sample_operators import (
@@ -116,6 +116,27 @@ def test_a_failure_names_operator_record_and_place() -> None:
     assert caught.value.offset == 105
     assert "logs/a.txt [100, 150)" in str(caught.value)
     assert "KeyError" in caught.value.trace
+
+
+def test_an_error_of_dagflows_own_gets_a_place_and_keeps_its_hint() -> None:
+    """An operator that raises it knows neither its name in the app nor the file."""
+    with pytest.raises(OperatorError, match=r"partition 0: check\(\) raised DagflowError\(the amount is neg") as caught:
+        run_operator(Broken(error="DagflowError"), batch_of(b"good", b"bad"))
+    assert (caught.value.offset, caught.value.hint) == (105, "ask the shop")
+    assert "logs/a.txt [100, 150)" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [RecordError, TransientStorageError, SourceChangedError])
+def test_an_error_that_others_decide_by_stays_what_it_is(kind: type[DagflowError]) -> None:
+    """One is tried again, another is left out, and each has its own place."""
+    with pytest.raises(kind, match=r"logs/b\.txt|s3://b"):
+        run_operator(Broken(error=kind.__name__), [b"bad"])
+
+
+def test_an_operator_that_exits_has_failed() -> None:
+    """Or the process would be gone without a word about the operator."""
+    with pytest.raises(OperatorError, match=r"check\(\) raised SystemExit\(3\)"):
+        run_operator(Broken(error="SystemExit"), [b"bad"])
 
 
 def test_an_item_of_the_wrong_type_is_refused_at_the_port() -> None:
