@@ -299,9 +299,11 @@ class Chain:
         try:
             for outlet, end in zip(watched, ends, strict=True):
                 outlet.close_records(batch, end)
-        except DagflowError:
-            raise
-        except (TypeError, ValueError) as error:
+        except FAILURES as error:
+            # Those downstream have told theirs: what is left is that the records do not make a batch, of whatever type
+            # the exception is.
+            if self._is_told(error):
+                raise
             raise self.failure(operator, method, error, batch.blocks) from error
 
     def _is_told(self, error: BaseException) -> bool:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.bundle import unbundled
@@ -70,7 +71,7 @@ def _split_by_key(codec: StreamCodec, target: PortRef, payload: Any, partitions:
         # Its blocks should be known downstream, to anybody.
         yield 0, payload
         return
-    destinations = partitions_of(_keys_of(codec, target, items), partitions)
+    destinations = _destinations_of(codec, target, items, partitions)
     order = np.argsort(destinations, kind="stable")
     borders = np.searchsorted(destinations[order], np.arange(partitions + 1))
     for partition, (start, end) in enumerate(pairwise(borders.tolist())):
@@ -78,6 +79,23 @@ def _split_by_key(codec: StreamCodec, target: PortRef, payload: Any, partitions:
             chosen = order[start:end]
             part = items.take(chosen) if isinstance(items, RecordBatch) else [items[index] for index in chosen]
             yield partition, part
+
+
+def _destinations_of(codec: StreamCodec, target: PortRef, items: Any, partitions: int) -> npt.NDArray[np.int64]:
+    """The partition of each item.
+
+    Raises:
+        OperatorError: The keys cannot be had, or are of a type that cannot be one.
+    """
+    keys = _keys_of(codec, target, items)
+    try:
+        return partitions_of(keys, partitions)
+    except Exception as error:  # Arrow's kernels raise this and that
+        text = (
+            f"cannot partition by '{codec}', which is {getattr(keys, 'type', type(keys).__name__)}; "
+            "keys are bytes, text, numbers or truth values"
+        )
+        raise OperatorError(text, operator=target.operator) from error
 
 
 def _keys_of(codec: StreamCodec, target: PortRef, items: Any) -> pa.Array:

@@ -12,8 +12,9 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import DagflowError, OperatorError, RecordError, SourceChangedError, TransientStorageError
+from dagflow.plan.physical import Edge, PortRef
 from dagflow.testing.operators import OperatorHarness, run_operator
-from dagflow.worker.chain import GATHERED_ITEMS
+from dagflow.worker.chain import GATHERED_ITEMS, Chain
 from tests.worker.sample_operators import (
     Broken,
     Calls,
@@ -85,10 +86,14 @@ def test_a_per_record_method_takes_records_with_columns_as_mappings() -> None:
     assert run_operator(Rows(), counted)["output"] == [b"2 a", b"1 b"]
 
 
-def test_values_that_do_not_go_together_are_an_error_of_the_operator_that_emitted_them() -> None:
-    """It is named, as for all that its code raises."""
-    with pytest.raises(OperatorError, match=r"operator 'operator'.* split\(\) raised ArrowInvalid"):
-        run_operator(Unlike(), [b"1", b"a"])
+@pytest.mark.parametrize(("second", "kind"), [(b"a", "ArrowInvalid"), (b"%d" % 2**63, "OverflowError")])
+def test_values_that_make_no_column_are_an_error_of_the_operator_that_emitted_them(second: bytes, kind: str) -> None:
+    """It is named, as for all that its code raises, and not who is upstream."""
+    edge = Edge("stream", PortRef("lines", "records"), PortRef("unlike", "input"))
+    chain = Chain({"lines": Lines(), "unlike": Unlike()}, [edge], {}, partition=0)
+    chain.connect(PortRef("unlike", "output"), [].append)
+    with pytest.raises(OperatorError, match=rf"operator 'unlike'.* split\(\) raised {kind}"):
+        chain.consumer_of(PortRef("lines", "samples"))([Sample("a", b"1 " + second)])
 
 
 def test_a_one_to_one_arrow_batch_keeps_the_origin() -> None:

@@ -46,6 +46,14 @@ class Short(StreamCodec):
         return pa.array([b"x"] * (len(items) - 1))
 
 
+class NoArrow(StreamCodec):
+    """Gives keys as Python has them."""
+
+    def keys(self, items: Any) -> Any:
+        """The names."""
+        return [item.name for item in items]
+
+
 class Raising(StreamCodec):
     """Has a defect."""
 
@@ -114,6 +122,11 @@ def test_round_robin_goes_around() -> None:
         (ByName("host"), RecordBatch.from_records([{"n": 1}]), "operator 'b': there is no column 'host' .* have n"),
         (ByName("host"), [Item("a")], "operator 'b': there is no attribute 'host' of Item"),
         (Short(), RecordBatch.from_records([b"a"]), r"keys\(\) of the codec Short .* 0 keys for 1 items"),
+        (
+            *(ByName("k"), RecordBatch.from_records([{"k": [1]}])),
+            "operator 'b': cannot partition by 'k', which is list<item: int64>; keys are bytes, text, numbers",
+        ),
+        (NoArrow(), [Item("a")], "operator 'b': cannot partition by 'NoArrow', which is list; keys are"),
         (Raising(), [Item("a")], r"keys\(\) of the codec Raising raised ZeroDivisionError: no key"),
     ],
 )
