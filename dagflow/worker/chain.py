@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from operator import index
 from typing import Any
 
@@ -323,15 +323,12 @@ class Chain:
         message, hint = (error.message, error.hint) if isinstance(error, DagflowError) else (str(error), "")
         raised = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({message})"
         text = f"{getattr(method, '__name__', 'it')}() {raised}"
-        block = batch.block_of(position) if batch is not None and position >= 0 else next(iter(blocks), None)
+        at_hand = [batch.block_of(position)] if batch is not None and position >= 0 else list(blocks)
         offset = int(batch.offsets()[position]) if batch is not None and position >= 0 else -1
         if offset >= 0:
             text += f" on the record at offset {offset}"
-        place = ""
-        if block is not None and all(hasattr(block, name) for name in ("url", "start", "end")):
-            place = f" of {block.url} [{block.start}, {block.end})"
         return OperatorError(
-            text + place,
+            text + _place_of(at_hand),
             operator=operator,
             window_id=self.window_id,
             partition=self.partition,
@@ -424,6 +421,14 @@ class Chain:
                 window_id=self.window_id,
                 partition=self.partition,
             ) from error
+
+
+def _place_of(blocks: Sequence[Any]) -> str:
+    """Where the input at hand came from, as the end of a sentence; "" where it cannot be told."""
+    if not blocks or not all(hasattr(blocks[0], name) for name in ("url", "start", "end")):
+        return ""
+    first, last = [f"{block.url} [{block.start}, {block.end})" for block in (blocks[0], blocks[-1])]
+    return f" of {first}" if len(blocks) == 1 else f" in a batch of {len(blocks)} blocks, from {first} to {last}"
 
 
 def _refuse_awaited(result: object) -> None:

@@ -123,6 +123,20 @@ def test_a_failure_names_operator_record_and_place() -> None:
     assert "KeyError" in caught.value.trace
 
 
+def test_a_batch_that_fails_is_told_with_all_of_its_blocks() -> None:
+    """Which of them it was, only the operator could know."""
+
+    def fail(operator: Calls) -> None:
+        raise ValueError("no amount")
+
+    blocks = [Sample(url, b"x" * 50, 100) for url in ("a", "b", "c")]
+    origin = Origin(tuple(blocks), np.array([0, 0, 0]), 100, np.arange(3, dtype=np.int32))
+    batch = RecordBatch.from_records([b"1", b"2", b"3"], origin=origin)
+    expected = r"take\(\) raised ValueError\(no amount\) in a batch of 3 blocks, from a \[100, 150\) to c \[100, 150\)$"
+    with pytest.raises(OperatorError, match=expected):
+        run_operator(Calls(take=fail), batch)
+
+
 def test_an_error_of_dagflows_own_gets_a_place_and_keeps_its_hint() -> None:
     """An operator that raises it knows neither its name in the app nor the file."""
     with pytest.raises(OperatorError, match=r"partition 0: check\(\) raised DagflowError\(the amount is neg") as caught:
