@@ -78,7 +78,10 @@ class Operator:
         """
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window, in the process that will run the operator."""
+        """Called once before the first window, in the process that will run the operator.
+
+        The place to make what cannot be pickled, such as locks and connections: the operator comes here pickled.
+        """
 
     def begin_window(self, window_id: int) -> None:
         """Called before anything of the window arrives; may emit."""

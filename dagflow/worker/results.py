@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from dagflow.errors import DagflowError
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability, PendingFile
+from dagflow.worker.packing import packed_operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,13 @@ class Program:
         storage: StorageOptions | None = None,
         durability: Durability = "process",
     ) -> Program:
-        """Pack the partitioned operators of a plan."""
+        """Pack the partitioned operators of a plan.
+
+        Raises:
+            OperatorError: One of them cannot be pickled.
+        """
         names = [name for stage in plan.stages for name in stage.operators]
-        packed = {name: pickle.dumps(operators[name], protocol=5) for name in names}
+        packed = {name: packed_operator(name, operators[name]) for name in names}
         listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
         listens = any(each.wants_source_events for each in listeners)
         return cls(app, plan, packed, storage or {}, durability, listens)

@@ -21,6 +21,7 @@ from dagflow.storage.location import redacted
 from dagflow.storage.options import use_options
 from dagflow.storage.pending import Durability, LateWriter, PendingFile, PendingWriter, open_pending
 from dagflow.worker.chain import Chain
+from dagflow.worker.packing import packed_state
 from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
 from dagflow.worker.routing import splitter_of
 
@@ -274,7 +275,7 @@ class StageTask:
         for name, operator in self._chain.operators.items():
             state = self._chain.call(name, operator.snapshot)
             if state is not None:
-                states[name] = pickle.dumps(state, protocol=5)
+                states[name] = packed_state(state, name, self._window.window_id, self._partition)
         return states
 
 

@@ -1,0 +1,57 @@
+"""Pickling what belongs to operators."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.engine.run import run
+from dagflow.errors import OperatorError
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.worker.packing import packed_operator
+from tests.engine.sample_app import app_of
+from tests.worker.sample_operators import Calls, DropComments
+
+
+def lock(operator: Calls) -> Any:
+    """What belongs to one process."""
+    return threading.Lock()
+
+
+def test_an_operator_comes_out_as_it_went_in() -> None:
+    """With its properties."""
+    copy = pickle.loads(packed_operator("drop", DropComments(prefix="#")))
+    assert isinstance(copy, DropComments)
+    assert copy.prefix == "#"
+
+
+@pytest.mark.parametrize(("value", "reason"), [(threading.Lock(), "cannot pickle"), (lambda: None, "Can't")])
+def test_an_operator_that_cannot_be_pickled_is_told_with_its_attribute(
+    tmp_path: Path, value: object, reason: str
+) -> None:
+    """Before anything runs, and with the place where it should be made."""
+    middle = DropComments()
+    vars(middle)["_own"] = value
+    expected = rf"operator 'middle': its attribute '_own' cannot be pickled.*({reason}).*\n *make in setup\(\)"
+    with pytest.raises(OperatorError, match=expected):
+        run(app_of(tmp_path, [b"a"], middle=middle), runtime=InlineRuntime)
+
+
+def test_an_operator_of_a_class_that_nobody_can_find_is_told() -> None:
+    """No attribute is to blame."""
+
+    class Hidden(DropComments):
+        """Inside of a function."""
+
+    with pytest.raises(OperatorError, match=r"operator 'hidden': it cannot be pickled"):
+        packed_operator("hidden", Hidden())
+
+
+def test_a_snapshot_that_cannot_be_pickled_is_told_of_its_operator(tmp_path: Path) -> None:
+    """And not of the stage's first one."""
+    with pytest.raises(OperatorError, match=r"'middle' partition 0: snapshot\(\) gave lock, which cannot be pickled"):
+        run(app_of(tmp_path, [b"a"], middle=Calls(snapshot=lock)), runtime=InlineRuntime)
