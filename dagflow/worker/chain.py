@@ -9,14 +9,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from operator import index
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from dagflow.api.bundle import Bundle, unbundled
+from dagflow.api.bundle import unbundled
 from dagflow.api.foresight import Foreseeing
 from dagflow.api.methods import AWAITED, PAUSED
 from dagflow.api.operator import Operator
-from dagflow.api.ports import Emitter
 from dagflow.api.records import RecordBatch
 from dagflow.errors import (
     AppError,
@@ -29,136 +25,13 @@ from dagflow.errors import (
 )
 from dagflow.metrics import names
 from dagflow.plan.physical import Edge, PortRef
-
-Consumer = Callable[[Any], None]
-
-GATHERED_ITEMS = 8192
-"""Single items that an operator emits outside of a per-record method are passed on in groups of this many at most."""
+from dagflow.worker.outlet import BrokenContractError, Consumer, Outlet
 
 TOLD = (OperatorError, RecordError, StorageError, JournalError, AppError, RunStoppedError)
 """Errors that name their place themselves, or by whose type somebody decides what to do; all others get a place."""
 
 FAILURES = (Exception, SystemExit)
 """What counts as a failure of an operator; after sys.exit() in a task Spark would say nothing but that it is gone."""
-
-
-class BrokenContractError(Exception):
-    """An operator's method did what cannot be made sense of; the message goes on from the method's name."""
-
-
-class Outlet:
-    """One output port inside of a chain: gathers single items and passes on whole batches.
-
-    Attributes:
-        emitter: The operator's end.
-        consumers: Who takes in each RecordBatch, or each list of tuples.
-        emitted: Records or tuples that have passed.
-        gathered: What waits to be passed on; always the same list, because an operator may keep its append.
-        is_ended: Whether its operator's window has ended; nobody downstream would take in what comes after.
-        is_gathering: Whether a batch is passing record by record; all that is emitted then waits for its end.
-    """
-
-    __slots__ = ("consumers", "current", "emitted", "emitter", "gathered", "is_ended", "is_gathering")
-
-    def __init__(self, emitter: Emitter[Any]) -> None:
-        self.emitter = emitter
-        self.consumers: list[Consumer] = []
-        self.gathered: list[Any] = []
-        self.current: RecordBatch | None = None
-        self.emitted = 0
-        self.is_ended = False
-        self.is_gathering = False
-        emitter.emit = self.emit
-
-    def connect(self, consumer: Consumer) -> None:
-        """Let a consumer take in all that passes."""
-        self.consumers.append(consumer)
-        self.emitter.sinks.append(consumer)
-
-    def emit(self, item: Any) -> None:
-        """Take one item from the operator; batches go on at once."""
-        if self.is_gathering:
-            # An operator that has kept this method calls it here too. Were anything passed on now, close_records
-            # could not tell any more which record it belongs to.
-            self.gathered.append(item)
-        elif isinstance(item, RecordBatch):
-            self.flush()
-            self._send(item)
-        elif isinstance(item, pa.RecordBatch):
-            self.flush()
-            self._send(RecordBatch(item) if self.current is None else self.current.derive(item))
-        else:
-            self.gathered.append(item)
-            if len(self.gathered) >= GATHERED_ITEMS:
-                self.flush()
-
-    def flush(self) -> None:
-        """Pass on the single items gathered so far."""
-        if not self.gathered:
-            return
-        items = self._taken()
-        if not self.emitter.port.carries_records:
-            wrong = next((item for item in items if not self._carries(item)), None)
-            if wrong is not None:
-                raise TypeError(
-                    f"port {self.emitter.port.name} carries {self.emitter.port.type_name}; got {type(wrong).__name__}"
-                )
-            self._send(items)
-        else:
-            self._send(RecordBatch.from_records(items))
-
-    def _taken(self) -> list[Any]:
-        items = self.gathered.copy()
-        self.gathered.clear()
-        return items
-
-    def _carries(self, item: Any) -> bool:
-        kind = self.emitter.port.type
-        return isinstance(item, kind) or (isinstance(item, Bundle) and issubclass(item.kind, kind))
-
-    def close_records(self, batch: RecordBatch, ends: list[int]) -> None:
-        """Pass on what a per-record method emitted for batch.
-
-        Args:
-            batch: What the method was called with, record by record.
-            ends: After each call, how many records had been emitted.
-        """
-        items = self._taken()
-        if not self.consumers:
-            self.emitted += len(items)
-            return
-        if any(issubclass(kind, (RecordBatch, pa.RecordBatch)) for kind in set(map(type, items))):
-            for item in items:
-                self.emit(item)
-            self.flush()
-            return
-        delimiters, origin = batch.delimiters, batch.origin
-        if len(items) != len(batch) or ends != list(range(1, len(items) + 1)):
-            counts = np.diff(np.array([0, *ends]))
-            sources = np.repeat(np.arange(len(batch)), counts)
-            delimiters = delimiters.take(sources)
-            origin = None if origin is None else origin.select(sources)
-        self._send(RecordBatch.from_records(items, delimiters, origin))
-
-    def begin_records(self) -> None:
-        """Let what a per-record method emits wait for close_records."""
-        self.flush()
-        self.is_gathering = True
-        # The list's own append: a call into Python for each record would double the cost of small operators.
-        self.emitter.emit = self.gathered.append
-
-    def end_records(self) -> None:
-        """Let emit pass on again; also where the method has failed."""
-        self.is_gathering = False
-        self.emitter.emit = self.emit
-
-    def _send(self, payload: Any) -> None:
-        if self.is_ended:
-            port = self.emitter.port.name
-            raise BrokenContractError(f"emitted at port {port} after the window's end; the last place is end_window()")
-        self.emitted += len(payload)
-        for consumer in self.consumers:
-            consumer(payload)
 
 
 class Chain:

@@ -14,7 +14,8 @@ from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import DagflowError, OperatorError, RecordError, SourceChangedError, TransientStorageError
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.testing.operators import OperatorHarness, run_operator
-from dagflow.worker.chain import GATHERED_ITEMS, Chain
+from dagflow.worker.chain import Chain
+from dagflow.worker.outlet import GATHERED_ITEMS
 from tests.worker.sample_operators import (
     Broken,
     Calls,
