@@ -85,9 +85,18 @@ class _Answer:
                 return count
         return min(len(self.directories) - first, len(names))
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether it says of each directory all that there is."""
+        return all(outcome == LISTED for outcome in self.outcomes) and not self._has_left_over
+
+    @property
+    def _has_left_over(self) -> bool:
+        return bool((self._columns[0] == TO_BE_WALKED).any())
+
     def to_be_walked(self) -> Iterator[bytes]:
         """Paths of directories that nobody has come to."""
-        if not (self._columns[0] == TO_BE_WALKED).any():
+        if not self._has_left_over:
             return
         for index, path in enumerate(self.directories):
             names, columns = self.entries(index, index + 1)
@@ -209,7 +218,8 @@ class AheadLister(LocalLister):
             for helper in self._helpers.done(self._asked, waits=is_awaited):
                 request = self._asked.pop(helper)
                 if (said := self._helpers.answer(helper)) is not None:
-                    self._receive(request, said)
+                    answer = self._receive(request, said)
+                    self._saw(answer.outcomes.count(LISTED), sum(answer.counts))
             # Whoever is done goes on while others are waited for.
             self._ask()
         return self._listed.get(directory)
@@ -220,7 +230,10 @@ class AheadLister(LocalLister):
         self._upcoming.add([directory])
         self._to_be_walked.add(directory)
         request = self._next(most)
-        self._receive(request, scan_helper.answer(request.text(most, self._passed_over)))
+        answer = self._receive(request, scan_helper.answer(request.text(most, self._passed_over)))
+        if answer.is_complete:
+            # Of how much there is below a directory the beginning says nothing.
+            self._saw(len(answer.directories), sum(answer.counts))
         return self._listed.get(directory)
 
     def _leave_behind(self, directory: bytes) -> None:
@@ -256,9 +269,8 @@ class AheadLister(LocalLister):
     def _has_room(self) -> bool:
         return self._held_files + len(self._asked) * self._most_files < HELD * self._most_files
 
-    def _receive(self, request: _Request, said: bytes) -> None:
+    def _receive(self, request: _Request, said: bytes) -> _Answer:
         answer = _Answer(request, said)
-        self._saw(answer.outcomes.count(LISTED), sum(answer.counts))
         for index, (path, outcome) in enumerate(zip(answer.directories, answer.outcomes, strict=True)):
             if outcome == LISTED:
                 self._listed[path] = answer, index
@@ -269,6 +281,7 @@ class AheadLister(LocalLister):
             elif request.is_walk:
                 self._left.add(path)
         self.expect(answer.to_be_walked(), entirely=True)
+        return answer
 
 
 def _above(path: bytes) -> bytes:

@@ -96,12 +96,13 @@ class _Descent:
     Not entered are links, because one may lead back up, names that a scan may pass over, and what cannot be listed.
 
     Args:
-        most_entries: Where so many were found no further directory is begun; a larger directory is not entered.
+        most_entries: Where so many were found below one that was asked for, no further directory is begun; a larger
+            directory is not entered.
         passed_over: Matches names of directories that the scan passes over.
     """
 
     def __init__(self, most_entries: int, passed_over: re.Pattern[str] | None) -> None:
-        self._most = most_entries
+        self._most = self._room = most_entries
         self._passed_over = passed_over
         self.names: list[bytes] = []
         self.columns = _no_columns()
@@ -113,6 +114,9 @@ class _Descent:
             False where it is left to the scan; nothing was appended.
         """
         path = directory + name
+        if not depth:
+            # What is asked for is finished, if it can be: the walk has to wait for what is left over.
+            self._room = len(self.names) + self._most
         if os.path.islink(path[:-1]) or (found := listed(path, self._most)) is None:
             return False
         self.names.append(name)
@@ -129,7 +133,7 @@ class _Descent:
                 _extend(self.columns, ([number] for number in version))
             elif self._passes_over(bare):
                 self._leave(each, TO_BE_ENTERED)
-            elif len(self.names) >= self._most or depth == _DEEPEST:
+            elif len(self.names) >= self._room or depth == _DEEPEST:
                 self._leave(each, TO_BE_WALKED)
             elif not self.enter(directory, each, depth + 1):
                 self._leave(each, TO_BE_ENTERED)
