@@ -41,7 +41,7 @@ def bool_column(values: npt.NDArray[np.bool_]) -> pa.BooleanArray:
 
 def numbers_of(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     """The numbers of a column without nulls."""
-    numbers: npt.NDArray[Any] = np.from_dlpack(column.combine_chunks())
+    numbers: npt.NDArray[Any] = np.from_dlpack(_in_one_piece(column))
     return numbers
 
 
@@ -56,13 +56,20 @@ def positions_in(
     """Which of the wanted values a column has, and for these in turn where each stands first."""
     found = pc.index_in(wanted, value_set=column)
     if isinstance(found, pa.ChunkedArray):
-        found = found.combine_chunks()
+        found = _in_one_piece(found)
     validity, numbers = found.buffers()
     positions = np.frombuffer(numbers, np.int32)[found.offset : found.offset + len(found)]
     if validity is None:
         return np.ones(len(found), bool), positions
     known = _bits(validity, found.offset, len(found))
     return known, positions[known]
+
+
+def _in_one_piece(numbers: pa.ChunkedArray) -> pa.Array:
+    if numbers.num_chunks:
+        return numbers.combine_chunks()
+    # Of no pieces Arrow makes one by way of pandas, if there is one.
+    return pa.Array.from_buffers(numbers.type, 0, [None, pa.py_buffer(b"")])
 
 
 def _bits(buffer: pa.Buffer, start: int, count: int) -> npt.NDArray[np.bool_]:

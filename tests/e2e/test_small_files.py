@@ -44,8 +44,14 @@ def test_the_merging_app_merges_each_directory_and_gives_every_original_back(pla
     assert (unknown.returncode, "no index here knows nobody" in unknown.stderr) == (1, True)
 
 
-def test_a_driver_does_without_pandas(place: Path) -> None:
+IN_PARTS = ("splitter.blocks_threshold=1", "splitter.block_size=4KiB", "splitter.pack_bytes=0")
+
+
+@pytest.mark.parametrize(
+    "app", [["apps/merge_small_files.yaml"], ["apps/block_reader.yaml", *(f"--set={each}" for each in IN_PARTS)]]
+)
+def test_a_driver_does_without_pandas(app: list[str], place: Path) -> None:
     """Arrow and PySpark import it for a few numbers, where there is one: half a second, and a quarter of all memory."""
     pytest.importorskip("pandas")
-    loaded = modules_loaded_by(["run", "apps/merge_small_files.yaml", "-q"], cwd=place)
+    loaded = modules_loaded_by(["run", *app, "-q"], cwd=place)
     assert ("pyspark" in loaded, "pandas" in loaded) == (True, False)

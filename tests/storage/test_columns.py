@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,3 +32,19 @@ def test_of_equal_values_the_first_is_found(wanted: list[bytes], values: list[by
         known, positions = positions_in(asked, column)
         assert known.tolist() == [value in values for value in wanted]
         assert positions.tolist() == [values.index(value) for value in wanted if value in values]
+
+
+_EMPTY = """
+import sys
+import pyarrow as pa
+from dagflow.storage.columns import numbers_of, positions_in
+nothing = pa.chunked_array([], pa.int64())
+assert (len(numbers_of(nothing)), *map(len, positions_in(nothing, nothing))) == (0, 0, 0)
+sys.exit("pandas" in sys.modules)
+"""
+
+
+def test_columns_of_no_pieces_need_no_pandas() -> None:
+    """A window that nobody is waited for in is compared in the driver, whose memory would grow by a third."""
+    pytest.importorskip("pandas")
+    subprocess.run([sys.executable, "-c", _EMPTY], check=True)
