@@ -14,6 +14,21 @@ import pytest
 
 _START_S = 30.0
 
+# One request at a time: the server's own threads lose an upload that is completed while others look at the bucket.
+_PROGRAM = """
+import sys, threading
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+
+app, lock = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+def one_at_a_time(environ, start_response):
+    with lock:
+        return list(app(environ, start_response))
+
+run_simple("127.0.0.1", int(sys.argv[1]), one_at_a_time, threaded=True)
+"""
+
 
 def _free_port() -> int:
     with socket.socket() as probe:
@@ -25,7 +40,7 @@ def _free_port() -> int:
 def running_server() -> Iterator[str]:
     """Start a server, and yield its address."""
     port = _free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-c", _PROGRAM, str(port)]
     address = f"http://127.0.0.1:{port}"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
