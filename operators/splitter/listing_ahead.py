@@ -126,7 +126,8 @@ class AheadLister(LocalLister):
         # Others cannot be put into words for a helper.
         self._walks = b"\0" not in self._passed_over and (passed_over is None or passed_over.flags == re.UNICODE)
         self._upcoming = Upcoming()
-        self._to_be_walked: set[bytes] = set()
+        # The others, which are most, are gone down into.
+        self._only_listed: set[bytes] = set()
         self._asked: dict[Helper, _Request] = {}
         self._listed: dict[bytes, tuple[_Answer, int]] = {}
         self._left: set[bytes] = set()
@@ -139,15 +140,15 @@ class AheadLister(LocalLister):
         """See Lister."""
         paths = list(directories)
         self._upcoming.add(paths)
-        if entirely and self._walks:
-            self._to_be_walked.update(paths)
+        if not (entirely and self._walks):
+            self._only_listed.update(paths)
 
     def stretches(self, directory: bytes) -> Iterator[Entries]:
         """See Lister."""
         found = self._found(directory)
         if found is not None:
             names, (sizes, *others) = found[0].entries(found[1], found[1] + 1)
-            self._leave_behind(directory)
+            self._forget([directory])
             yield Entries(names, Stats(np.maximum(sizes, WALKED), *others))
             return
         count = 0
@@ -176,7 +177,7 @@ class AheadLister(LocalLister):
             count = answer.in_common(first, directory, names[at : at + DIRECTORIES])
             entries = answer.entries(first, first + count)
             at += count
-            self._leave_behind(directory + names[at - 1])
+            self._forget(answer.directories[first : first + count])
             yield from self._finished(directory, *entries)
 
     def _finished(self, directory: bytes, names: list[bytes], columns: npt.NDArray[np.int64]) -> Iterator[Entries]:
@@ -210,7 +211,9 @@ class AheadLister(LocalLister):
 
     def _found(self, directory: bytes) -> tuple[_Answer, int] | None:
         """What a helper has said of it; None where nobody was asked, or it was left to this process."""
-        self._to_be_walked.difference_update(self._upcoming.enter(directory))
+        self._only_listed.difference_update(self._upcoming.enter(directory))
+        # Without its slash it is behind what was passed over, and before itself.
+        self._forget(self._ahead.enter(directory[:-1]))
         self._ask()
         is_awaited = True
         while self._asked and is_awaited:
@@ -228,7 +231,6 @@ class AheadLister(LocalLister):
         """What this process finds itself below a directory, and below the next ones that nobody was asked for."""
         most, self._most_files_here = self._most_files_here, min(2 * self._most_files_here, MOST_FILES_HERE)
         self._upcoming.add([directory])
-        self._to_be_walked.add(directory)
         request = self._next(most)
         answer = self._receive(request, scan_helper.answer(request.text(most, self._passed_over)))
         if answer.is_complete:
@@ -236,22 +238,23 @@ class AheadLister(LocalLister):
             self._saw(len(answer.directories), sum(answer.counts))
         return self._listed.get(directory)
 
-    def _leave_behind(self, directory: bytes) -> None:
-        """Forget what was listed up to here."""
-        for path in self._ahead.enter(directory):
-            answer, index = self._listed.pop(path)
-            self._held_files -= answer.counts[index] + DIRECTORY_FILES
+    def _forget(self, directories: Iterable[bytes]) -> None:
+        """Let go of what was taken, or passed over."""
+        for path in directories:
+            if (listed := self._listed.pop(path, None)) is not None:
+                answer, index = listed
+                self._held_files -= answer.counts[index] + DIRECTORY_FILES
 
     def _next(self, most_files: int) -> _Request:
         """The next directories, about as many as have so many files, all to be listed in the same way."""
         likely = self._seen_directories * most_files // max(self._seen_files, 1)
         directories = self._upcoming.take(max(1, min(likely, DIRECTORIES)))
-        is_walk = directories[0] in self._to_be_walked
-        count = next((at for at, path in enumerate(directories) if (path in self._to_be_walked) != is_walk), None)
+        is_walk = directories[0] not in self._only_listed
+        count = next((at for at, path in enumerate(directories) if (path in self._only_listed) == is_walk), None)
         if count is not None:
             self._upcoming.add(directories[count:])
             del directories[count:]
-        self._to_be_walked.difference_update(directories)
+        self._only_listed.difference_update(directories)
         return _Request(dict.fromkeys(directories), is_walk)
 
     def _ask(self) -> None:
