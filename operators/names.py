@@ -75,11 +75,5 @@ class Names(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._text.split(_SEPARATOR)[:-1])
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Names) and self._text == other._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return Names, (self._text,)
