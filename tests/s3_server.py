@@ -14,19 +14,21 @@ import pytest
 
 _START_S = 30.0
 
-# One request at a time: the server's own threads lose an upload that is completed while others look at the bucket.
+# The server says of every upload that it was begun in 2010, so that any driver's sweep took those of all others for
+# abandoned: here they are as old as the server.
 _PROGRAM = """
-import sys, threading
+import sys, time
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import run_simple
 
-app, lock = DomainDispatcherApplication(create_backend_app), threading.Lock()
+app = DomainDispatcherApplication(create_backend_app)
+dated = b"2010-11-10T20:48:33.000Z", time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime()).encode()
 
-def one_at_a_time(environ, start_response):
-    with lock:
-        return list(app(environ, start_response))
+def with_dates(environ, start_response):
+    body = app(environ, start_response)
+    return [part.replace(*dated) for part in body] if environ["QUERY_STRING"].startswith("uploads") else body
 
-run_simple("127.0.0.1", int(sys.argv[1]), one_at_a_time, threaded=True)
+run_simple("127.0.0.1", int(sys.argv[1]), with_dates, threaded=True)
 """
 
 

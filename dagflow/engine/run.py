@@ -21,7 +21,7 @@ from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
 from dagflow.engine.states import StateBook
 from dagflow.engine.stopping import StopRequest
-from dagflow.errors import MissingError, StorageError
+from dagflow.errors import FencedError, JournalError, MissingError, StorageError
 from dagflow.journal import Journal, Retention, set_aside
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
@@ -152,12 +152,19 @@ def swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
 
     Raises:
         StorageError: The store refused before; after, it is no matter of what the run did, and the next one sweeps.
+        JournalError: Before, this driver does not hold the journal any more.
     """
 
     def tidy(before_epoch: int) -> None:
         keep = {file["pending_url"] for file in journal.state.awaited_files()}
         for root in roots:
-            sweep(root, owner=journal.state.app_uuid, before_epoch=before_epoch, keep=keep)
+            sweep(
+                root,
+                owner=journal.state.app_uuid,
+                before_epoch=before_epoch,
+                require_right=journal.check_epoch,
+                keep=keep,
+            )
 
     tidy(journal.epoch)
     try:
@@ -165,7 +172,9 @@ def swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
     finally:
         try:
             tidy(journal.epoch + 1)
-        except StorageError as error:
+        except FencedError:
+            logger.info("pending files are left to the driver that has taken over")
+        except (StorageError, JournalError) as error:
             logger.warning("pending files were not removed, the next run will try again error=%s", error)
 
 

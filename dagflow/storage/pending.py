@@ -252,15 +252,19 @@ def remove(url: str) -> None:
     return pending_remote.remove(url)
 
 
-def sweep(root_url: str, *, owner: str, before_epoch: int, keep: Collection[str] = ()) -> int:
+def sweep(
+    root_url: str, *, owner: str, before_epoch: int, require_right: Callable[[], None], keep: Collection[str] = ()
+) -> int:
     """Remove the pending files that earlier drivers of a checkpoint left below an output directory.
 
-    Other checkpoints' pending files are not touched. Unfinished S3 uploads are removed when a week old.
+    Other checkpoints' pending files are not touched. An unfinished S3 upload does not show whose it is: it is removed
+    where its name is published already, or when it is a week old.
 
     Args:
         root_url: The output directory; nothing happens where there is none.
         owner: What pending_tag() was given.
         before_epoch: The current driver's epoch: only what earlier ones left is removed.
+        require_right: Called before anything is removed that may be a later driver's; raises where one has taken over.
         keep: pending_url of the files that a committed window still has to publish.
 
     Returns:
@@ -276,7 +280,7 @@ def sweep(root_url: str, *, owner: str, before_epoch: int, keep: Collection[str]
         return pending_local.sweep(root_url, owner, before_epoch, keep)
     from dagflow.storage import pending_remote
 
-    return pending_remote.sweep(root_url, owner, before_epoch, keep)
+    return pending_remote.sweep(root_url, owner, before_epoch, require_right, keep)
 
 
 def lost_output(pending: PendingFile) -> StorageError:

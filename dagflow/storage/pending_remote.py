@@ -74,9 +74,11 @@ def remove(url: str) -> None:
         filesystem.rm_file(path)
 
 
-def sweep(root_url: str, owner: str, before_epoch: int, keep: Collection[str]) -> int:
+def sweep(
+    root_url: str, owner: str, before_epoch: int, require_right: Callable[[], None], keep: Collection[str]
+) -> int:
     """See pending.sweep."""
     place = s3_location(root_url)
     if place is not None:
-        return pending_s3.sweep(place, keep)
+        return pending_s3.sweep(place, keep, require_right)
     return pending_hidden.sweep(root_url, owner, before_epoch, keep)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, wait
 from typing import Any
 from urllib.parse import quote
@@ -123,7 +123,7 @@ def replace(pending: PendingFile, place: S3Location) -> None:
         # An upload becomes an object once: a driver that wakes up late cannot put it over what came after.
         return _publish(pending, place, {})
     # An empty object could be put again and again, so it takes the place of what was seen there and of nothing else.
-    found = _head(place)
+    found = _head(place, place.key)
     if found.get("Metadata", {}).get(_IDENTITY) != json.loads(pending.token)["id"]:
         _publish(pending, place, {"IfMatch": found["ETag"]} if found else {"IfNoneMatch": "*"})
 
@@ -131,15 +131,15 @@ def replace(pending: PendingFile, place: S3Location) -> None:
 def is_whole(pending: PendingFile, place: S3Location) -> bool:
     """See pending.is_whole."""
     token = json.loads(pending.token)
-    if not token["upload"] or _head(place).get("Metadata", {}).get(_IDENTITY) == token["id"]:
+    if not token["upload"] or _head(place, place.key).get("Metadata", {}).get(_IDENTITY) == token["id"]:
         return True
     return token["upload"] in _uploads_of(place)
 
 
-def _head(place: S3Location) -> dict[str, Any]:
+def _head(place: S3Location, key: str) -> dict[str, Any]:
     """What the store says of an object; nothing where there is none."""
     try:
-        return place.call("head_object", "look at", Key=place.key)
+        return place.call("head_object", "look at", Key=key)
     except MissingError:
         return {}
 
@@ -165,7 +165,7 @@ def _publish(pending: PendingFile, place: S3Location, condition: dict[str, str])
 
 def _settle(pending: PendingFile, place: S3Location, identity: str, upload: str, error: StorageError) -> None:
     """Find out what became of a publication that the store did not confirm."""
-    found = _head(place)
+    found = _head(place, place.key)
     if not found:
         # An empty file has no upload that could be lost.
         if isinstance(error, MissingError) or (upload and upload not in _uploads_of(place)):
@@ -210,12 +210,22 @@ def discard_rivals(pending: PendingFile, place: S3Location) -> None:
             _abort(place, place.key, upload)
 
 
-def sweep(place: S3Location, keep: Collection[str], stale_s: float = _STALE_S) -> int:
+def sweep(
+    place: S3Location, keep: Collection[str], require_right: Callable[[], None], stale_s: float = _STALE_S
+) -> int:
     """See pending.sweep; stale_s is the age at which an upload is nobody's."""
-    removed = 0
     kept_names = {name_of(url) for url in keep}
-    for key, upload, initiated_s in _uploads(place, f"{place.key}/" if place.key else ""):
-        if quote(upload, safe="") not in kept_names and time.time() - initiated_s > stale_s:
+    found = _uploads(place, f"{place.key}/" if place.key else "")
+    found = [each for each in found if quote(each[1], safe="") not in kept_names]
+    if not found:
+        return 0
+    # Asked behind the listing: while no later driver has come, none of these can be an upload of its tasks.
+    require_right()
+
+    def end(key: str, upload: str, initiated_s: float) -> bool:
+        is_over = time.time() - initiated_s > stale_s or _IDENTITY in _head(place, key).get("Metadata", {})
+        if is_over:
             _abort(place, key, upload)
-            removed += 1
-    return removed
+        return is_over
+
+    return sum(ended.result() for ended in [request_threads().submit(end, *each) for each in found])

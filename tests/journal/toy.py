@@ -55,7 +55,14 @@ class Toy:
 
     def _tidy(self, before_epoch: int) -> None:
         keep = {file["pending_url"] for intent in self._journal.state.intents.values() for file in intent.files}
-        sweep(self.out, owner=self._journal.state.app_uuid, before_epoch=before_epoch, keep=keep)
+        journal = self._journal
+        sweep(
+            self.out,
+            owner=journal.state.app_uuid,
+            before_epoch=before_epoch,
+            require_right=journal.check_epoch,
+            keep=keep,
+        )
 
     def _recover(self) -> None:
         state = self._journal.state

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.errors import MissingError, StorageError
+from dagflow.errors import FencedError, MissingError, StorageError
 from dagflow.storage import pending_s3
 from dagflow.storage.files import list_directory, open_file
 from dagflow.storage.pending import (
@@ -38,6 +38,10 @@ def write(url: str, data: bytes, *, tag: str = TAG, checksum: bool = False) -> P
     writer = open_pending(url, directory_tag=tag, checksum=checksum)
     writer.write(data)
     return writer.close(records=3)
+
+
+def alone() -> None:
+    """No other driver has come."""
 
 
 def content(url: str) -> bytes:
@@ -206,7 +210,7 @@ def test_a_sweep_removes_what_dead_drivers_left(root: str) -> None:
     alive = write(f"{root}/f", b"3", tag=pending_tag("app", 2))
     foreign = write(f"{root}/f", b"4", tag=pending_tag("other-app", 1))
     publish(write(f"{root}/a/h", b"5"))
-    assert sweep(root, owner="app", before_epoch=2, keep={kept.pending_url}) == 1
+    assert sweep(root, owner="app", before_epoch=2, require_right=alone, keep={kept.pending_url}) == 1
     for pending in (kept, alive):
         publish(pending)
     discard(foreign)
@@ -220,7 +224,7 @@ def test_a_sweep_keeps_what_is_awaited_whatever_its_directory_is_called(tmp_path
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     dead, kept = write(f"{tmp_path}/link/f", b"1"), write(f"{tmp_path}/link/g", b"2")
-    assert sweep(f"{tmp_path}/real", owner="app", before_epoch=2, keep={kept.pending_url}) == 1
+    assert sweep(f"{tmp_path}/real", owner="app", before_epoch=2, require_right=alone, keep={kept.pending_url}) == 1
     publish(kept)
     with pytest.raises(StorageError, match="lost"):
         publish(dead)
@@ -237,14 +241,14 @@ def test_a_sweep_passes_over_what_may_not_be_read() -> None:
             os.seteuid(65534)
         try:
             write(f"{directory}/a/f", b"1")
-            assert sweep(directory, owner="app", before_epoch=2) == 1
+            assert sweep(directory, owner="app", before_epoch=2, require_right=alone) == 1
         finally:
             os.seteuid(user)
 
 
 def test_a_sweep_of_nothing_does_nothing(root: str) -> None:
     """An output directory that does not exist yet has no leftovers."""
-    assert sweep(f"{root}/nothing", owner="app", before_epoch=2) == 0
+    assert sweep(f"{root}/nothing", owner="app", before_epoch=2, require_right=alone) == 0
 
 
 def test_uploads_of_dead_attempts_end_when_their_name_is_published(s3_root: str) -> None:
@@ -262,15 +266,37 @@ def test_a_sweep_ends_only_old_uploads_that_nobody_wants(s3_root: str) -> None:
     """Whose an upload is cannot be seen, so only age condemns it; what a journal names is kept at any age."""
     kept, old = write(f"{s3_root}/out/f", b"kept"), write(f"{s3_root}/out/g", b"old")
     write(f"{s3_root}/other/h", b"elsewhere")
-    # The server dates every upload to 2010.
-    for_ever_s = 1000 * 365 * 24 * 3600.0
     place = s3_location(f"{s3_root}/out")
     assert place is not None
-    assert pending_s3.sweep(place, {kept.pending_url}, stale_s=for_ever_s) == 0
-    assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, keep={kept.pending_url}) == 1
+    assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, require_right=alone, keep={kept.pending_url}) == 0
+    assert pending_s3.sweep(place, {kept.pending_url}, alone, stale_s=0) == 1
     publish(kept)
     assert [upload["Key"] for upload in unfinished_uploads(s3_root)] == ["other/h"]
     assert old.size_bytes == 3
+
+
+def test_a_sweep_ends_uploads_for_names_that_are_published(s3_root: str) -> None:
+    """Nobody publishes a name twice, so they are a dead task's; under a name that somebody else made they stay."""
+    publish(write(f"{s3_root}/out/f", b"told"))
+    write(f"{s3_root}/out/f", b"dead")
+    write(f"{s3_root}/out/g", b"foreign, perhaps")
+    filesystem, path = filesystem_of(f"{s3_root}/out/g")
+    filesystem.pipe(path, b"foreign")
+    assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, require_right=alone) == 1
+    assert [upload["Key"] for upload in unfinished_uploads(s3_root)] == ["out/g"]
+
+
+def test_a_sweep_by_a_driver_that_was_replaced_ends_no_upload(s3_root: str) -> None:
+    """What it has listed may be its successor's."""
+    publish(write(f"{s3_root}/out/f", b"told"))
+    write(f"{s3_root}/out/f", b"the successor's, of a replay")
+
+    def replaced() -> None:
+        raise FencedError("another driver has taken over", url=s3_root)
+
+    with pytest.raises(FencedError, match="taken over"):
+        sweep(f"{s3_root}/out", owner="app", before_epoch=9, require_right=replaced)
+    assert len(unfinished_uploads(s3_root)) == 1
 
 
 CHUNKS = st.lists(st.one_of(st.binary(max_size=50), st.sampled_from([b"a" * 300_000, b"b" * (1 << 20)])), max_size=8)
@@ -331,7 +357,7 @@ def test_publishing_survives_a_death_at_every_change_of_the_disk(tmp_path: Path)
             assert content(str(root / "f")) == b"abc"
         publish(pending)
         assert content(str(root / "f")) == b"abc"
-        sweep(str(root), owner="app", before_epoch=2)
+        sweep(str(root), owner="app", before_epoch=2, require_right=alone)
         assert everything(str(root)) == {"f"}
         if not faults.has_struck:
             assert step >= 4
