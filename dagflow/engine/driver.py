@@ -22,6 +22,7 @@ from dagflow.api.partitioner import Partitioner
 from dagflow.api.supervision import Supervising
 from dagflow.engine.backlog import Speeds, Throughput
 from dagflow.engine.control import ControlGraph, Emission, Report
+from dagflow.engine.memory import give_back
 from dagflow.engine.pacing import paced
 from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
@@ -330,6 +331,7 @@ class Driver:
         self._observer.progress(self.summary())
         logger.info("window committed window=%d files=%d", window_id, len(files))
         self._journal.maintain()
+        give_back()
 
     def _wait(self, flight: InFlight) -> list[StageResult] | None:
         """A window's results, or None when the run shall stop first."""

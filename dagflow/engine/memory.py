@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 from collections.abc import Iterator
 
@@ -27,9 +28,8 @@ def sparing_memory() -> Iterator[None]:
     one is freed, and the heap gets the more holes the longer a run lasts.
     """
     with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_ARENA_MAX, 1)
-        libc.mallopt(_M_MMAP_THRESHOLD, _OWN_PAGES_BYTES)
+        _libc().mallopt(_M_ARENA_MAX, 1)
+        _libc().mallopt(_M_MMAP_THRESHOLD, _OWN_PAGES_BYTES)
     before = pa.default_memory_pool()
     # Who has imported Arrow before dagflow has Arrow's own; a person may have chosen another one.
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
@@ -38,3 +38,17 @@ def sparing_memory() -> Iterator[None]:
         yield
     finally:
         pa.set_memory_pool(before)
+
+
+def give_back() -> None:
+    """Return the holes of the heap to the system; takes about a millisecond.
+
+    By itself glibc returns only what is free at the heap's end, and what a window leaves there is seldom the last.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        _libc().malloc_trim(0)
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)

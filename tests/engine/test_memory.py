@@ -80,6 +80,34 @@ def test_arrow_is_given_back_its_allocator_also_where_a_run_fails() -> None:
     assert pa.default_memory_pool().backend_name == before
 
 
+_HOLES = """
+import ctypes, os
+from dagflow.engine.memory import give_back, sparing_memory
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20
+with sparing_memory():
+    blocks = [libc.malloc(64 << 10) for _ in range(1600)]
+    for block in blocks:
+        ctypes.memset(block, 1, 64 << 10)
+    for block in blocks[:-1]:
+        libc.free(ctypes.c_void_p(block))
+    before = resident()
+    give_back()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc is asked for it")
+def test_holes_in_the_heap_are_given_back() -> None:
+    """What is free below something that is not free would be held for as long as the driver lives."""
+    answer = subprocess.run(
+        [sys.executable, "-c", _HOLES], env=environment(), check=True, capture_output=True, text=True
+    )
+    assert int(answer.stdout) > 80
+
+
 def planned(files: int, codec: WindowCodec) -> WindowPlan:
     """A window of one pack."""
     pack = BlockPack.of(1, [f"in/{number}" for number in range(files)], range(1000, 1000 + files), range(files))
