@@ -213,7 +213,8 @@ def require_version(expected: FileStat | None, found: FileStat) -> None:
         raise SourceChangedError(
             f"the file changed after it was planned: {difference}",
             url=redacted(found.url),
-            hint="put the planned version back, or start the run over",
+            hint="put the planned version back, or leave it out with on_error: skip on the reader; on_change on the "
+            "splitter says what becomes of the new version",
         )
 
 

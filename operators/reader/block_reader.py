@@ -25,10 +25,11 @@ from dagflow.storage.location import name_of, redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.metadata import BlockMetadata, Column
 from operators.pack import BlockPack
-from operators.reader.compression.opening import Compression, decompressed
+from operators.reader.compression.opening import Compression
+from operators.reader.compression.stream import CorruptArchiveError
+from operators.reader.content import read_content, require_sound
 from operators.reader.ends import ends_of_block, ends_of_row
 from operators.reader.formats import FormatSpec
-from operators.reader.growing import read_growing
 from operators.reader.pace import Pace, PacedFile
 from operators.reader.pack_reader import PackReader, no_records
 from operators.reader.reject_limit import RejectLimit, Share
@@ -61,7 +62,10 @@ class BlockReader(Operator):
     collect_stats: Annotated[bool, Field(description="whether the number of partitions follows the backlog")] = True
     on_error: Annotated[
         Literal["fail", "skip"],
-        Field(description="a file that cannot be read, or changed since it was planned: end the run, or leave it out"),
+        Field(
+            description="a file that cannot be read or decompressed, or changed since it was planned: end the run, or "
+            "leave it out"
+        ),
     ] = "fail"
     interval_millis: Annotated[Millis, Field(description="time between two changes of the number of partitions")] = 500
     max_bytes_per_second: Annotated[
@@ -115,15 +119,16 @@ class BlockReader(Operator):
     def _read_block(self, block: BlockMetadata, context: OperatorContext) -> Iterator[None]:
         try:
             file = self._open(block)
+            if self.on_error == "skip":
+                require_sound(self.format, self.compression, file, block)
         except TransientStorageError:
             raise
-        except StorageError as error:
+        except (StorageError, CorruptArchiveError) as error:
             self._leave_out(block, error)
             return
         account = self._account_of(block)
         is_empty = True
-        source, seen = decompressed(file, block, self.compression, self.format)
-        for batch in read_growing(self.format, source, seen, account):
+        for batch in read_content(self.format, self.compression, file, block, account):
             parsed = account.parse(self.format, batch).batch
             if len(parsed):
                 is_empty = False
@@ -143,7 +148,8 @@ class BlockReader(Operator):
         self.blocks_metadata_output.emit(replace(block, is_open=account.waiting_bytes > 0))
 
     def _read_pack(self, pack: BlockPack, context: OperatorContext) -> Iterator[None]:
-        reader = PackReader(self.format, self.compression, self._account_of, self._leave_out)
+        leave_out = self._leave_out if self.on_error == "skip" else None
+        reader = PackReader(self.format, self.compression, self._account_of, leave_out)
         if self._pace is not None:
             self._pace.begin()
         for batches, row in reader.read(pack):
@@ -275,8 +281,13 @@ class BlockReader(Operator):
         return self._surveys.is_needed(item)
 
     def survey(self, item: Any) -> Any:
-        """Look at a block, in a task."""
-        return self._surveys.examine(self._open(item), item)
+        """Look at a block, in a task; nothing is found of one that is left out when it is read."""
+        try:
+            return self._surveys.examine(self._open(item), item)
+        except (MissingError, SourceChangedError):
+            if self.on_error == "fail":
+                raise
+            return None
 
     def resolve(self, items: Sequence[Any], findings: Sequence[Any]) -> list[Any]:
         """Tell each block the state that it is entered in, from what was found of the blocks before it."""

@@ -11,12 +11,13 @@ import pyarrow as pa
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.errors import DagflowError
 from dagflow.storage.location import is_local
-from dagflow.storage.small_files import LoadedFiles, SmallFiles, load, room_for
+from dagflow.storage.small_files import SmallFiles, load, room_for
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
-from operators.reader.compression.opening import Compression, decompressed, is_any_compressed
+from operators.reader.compression.opening import Compression, is_any_compressed
+from operators.reader.compression.stream import CorruptArchiveError
+from operators.reader.content import read_content, require_sound
 from operators.reader.formats.base import ReaderContext
-from operators.reader.growing import read_growing
 from operators.reader.rejects import BlockAccount
 from operators.reader.side_by_side import Row, joint_of
 
@@ -30,7 +31,7 @@ ROW_FILES = 4096
 """Bounds a row of tiny files."""
 
 AccountOf = Callable[[BlockMetadata], BlockAccount]
-OnFailure = Callable[[BlockMetadata, DagflowError], None]
+LeaveOut = Callable[[BlockMetadata, DagflowError], None]
 
 
 class PackReader:
@@ -43,17 +44,17 @@ class PackReader:
         format: The format.
         compression: How files are compressed, or "auto".
         account_of: Makes the account of a block, for what is refused and passed over.
-        on_failure: Called for each file that cannot be read; raises where that must end the run.
+        leave_out: Called for each file that cannot be read; without it the first one ends the run.
     """
 
     def __init__(
-        self, format: ReaderContext, compression: Compression, account_of: AccountOf, on_failure: OnFailure
+        self, format: ReaderContext, compression: Compression, account_of: AccountOf, leave_out: LeaveOut | None
     ) -> None:
         self._format = format
         self._compression = compression
         self._joint = joint_of(format)
         self._account_of = account_of
-        self._on_failure = on_failure
+        self._leave_out = leave_out
 
     def read(self, pack: BlockPack) -> Iterator[tuple[list[RecordBatch], Row]]:
         """Read a pack, row by row.
@@ -62,49 +63,68 @@ class PackReader:
             Batches, and the row of files that they are the records of.
 
         Raises:
-            DagflowError: A file cannot be read, and on_failure says that this must end the run.
+            DagflowError: A file cannot be read, and may not be left out.
         """
         start, row_bytes = 0, ROW_BYTES if is_local(pack.base) else REMOTE_ROW_BYTES
         while start < len(pack):
             end = start + _row_length(pack.sizes[start : start + ROW_FILES], row_bytes)
-            row, loaded = self._load(pack, np.arange(start, end))
-            batches = list(self._records(row, loaded))
-            yield batches, row
+            row = self._load(pack, np.arange(start, end))
+            batch = self._joint_records(row)
+            if batch is None:
+                yield self._single_records(row)
+            else:
+                yield [batch], row
             start = end
 
-    def _load(self, pack: BlockPack, indices: npt.NDArray[np.int64]) -> tuple[Row, LoadedFiles]:
+    def _load(self, pack: BlockPack, indices: npt.NDArray[np.int64]) -> Row:
         part = pack.slice(int(indices[0]), int(indices[-1]) + 1)
         numbers = part.sizes.tolist(), part.mtimes.tolist()
         files = SmallFiles(part.base, part.names, *numbers, part.etags, part.fingerprints)
         buffer = pa.allocate_buffer(room_for(files))
         loaded = load(files, memoryview(buffer).cast("B"), self._joint.endings if self._joint else b"")
         for index, error in loaded.failures.items():
-            self._on_failure(part.block(index), error)
-        borders = np.array(loaded.borders, np.int64)
-        if loaded.failures:
-            # A file that is not there takes no room: the border before it is the one behind it.
-            there = np.ones(len(indices), bool)
-            there[list(loaded.failures)] = False
-            borders = np.append(borders[:-1][there], borders[-1])
-            indices = indices[there]
-        return Row(buffer, borders, pack, indices), loaded
+            self._fail(part.block(index), error)
+        row = Row(buffer, np.array(loaded.borders, np.int64), pack, indices)
+        if not loaded.failures:
+            return row
+        # A file that is not there takes no room: the border before it is the one behind it.
+        is_there = np.ones(len(indices), bool)
+        is_there[list(loaded.failures)] = False
+        return row.only(is_there)
 
-    def _records(self, row: Row, loaded: LoadedFiles) -> Iterator[RecordBatch]:
-        if not len(row.indices):
-            return
-        is_plain = not _is_in_progress(row) and not self._is_compressed(row)
-        batch = self._joint.records(row) if self._joint is not None and is_plain else None
+    def _fail(self, block: BlockMetadata, error: DagflowError) -> None:
+        if self._leave_out is None:
+            raise error
+        self._leave_out(block, error)
+
+    def _joint_records(self, row: Row) -> RecordBatch | None:
+        """The records of all files, where they can be read side by side."""
+        if self._joint is None or not len(row.indices) or _is_in_progress(row) or self._is_compressed(row):
+            return None
+        batch = self._joint.records(row)
         if batch is not None:
             account = self._account_of(row.pack.block(int(row.indices[0])))
             account.due = int(row.sizes.sum())
             account.take(batch)
             # Newlines that were put behind files are not of them.
             account.delimit(account.due - int(row.borders[-1]))
-            yield batch
-            return
+        return batch
+
+    def _single_records(self, row: Row) -> tuple[list[RecordBatch], Row]:
+        """The records of file after file, and the row without those that are damaged."""
+        batches: list[RecordBatch] = []
+        is_sound = np.ones(len(row.indices), bool)
         for position, index in enumerate(row.indices.tolist()):
             block = row.pack.block(index)
-            yield from self._alone(_Slice(row.buffer, int(row.borders[position]), block.size_bytes), block)
+            file = _Slice(row.buffer, int(row.borders[position]), block.size_bytes)
+            try:
+                if self._leave_out is not None:
+                    require_sound(self._format, self._compression, file, block)
+                batches += self._alone(file, block)
+            except CorruptArchiveError as error:
+                is_sound[position] = False
+                self._fail(block, error)
+        return batches, row if is_sound.all() else row.only(is_sound)
 
     def _is_compressed(self, row: Row) -> bool:
         if self._compression == "none":
@@ -116,8 +136,7 @@ class PackReader:
         """One file's records, as the format reads them by itself."""
         account = self._account_of(block)
         is_empty = True
-        source, seen = decompressed(file, block, self._compression, self._format)
-        for batch in read_growing(self._format, source, seen, account):
+        for batch in read_content(self._format, self._compression, file, block, account):
             parsed = account.parse(self._format, batch).batch
             is_empty = is_empty and not len(parsed)
             yield parsed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,6 +38,12 @@ class Row:
     def sizes(self) -> npt.NDArray[np.int64]:
         """The files' own lengths; what was put behind a file does not count."""
         return self.pack.sizes[self.indices]
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> Row:
+        """The row of some of its files. They lie side by side where the others have no room in the buffer."""
+        return replace(
+            self, borders=np.append(self.borders[:-1][chosen], self.borders[-1]), indices=self.indices[chosen]
+        )
 
 
 class Joint(Protocol):

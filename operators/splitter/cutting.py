@@ -275,7 +275,9 @@ class BlockCutter:
         if not self.allowance.takes_file():
             return False
         self.flush()
-        if version.size_bytes > block_size and stays_whole(url, self._cut_suffixes):
+        # What a survey finds of one version says nothing of a later one.
+        cut_suffixes = () if is_open or start else self._cut_suffixes
+        if version.size_bytes > block_size and stays_whole(url, cut_suffixes):
             logger.warning("compressed file is one block url=%s bytes=%d", redacted(url), version.size_bytes)
             block_size = version.size_bytes
         count = count_blocks(start, version.size_bytes, block_size)

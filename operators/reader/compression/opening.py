@@ -6,12 +6,11 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.errors import SourceChangedError
 from dagflow.storage.location import redacted
 from operators.codecs import (
     CODEC_BY_NAME,
@@ -26,7 +25,7 @@ from operators.metadata import BlockMetadata
 from operators.reader.compression.splitting import UNITS_BY_CODEC, CutFile
 from operators.reader.compression.stream import OUTPUT_BYTES, CorruptArchiveError, DecompressedFile
 from operators.reader.compression.units import is_skippable
-from operators.reader.formats.base import ByteSource, ReaderContext
+from operators.reader.formats.base import ByteSource, Prefix, ReaderContext
 
 Compression = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
 
@@ -34,13 +33,28 @@ SPOOLED_BYTES = 32 << 20
 """What is decompressed for a format that must know the size first lies in memory up to here, then on disk."""
 
 
-def decompressed(
-    source: ByteSource, block: BlockMetadata, compression: Compression, format: ReaderContext
-) -> tuple[ByteSource, BlockMetadata]:
+class Content(NamedTuple):
+    """What a block of a file that may be compressed is to be read from.
+
+    Attributes:
+        source: What is compressed in the file, or the file.
+        block: The block, in bytes of the source.
+        waiting_bytes: How many bytes at the file's end, as it is stored, are left for a later version.
+        resumed_bytes: How many an earlier version has left.
+    """
+
+    source: ByteSource
+    block: BlockMetadata
+    waiting_bytes: int = 0
+    resumed_bytes: int = 0
+
+
+def decompressed(source: ByteSource, block: BlockMetadata, compression: Compression, format: ReaderContext) -> Content:
     """What a block of a file that may be compressed is to be read from.
 
     A block of a compressed file that a survey cut has what the survey found; otherwise all records of the file
-    belong to its first block. Offsets are those in what is compressed.
+    belong to its first block. Offsets are those in what is compressed. Of a file that may grow, what is compressed
+    in streams that are not there to their ends waits.
 
     Args:
         source: The file.
@@ -52,28 +66,52 @@ def decompressed(
         The source and block to be read: those given, where the file is not compressed.
 
     Raises:
-        CorruptArchiveError: The file is not what its name, or the app, says it is.
-        SourceChangedError: A compressed file was appended to.
+        CorruptArchiveError: The file is not what its name, or the app, says it is; or one that may grow, or was
+            appended to, is damaged.
     """
     codec = _codec_of(source, block, compression)
     if codec is None:
-        return source, block
-    if block.resumes:
-        raise SourceChangedError(
-            "it was appended to, and a compressed file cannot be read from the middle on",
-            url=redacted(block.url),
-            hint="say what to do with such files, for example on_change: {appended: reread}",
-        )
+        return Content(source, block)
     if block.unpacked is not None:
         start, end = block.unpacked.start, block.unpacked.end
         part = CutFile(source, block.url, codec, block.unpacked)
-        return part, replace(block, start=start, end=end, is_open=False)
+        return Content(part, replace(block, start=start, end=end, is_open=False))
+    if block.is_open or block.resumes:
+        return _growing(source, block, codec, format)
     if block.start:
-        return source, replace(block, start=0, end=0)
+        return Content(source, replace(block, start=0, end=0))
     content: ByteSource = DecompressedFile(source, block.url, codec)
     if format.needs_size:
         content = _Spooled(content)
-    return content, replace(block, end=content.size_bytes, is_open=False, is_last=True)
+    return Content(content, replace(block, end=content.size_bytes, is_last=True))
+
+
+def _growing(source: ByteSource, block: BlockMetadata, codec: Codec, format: ReaderContext) -> Content:
+    """What is compressed in a file that may grow, or was appended to, as far as the streams in it are whole."""
+    content: ByteSource = DecompressedFile(source, block.url, codec)
+    resumed_bytes = waiting_bytes = start = 0
+    if block.is_open:
+        place, end = _whole_part(source, block, codec, format)
+        waiting_bytes = source.size_bytes - place if block.is_last else 0
+        content = Prefix(content, end)
+    if format.needs_size:
+        content = _Spooled(content)
+    if block.resumes:
+        place, start = _whole_part(Prefix(source, block.start), block, codec, format)
+        resumed_bytes = block.start - place
+    elif block.start:
+        start = content.size_bytes
+    seen = replace(block, start=start, end=content.size_bytes, resumes=start > 0 and block.resumes)
+    return Content(content, seen, waiting_bytes, resumed_bytes)
+
+
+def _whole_part(source: ByteSource, block: BlockMetadata, codec: Codec, format: ReaderContext) -> tuple[int, int]:
+    place, end = DecompressedFile(source, block.url, codec).whole_part()
+    content = Prefix(DecompressedFile(source, block.url, codec), end)
+    if place < source.size_bytes and format.settled_end(content) is None:
+        # A format that cannot go on where a version ended takes all or nothing.
+        return 0, 0
+    return place, end
 
 
 def promised_codec(block: BlockMetadata, compression: Compression) -> Codec | None:
@@ -106,13 +144,17 @@ def _codec_of(source: ByteSource, block: BlockMetadata, compression: Compression
         return promised
     if promised is None or held is promised:
         return held
+    if block.is_open and len(head) < HEAD_BYTES and (promised.magic[: len(head)] == head[: len(promised.magic)]):
+        # So little of it is there yet that nothing can be said against it.
+        return promised
     said = f"its name ends in {promised.suffixes[0]}" if compression == "auto" else f"the app says {compression}"
     raise CorruptArchiveError(
         f"{said}, and what it holds is {f'{held.name}' if held else f'not {promised.name}'}",
         url=redacted(block.url),
         offset=0,
         length=source.size_bytes,
-        hint="name it by what it holds, or set compression: none on the reader to read its bytes as they are",
+        hint="name it by what it holds, set compression: none on the reader to read its bytes as they are, or leave it "
+        "out with on_error: skip",
     )
 
 

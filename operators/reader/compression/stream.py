@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dagflow.errors import DagflowError, RecordError
 from dagflow.storage.location import redacted
@@ -22,8 +23,15 @@ KEPT_BYTES = 2 << 20
 """So much that was decompressed is kept for formats that look back; looking back further starts from the beginning."""
 
 
+_LEAVE_OUT = "on_error: skip on the reader leaves"
+
+
 class CorruptArchiveError(RecordError):
     """A compressed file is damaged, incomplete, or followed by something else."""
+
+
+class IncompleteArchiveError(CorruptArchiveError):
+    """A compressed file ends before what is compressed in it; what there is of it may be sound."""
 
 
 class DecompressedFile:
@@ -55,6 +63,7 @@ class DecompressedFile:
         self._codec = codec
         self._size = UNKNOWN_SIZE
         self._first_place, self._start = place, start
+        self._whole = (place, start)
         self._borders = borders
         self._raw = memoryview(bytearray(min(INPUT_BYTES, max(0, source.size_bytes - place))))
         self._rewind()
@@ -116,7 +125,7 @@ class DecompressedFile:
             decompressor = self._decompressor = self._codec.decompressor()
         if decompressor.needs_input and not self._input and not self._fill():
             if not getattr(decompressor, "is_between_chunks", False):
-                raise self._corrupt("it ends in the middle of what is compressed", self._position)
+                raise self._incomplete("it ends in the middle of what is compressed")
             self._decompressor = None
             return None
         data, self._input = self._input, b""
@@ -129,6 +138,7 @@ class DecompressedFile:
         if decompressor.eof:
             self._input = decompressor.unused_data or b""  # lz4 says None for nothing
             self._decompressor = None
+            self._whole = (self._position - len(self._input), self._kept_end + len(piece))
         if self._borders:
             self._check_borders(self._kept_end + len(piece), decompressor.eof)
         return piece
@@ -149,6 +159,8 @@ class DecompressedFile:
             pass
         if self._input.startswith(magic):
             return
+        if self._input and magic.startswith(self._input):
+            raise self._incomplete("it ends where something begins")
         if self._stream_start and not self._input.strip(b"\0"):
             # Padding with zeros is what tapes and block devices leave, and all the formats' own tools accept it.
             while self._fill():
@@ -171,7 +183,7 @@ class DecompressedFile:
             length -= len(self._input)
             self._input = b""
             if not self._fill():
-                raise self._corrupt("it ends in the middle of a frame", self._position)
+                raise self._incomplete("it ends in the middle of a frame")
         self._input = self._input[length:]
 
     def _fill(self) -> bool:
@@ -188,10 +200,34 @@ class DecompressedFile:
         self._input += bytes(data)
         return length > 0
 
+    def whole_part(self) -> tuple[int, int]:
+        """How much of the file is streams that are there to their ends, in bytes of it and of what is compressed.
+
+        Raises:
+            CorruptArchiveError: The file is damaged, and not only incomplete.
+        """
+        try:
+            while self._advance() is not None:
+                pass
+        except IncompleteArchiveError:
+            return self._whole
+        return self._source.size_bytes, self._size
+
     def _corrupt(self, reason: str, offset: int) -> CorruptArchiveError:
-        length = self._source.size_bytes - offset
-        message = f"cannot be read as {self._codec.name} on from about this place: {reason}"
-        return CorruptArchiveError(message, url=redacted(self._url), offset=offset, length=length)
+        return CorruptArchiveError(self._said(reason), **self._where(offset), hint=f"{_LEAVE_OUT} such files out")
+
+    def _incomplete(self, reason: str) -> IncompleteArchiveError:
+        hint = (
+            "if it is still being written, settle_millis or done_marker on the splitter waits for its end; "
+            f"{_LEAVE_OUT} incomplete files out"
+        )
+        return IncompleteArchiveError(self._said(reason), **self._where(self._position), hint=hint)
+
+    def _said(self, reason: str) -> str:
+        return f"cannot be read as {self._codec.name} on from about this place: {reason}"
+
+    def _where(self, offset: int) -> dict[str, Any]:
+        return {"url": redacted(self._url), "offset": offset, "length": self._source.size_bytes - offset}
 
 
 def _copy(piece: bytes, start: int, offset: int, buffer: memoryview) -> int:

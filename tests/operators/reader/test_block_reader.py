@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 import pickle
@@ -16,6 +17,7 @@ from dagflow.storage.files import stat
 from dagflow.testing.operators import OperatorHarness, run_operator
 from operators.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
+from operators.reader.compression.stream import CorruptArchiveError
 
 
 def blocks_of(path: Path, block_size: int) -> list[BlockMetadata]:
@@ -135,6 +137,37 @@ def test_a_survey_tells_each_block_what_it_is_entered_in(tmp_path: Path) -> None
     assert restarted.survey_state() is None
     emitted = run_operator(BlockReader(format="csv"), resolved, port="blocks_metadata_input")
     assert emitted["messages"] == [{"a": "x\ny\nz"}, {"a": "b"}]
+
+
+def test_a_survey_of_what_is_gone_is_left_to_the_reader(tmp_path: Path) -> None:
+    """Whether the run goes on without the file is decided once, where it is read."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'a\n"b\nc"\n')
+    block = blocks_of(path, 4)[0]
+    path.unlink()
+    with pytest.raises(MissingError, match=r"a\.csv"):
+        BlockReader(format="csv").survey(block)
+    reader = BlockReader(format="csv", on_error="skip")
+    assert reader.needs_survey(block)
+    assert reader.resolve([block], [reader.survey(block)]) == [block]
+    harness = OperatorHarness(reader)
+    harness.window({"blocks_metadata_input": [block]})
+    assert harness.emitted["messages"] == []
+    assert harness.counters["skipped"] == 1
+
+
+def test_a_damaged_archive_is_left_out_before_any_of_it_is_given(tmp_path: Path) -> None:
+    """What is wrong with it shows at its end, and by then its records would have gone on."""
+    path = tmp_path / "a.gz"
+    packed = gzip.compress(b"line\n" * 1000)
+    path.write_bytes(packed[:-8] + bytes(8))
+    blocks = blocks_of(path, 1 << 20)
+    harness = OperatorHarness(BlockReader(on_error="skip"))
+    harness.window({"blocks_metadata_input": blocks})
+    assert harness.emitted == {"blocks_metadata_output": [], "messages": [], "errors": []}
+    assert harness.counters == {"skipped": 1, "skipped_bytes": len(packed), "left_out_bytes": len(packed)}
+    with pytest.raises(CorruptArchiveError, match="on_error: skip"):
+        OperatorHarness(BlockReader()).window({"blocks_metadata_input": blocks})
 
 
 def test_formats_that_need_no_survey_cost_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from operators import BlockReader
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
 from operators.reader import pack_reader
+from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.formats import make_format
 from operators.reader.side_by_side import joint_of
 
@@ -144,6 +146,53 @@ def test_a_large_file_that_is_not_as_planned_is_left_out_too(tmp_path: Path) -> 
     reader.setup(context)
     assert read(reader, [block]) == []
     assert [skipped.url for skipped in context.skipped] == [str(path)]
+
+
+@settings(max_examples=60)
+@given(
+    contents=st.lists(st.sampled_from([b"", b"a\nb\n", b"c"]), min_size=1, max_size=5),
+    bad=st.sets(st.integers(0, 4)),
+    place=st.integers(0, 10_000),
+    kind=st.sampled_from(["cut", "changed"]),
+    format=st.sampled_from(["lines", "whole_file"]),
+)
+def test_a_damaged_archive_does_not_fail_its_pack(
+    tmp_path_factory: pytest.TempPathFactory,
+    contents: list[bytes],
+    bad: set[int],
+    place: int,
+    kind: str,
+    format: str,
+) -> None:
+    """With on_error: skip nothing of it is given, though its checksum lies behind its records; others are whole."""
+    packed = [gzip.compress(content * 9, mtime=0) for content in contents]
+    bad = {index for index in bad if index < len(packed)}
+    for index in bad:
+        if kind == "cut":
+            packed[index] = packed[index][: 10 + place % (len(packed[index]) - 10)]
+        else:
+            at = len(packed[index]) - 1 - place % 8  # the checksum, or the length behind it
+            packed[index] = packed[index][:at] + bytes([packed[index][at] ^ 0x10]) + packed[index][at + 1 :]
+    folder = tmp_path_factory.mktemp("pack")
+    plain = [content * 9 for index, content in enumerate(contents) if index not in bad]
+    pack = pack_of(written(folder, [*packed, b"plain\n"]))
+    reader = BlockReader(format=format, on_error="skip")
+    context = OperatorContext()
+    reader.setup(context)
+    found = read(reader, [pack])
+    whole = [*plain, b"plain\n"]
+    expected = whole if format == "whole_file" else [line for content in whole for line in content.splitlines()]
+    assert [record for _, _, record, _ in found] == expected
+    assert sorted(int(Path(skipped.url).name) for skipped in context.skipped) == sorted(bad)
+    assert all("corruptarchive: " in s.reason or "incompletearchive: " in s.reason for s in context.skipped)
+    sound = set(range(len(packed) + 1)) - bad
+    assert {block - 1 for block, *_ in found} <= sound
+    assert context.counters["blocks"] == len(sound)
+    assert context.counters["skipped"] == len(bad)
+    assert not any(context.ledger.values())
+    if bad:
+        with pytest.raises(CorruptArchiveError, match="cannot be read as gzip"):
+            read(BlockReader(format=format), [pack])
 
 
 def test_rejects_of_a_pack_know_their_file(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def outcome(path: Path, format: Any, compression: Compression = "auto") -> tuple
     rejects: list[bytes] = []
     with open_file(str(path), None) as file:
         block = BlockMetadata(1, str(path), FileVersion(file.size_bytes), 0, file.size_bytes, True)
-        source, seen = decompressed(file, block, compression, chosen)
+        source, seen, *_ = decompressed(file, block, compression, chosen)
         records: list[tuple[int, bytes]] = []
         for batch in chosen.read(source, seen, BlockAccount(block.url, Counter(), rejects.append)):
             records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
@@ -172,7 +172,7 @@ def test_only_the_first_block_of_a_compressed_file_has_records(tmp_path: Path) -
     with open_file(str(path), None) as file:
         for start in range(0, size, 7):
             block = BlockMetadata(1, str(path), FileVersion(size), start, min(start + 7, size), False)
-            source, seen = decompressed(file, block, "auto", chosen)
+            source, seen, *_ = decompressed(file, block, "auto", chosen)
             for batch in chosen.read(source, seen, BlockAccount(str(path), Counter(), None)):
                 found += batch.to_pylist()
     assert found == [b"a", b"b"]

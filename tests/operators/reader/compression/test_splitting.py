@@ -92,7 +92,7 @@ def read_cut(codec_name: str, packed: bytes, block_size: int, format: Any, look_
         chains = None if progress.is_over else chains_of(source, block, codec, look_back_bytes)
         block, progress = unpack_block(block, chains, progress, codec, look_back_bytes)
         account = BlockAccount(url, Counter(), None)
-        content, seen = decompressed(source, block, "auto", made)
+        content, seen, *_ = decompressed(source, block, "auto", made)
         for batch in read_growing(made, content, seen, account):
             account.take(batch)
             records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
@@ -239,20 +239,48 @@ def test_a_run_reads_a_cut_file_as_what_is_compressed_in_it(
         files=str(tmp_path / name), block_size=200, pack_bytes=0, cut_compressed=[".gz", ".bz2", ".zst"],
         max_bytes_per_window=most_bytes,
     )  # fmt: skip
+    run(app_of(tmp_path, splitter, BlockReader()), runtime=InlineRuntime)
+    files = [path for path in sorted((tmp_path / "out").rglob("*")) if path.is_file() and path.stat().st_size]
+    assert published(tmp_path) == lines
+    assert len(files) > 5
+
+
+def app_of(folder: Path, splitter: FileSplitterInput, reader: BlockReader) -> LogicalPlan:
+    """What the splitter finds, read by two partitions, and a file for each block."""
     nodes = [
         OperatorNode("splitter", splitter),
-        OperatorNode("reader", BlockReader(), 2),
-        OperatorNode("writer", RecordWriter(path=str(tmp_path / "out"), file_name="block"), "parallel"),
+        OperatorNode("reader", reader, 2),
+        OperatorNode("writer", RecordWriter(path=str(folder / "out"), file_name="block"), "parallel"),
     ]
     edges = (
         edge("splitter.blocks_metadata_output", "reader.blocks_metadata_input"),
         edge("reader.messages", "writer.input"),
     )
-    plan = LogicalPlan("app", Attributes(checkpoint=str(tmp_path / "j")), {node.name: node for node in nodes}, edges)
-    run(plan, runtime=InlineRuntime)
-    files = [path for path in sorted((tmp_path / "out").rglob("*")) if path.is_file() and path.stat().st_size]
-    assert b"".join(path.read_bytes() for path in files) == content
-    assert len(files) > 5
+    return LogicalPlan("app", Attributes(checkpoint=str(folder / "j")), {node.name: node for node in nodes}, edges)
+
+
+def published(folder: Path) -> list[bytes]:
+    """The lines of the files in their order."""
+    files = sorted(path for path in (folder / "out").rglob("*") if path.is_file())
+    return b"".join(path.read_bytes() for path in files).splitlines()
+
+
+@pytest.mark.parametrize("place", [0, 5, 13, 19])
+def test_what_lies_before_damage_in_a_cut_file_is_read(tmp_path: Path, place: int) -> None:
+    """With on_error: skip: what is left out begins with the block that holds the damage, or ends in it."""
+    members = [gzip.compress(b"%d of a member\n" % number * 20) for number in range(20)]
+    checksum = bytes([members[place][-8] ^ 1])
+    members[place] = members[place][:-8] + checksum + members[place][-7:]
+    (tmp_path / "x.gz").write_bytes(b"".join(members))
+    splitter = FileSplitterInput(files=str(tmp_path / "x.gz"), block_size=100, pack_bytes=0, cut_compressed=[".gz"])
+    reader = BlockReader(on_error="skip")
+    reader.format.chunk_bytes = 64
+    summary = run(app_of(tmp_path, splitter, reader), runtime=InlineRuntime)
+    whole = [b"%d of a member" % number for number in range(place) for _ in range(20)]
+    found = published(tmp_path)
+    assert found == whole[: len(found)]
+    assert len(found) >= len(whole) - 100
+    assert summary.counts["reader:skipped"] >= 1
 
 
 def test_what_would_be_decompressed_twice_is_cut_only_when_the_app_says_so() -> None:

@@ -1,0 +1,113 @@
+"""Compressed files that are read while they are written, or appended to."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dagflow.errors import SourceChangedError
+from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
+from operators.metadata import BlockMetadata, FileVersion
+from operators.reader.compression.stream import CorruptArchiveError, IncompleteArchiveError
+from operators.reader.content import read_content
+from operators.reader.formats import make_format
+from operators.reader.rejects import BlockAccount
+from operators.testing import MemorySource, Records, read_cut
+from tests.operators.reader.compression.test_compressed_files import COMPRESS, SUFFIX
+
+FORMATS: list[Any] = ["lines", {"type": "fixed", "length": 3}, {"type": "csv", "columns": ["a"], "header": False}]
+
+
+def read_version(
+    format: Any, url: str, packed: bytes, start: int, account: BlockAccount, *, is_open: bool = True
+) -> Records:
+    """What the block from where the version before ended to the end of this one gives."""
+    version = FileVersion(len(packed))
+    block = BlockMetadata(1, url, version, start, len(packed), True, is_open=is_open, resumes=start > 0)
+    made = make_format(format)
+    records: Records = []
+    for batch in read_content(made, "auto", MemorySource(packed), block, account):
+        raw = account.parse(made, batch).raw
+        records += zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
+    return records
+
+
+@settings(max_examples=80)
+@given(
+    codec=st.sampled_from(sorted(COMPRESS)),
+    format=st.sampled_from(FORMATS),
+    parts=st.lists(st.text("a\n", max_size=9).map(str.encode), min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_a_growing_file_gives_each_record_once(
+    codec: str, format: Any, parts: list[bytes], data: st.DataObject
+) -> None:
+    """Whenever it is looked at: the records of what is compressed, of which the last may wait for its end."""
+    packed = b"".join(map(COMPRESS[codec], parts))
+    assume(packed)
+    sizes = sorted(data.draw(st.sets(st.integers(1, len(packed)), max_size=5)) | {len(packed)})
+    account = BlockAccount("x", Counter(), lambda reject: None)
+    records: Records = []
+    for start, size in zip([0, *sizes], sizes, strict=False):
+        records += read_version(format, f"x{SUFFIX[codec]}", packed[:size], start, account)
+    content = b"".join(parts)
+    whole = read_cut(make_format(format), content, max(1, len(content)))[0]
+    assert records == whole[: len(records)]
+    assert len(whole) - len(records) <= 1
+    settled = make_format(format).settled_end(MemorySource(content))
+    waiting = account.counters[WAITING_BYTES] - account.counters[RESUMED_BYTES]
+    assert waiting == len(content) - (settled or 0)
+    assert account.due == account.covered
+
+
+@pytest.mark.parametrize("codec", sorted(COMPRESS))
+def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(codec: str) -> None:
+    """And all of it at once; what comes behind is refused."""
+    packed = COMPRESS[codec](b"one") + COMPRESS[codec](b"two")
+    account = BlockAccount("x", Counter(), None)
+    url = f"x{SUFFIX[codec]}"
+    lengths = [1, 5, len(COMPRESS[codec](b"one")) + 3]
+    for start, size in zip([0, *lengths], lengths, strict=False):
+        assert read_version("whole_file", url, packed[:size], start, account) == []
+    assert read_version("whole_file", url, packed, lengths[-1], account) == [(0, b"onetwo")]
+    with pytest.raises(SourceChangedError, match="cannot be read from the middle on"):
+        read_version("whole_file", url, packed * 2, len(packed), account)
+
+
+def test_what_was_appended_to_a_whole_file_is_read_by_itself() -> None:
+    """Also where nobody follows it; offsets count from the beginning."""
+    first, second = gzip.compress(b"one\ntwo\n"), gzip.compress(b"three\n")
+    account = BlockAccount("x", Counter(), None)
+    found = read_version("lines", "x.gz", first + second, len(first), account, is_open=False)
+    assert found == [(8, b"three")]
+    with pytest.raises(IncompleteArchiveError, match="it ends in the middle") as caught:
+        read_version("lines", "x.gz", (first + second)[:-3], len(first), account, is_open=False)
+    assert "settle_millis" in caught.value.hint
+
+
+def test_a_growing_file_that_is_damaged_is_an_error() -> None:
+    """Before anything of it is given; no end of it will mend that."""
+    packed = bytearray(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
+    packed[14] ^= 0xFF
+    with pytest.raises(CorruptArchiveError, match="damaged"):
+        read_version("lines", "x.gz", bytes(packed), 0, BlockAccount("x", Counter(), None))
+
+
+def test_only_the_first_block_of_a_growing_file_has_records() -> None:
+    """Where a splitter could not know that it is compressed; the last one tells what waits."""
+    packed = gzip.compress(b"one\ntw")
+    account = BlockAccount("x", Counter(), None)
+    found: Records = []
+    for start in range(0, len(packed), 10):
+        end = min(start + 10, len(packed))
+        block = BlockMetadata(1, "x", FileVersion(len(packed)), start, end, end == len(packed), is_open=True)
+        for batch in read_content(make_format("lines"), "auto", MemorySource(packed), block, account):
+            account.take(batch)
+            found += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
+    assert found == [(0, b"one")]
+    assert (account.counters[WAITING_BYTES], account.waiting_bytes) == (2, 2)
