@@ -10,6 +10,7 @@ from rich.text import Text
 from dagflow.cli.figures import brief, count, duration, size
 from dagflow.cli.view import AppView, Rate
 from dagflow.engine.result import RunSummary
+from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED
 
 
 class Rates:
@@ -81,9 +82,23 @@ def account(view: AppView, summary: RunSummary) -> str:
         lines.append(f"    records: {', '.join(emitted)}")
     if summary.rejected:
         lines.append(f"    rejected: {summary.rejected:,}")
+    lines += _left_out(summary)
     if others:
         lines.append(f"    also counted: {', '.join(others)}")
     return "\n".join(lines)
+
+
+def _left_out(summary: RunSummary) -> list[str]:
+    """What a run that completes must not pass over in silence."""
+    readers = [
+        name for name, _, counted in (key.rpartition(":") for key in summary.counts) if counted == LEFT_OUT_BYTES
+    ]
+    blocks = sum(summary.counts.get(f"{name}:{SKIPPED}", 0) for name in readers)
+    size_bytes = sum(summary.counts[f"{name}:{LEFT_OUT_BYTES}"] for name in readers)
+    if not blocks:
+        return []
+    which = "`dagflow status CHECKPOINT --window N` says which and why"
+    return [f"    left out: {count(blocks, 'block')} that could not be read, {size(size_bytes)}; {which}"]
 
 
 def table(view: AppView, summary: RunSummary | None, rates: Rates, spinner: Spinner, status: str) -> RenderableType:

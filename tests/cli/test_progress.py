@@ -60,6 +60,16 @@ def test_the_end_is_told_with_what_was_published(capsys: pytest.CaptureFixture[s
     )
 
 
+def test_what_was_left_out_is_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that is told to go on without some files completes, and says that it did."""
+    left_out = {"reader:left_out_bytes": 2048, "reader:skipped": 1, "other:skipped": 5}
+    LineDisplay(VIEW).finish(replace(summary(8.0, state="completed"), counts=left_out))
+    assert (
+        "\n    left out: 1 block that could not be read, 2.0 KiB; `dagflow status CHECKPOINT --window N` says which and"
+        " why\n    also counted: " in capsys.readouterr().err
+    )
+
+
 def test_a_run_without_new_input_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody wonders whether a quick run did anything."""
     LineDisplay(VIEW).finish(summary(0.5, state="completed", windows=0))
