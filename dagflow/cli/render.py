@@ -90,9 +90,7 @@ def account(view: AppView, summary: RunSummary) -> str:
 
 def _left_out(summary: RunSummary) -> list[str]:
     """What a run that completes must not pass over in silence."""
-    readers = [
-        name for name, _, counted in (key.rpartition(":") for key in summary.counts) if counted == LEFT_OUT_BYTES
-    ]
+    readers = [key.rpartition(":")[0] for key in summary.counts if key.endswith(f":{LEFT_OUT_BYTES}")]
     blocks = sum(summary.counts.get(f"{name}:{SKIPPED}", 0) for name in readers)
     size_bytes = sum(summary.counts[f"{name}:{LEFT_OUT_BYTES}"] for name in readers)
     if not blocks:
