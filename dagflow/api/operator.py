@@ -111,6 +111,9 @@ class ControlOperator(Operator):
     runs_at_commit: ClassVar[bool] = False
     """Whether it works when a window's results are in, whoever emits to it."""
 
+    removes_input: ClassVar[bool] = False
+    """Whether it puts away what was read, so that what is published may be the only copy; --fresh is refused then."""
+
     def unemitted_bytes(self) -> int:
         """Bytes that it knows it will emit in later windows; 0 where it cannot tell."""
         return 0

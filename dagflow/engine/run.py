@@ -21,8 +21,9 @@ from dagflow.engine.requests import Requests
 from dagflow.engine.result import RunSummary
 from dagflow.engine.states import StateBook
 from dagflow.engine.stopping import StopRequest
-from dagflow.errors import FencedError, JournalError, MissingError, StorageError
-from dagflow.journal import Journal, Retention, set_aside
+from dagflow.errors import DagflowError, FencedError, JournalError, MissingError, StorageError
+from dagflow.journal import Journal, Retention, read_state, set_aside
+from dagflow.metrics.names import CLEANED
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.runtime.inline import Runtime
@@ -32,7 +33,7 @@ from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.options import options_in_use
 from dagflow.storage.pending import pending_tag, remove, sweep
 from dagflow.storage.roots import roots_in_use
-from dagflow.storage.store import open_store
+from dagflow.storage.store import Store, open_store
 from dagflow.worker.results import Program
 from dagflow.worker.stage import TaskOutputs
 
@@ -219,11 +220,29 @@ def run(
 def _open_journal(app: LogicalPlan, checkpoint: str, source: str, *, fresh: bool) -> Journal:
     store = open_store(checkpoint)
     if fresh:
+        _require_originals(app, store)
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 remove(url)
     retention = Retention(kept_windows=app.attributes.retain_windows)
     return Journal.open(store, app=app.name, retention=retention, source=source, roots=_located(app))
+
+
+def _require_originals(app: LogicalPlan, store: Store) -> None:
+    """Refuse to remove what was published where it cannot be made again."""
+    try:
+        state = read_state(store)
+    except MissingError:
+        return
+    removers = [name for name, node in app.operators.items() if getattr(node.operator, "removes_input", False)]
+    # The app may have had one that it has no more.
+    removers += [key.rpartition(":")[0] for key in state.totals if key.endswith(f":{CLEANED}")]
+    if state.last_committed and removers:
+        raise DagflowError(
+            f"--fresh would remove what was published, and operator '{removers[0]}' has put away the originals: "
+            "it may be the only copy",
+            hint="use another checkpoint and another output, or remove both yourself where the originals are elsewhere",
+        )
 
 
 def _located(app: LogicalPlan) -> dict[str, str]:

@@ -42,6 +42,8 @@ class SourceCleaner(ControlOperator):
 
     input = InputPort(BlockMetadata, bundles=True)
 
+    removes_input = True
+
     _context: OperatorContext
 
     def check_properties(self) -> None:

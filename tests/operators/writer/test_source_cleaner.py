@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.engine.run import run
+from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, OperatorError, StorageError
 from dagflow.journal import committed_windows
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
@@ -55,6 +55,16 @@ def test_originals_go_when_they_are_published(tmp_path: Path) -> None:
     run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=InlineRuntime)
     assert (originals(tmp_path), left(tmp_path)) == (contents, {})
     assert run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=InlineRuntime).windows == 0
+
+
+def test_what_was_published_is_not_removed_when_it_is_the_only_copy(tmp_path: Path) -> None:
+    """With --fresh, whether the app has the cleaner or had one; without a journal there is nothing to lose."""
+    contents = tree(tmp_path)
+    run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), RunOptions(fresh=True), runtime=InlineRuntime)
+    for cleaner in (REMOVE, ""):
+        with pytest.raises(DagflowError, match="'cleaner' has put away the originals"):
+            run(app_in(tmp_path, splitter=SPLITTER, cleaner=cleaner), RunOptions(fresh=True), runtime=InlineRuntime)
+        assert originals(tmp_path) == contents
 
 
 @pytest.mark.parametrize("window_id", range(1, 9))
