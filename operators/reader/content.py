@@ -10,7 +10,7 @@ from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.metadata import BlockMetadata
 from operators.reader.compression.opening import Compression, decompressed
 from operators.reader.formats.base import ByteSource, ReaderContext
-from operators.reader.growing import read_growing
+from operators.reader.growing import read_growing, resumed
 from operators.reader.rejects import BlockAccount
 
 
@@ -43,7 +43,9 @@ def read_content(
 
 
 def require_sound(format: ReaderContext, compression: Compression, file: ByteSource, block: BlockMetadata) -> None:
-    """Read a block for nothing, if it is compressed: what is damaged may show only at the end, by a checksum.
+    """Make sure, before anything of a block is given, that all of it can be.
+
+    It is read for nothing if it is compressed: what is damaged may show only at the end, by a checksum.
 
     Args:
         format: The format, which decides how far beyond the block is read.
@@ -53,9 +55,11 @@ def require_sound(format: ReaderContext, compression: Compression, file: ByteSou
 
     Raises:
         CorruptArchiveError: The file is damaged, or is not what its name says.
+        SourceChangedError: The format cannot go on from where an earlier version ended.
         RecordError: As the format says; reading it again will say the same.
     """
     content = decompressed(file, block, compression, format)
+    resumed(format, content.source, content.block)
     if content.source is not file:
         unheard = BlockAccount(block.url, Counter(), lambda reject: None)
         for _ in read_growing(format, content.source, content.block, unheard):

@@ -72,6 +72,7 @@ def resumed(format: ReaderContext, source: ByteSource, block: BlockMetadata) -> 
         raise SourceChangedError(
             f"it was appended to, and files of the format {format.name} cannot be read from the middle on",
             url=redacted(block.url),
-            hint="say what to do with such files, for example on_change: {appended: reread}",
+            hint="say what to do with such files, for example on_change: {appended: reread} on the splitter; "
+            "on_error: skip on the reader leaves out what was appended, also where it is planned already",
         )
     return replace(block, start=start)

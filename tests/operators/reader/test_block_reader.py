@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,19 @@ def test_a_survey_of_what_is_gone_is_left_to_the_reader(tmp_path: Path) -> None:
     harness.window({"blocks_metadata_input": [block]})
     assert harness.emitted["messages"] == []
     assert harness.counters["skipped"] == 1
+
+
+def test_what_a_format_cannot_go_on_from_may_be_left_out(tmp_path: Path) -> None:
+    """Else a window in which it is planned would fail for ever."""
+    path = tmp_path / "a"
+    path.write_bytes(b"one, and two")
+    tail = replace(blocks_of(path, 100)[0], start=3, resumes=True)
+    with pytest.raises(SourceChangedError, match=r"cannot be read from the middle on[\s\S]*on_error: skip"):
+        OperatorHarness(BlockReader(format="whole_file")).window({"blocks_metadata_input": [tail]})
+    harness = OperatorHarness(BlockReader(format="whole_file", on_error="skip"))
+    harness.window({"blocks_metadata_input": [tail]})
+    assert harness.emitted["messages"] == []
+    assert harness.counters == {"skipped": 1, "skipped_bytes": 9, "left_out_bytes": 9}
 
 
 def test_a_damaged_archive_is_left_out_before_any_of_it_is_given(tmp_path: Path) -> None:
