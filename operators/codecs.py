@@ -62,7 +62,11 @@ class _Deflated:
 
 
 class _Framed:
-    """Snappy's framing format; its chunks go on to the end of the file."""
+    """Snappy's framing format; its chunks go on to the end of the file.
+
+    Attributes:
+        open_bytes: How many bytes of a chunk that is not complete were given last.
+    """
 
     eof = False
     needs_input = True
@@ -70,15 +74,33 @@ class _Framed:
 
     def __init__(self) -> None:
         self._object = importlib.import_module("snappy").StreamDecompressor()
-        self._rest = b""
+        self._head = b""
+        self._left = 0
+        self.open_bytes = 0
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         out: bytes = self._object.decompress(data)
-        # What the library keeps for later is a chunk that is not complete.
-        self.is_between_chunks = not getattr(self._object, "remains", None)
+        self._follow(data)
         return out
 
-    is_between_chunks = True
+    def _follow(self, data: bytes) -> None:
+        """Go from chunk to chunk: a byte for its kind, three for its length, and so many more."""
+        position = 0
+        while position < len(data):
+            if len(self._head) < _CHUNK_HEAD_BYTES:
+                piece = data[position : position + _CHUNK_HEAD_BYTES - len(self._head)]
+                self._head += piece
+                self._left = int.from_bytes(self._head[1:], "little")
+            else:
+                piece = data[position : position + self._left]
+                self._left -= len(piece)
+            position += len(piece)
+            self.open_bytes += len(piece)
+            if len(self._head) == _CHUNK_HEAD_BYTES and not self._left:
+                self._head, self.open_bytes = b"", 0
+
+
+_CHUNK_HEAD_BYTES = 4
 
 
 def _library(module: str, name: str) -> Callable[[], Any]:

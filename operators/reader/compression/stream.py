@@ -124,7 +124,7 @@ class DecompressedFile:
                 return None
             decompressor = self._decompressor = self._codec.decompressor()
         if decompressor.needs_input and not self._input and not self._fill():
-            if not getattr(decompressor, "is_between_chunks", False):
+            if getattr(decompressor, "open_bytes", 1):
                 raise self._incomplete("it ends in the middle of what is compressed")
             self._decompressor = None
             return None
@@ -139,6 +139,8 @@ class DecompressedFile:
             self._input = decompressor.unused_data or b""  # lz4 says None for nothing
             self._decompressor = None
             self._whole = (self._position - len(self._input), self._kept_end + len(piece))
+        elif (open_bytes := getattr(decompressor, "open_bytes", None)) is not None:
+            self._whole = (self._position - open_bytes, self._kept_end + len(piece))
         if self._borders:
             self._check_borders(self._kept_end + len(piece), decompressor.eof)
         return piece

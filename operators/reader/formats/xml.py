@@ -106,6 +106,30 @@ class Xml(ReaderContext):
             account.reject(0, source.size_bytes, "XML in UTF-16 cannot be read", raw)
         return source.size_bytes
 
+    def settled_end(self, source: ByteSource) -> int | None:
+        """Where an element, or what may hide one, is in progress; looked for from the beginning."""
+        if read_exactly(source, 0, 2).tobytes() in _MARKS:
+            return None
+        window = Window(source)
+        position, held = 0, self.chunk_bytes
+        while position < source.size_bytes:
+            data = window.move(position, position + held).tobytes()
+            *_, following, is_torn = self._elements(data, len(data), False)
+            if is_torn and len(data) - following > self.max_record:
+                break  # it is refused, and need not end for that
+            if window.is_at_end:
+                return position + following if is_torn or self._may_begin(data[following:]) else source.size_bytes
+            position += following
+            held = self.chunk_bytes if following else 2 * held
+        return source.size_bytes
+
+    def _may_begin(self, rest: bytes) -> bool:
+        """Whether these last bytes are the beginning of something that is looked for."""
+        if not rest:
+            return False
+        hiding = (*_ASIDES, b"<!DOCTYPE")
+        return (b"<" + self.tag.encode()).startswith(rest) or any(each.startswith(rest[: len(each)]) for each in hiding)
+
     def _refuse(self, block: BlockMetadata, offset: int, length: int) -> None:
         reason = f"the element {self.tag} is longer than max_record, {self.max_record} bytes"
         raise RecordError(reason, url=block.url, offset=offset, length=length, hint="raise max_record")

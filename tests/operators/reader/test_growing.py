@@ -33,6 +33,10 @@ FORMATS: list[tuple[Any, list[bytes]]] = [
     ("paragraphs", [b"\n", b"a", b" ", b"\r\n"]),
     ({"type": "regex", "pattern": "[0-9]"}, [b"\n", b"1", b"a", b"2\n"]),
     ({"type": "regex", "pattern": "1$"}, [b"\n", b"1", b"a"]),
+    (
+        {"type": "xml", "tag": "a"},
+        [b"<a>", b"</a>", b"<a b='", b"'/>", b"<!--", b"-->", b"x", b"<", b"</r>", b"<?", b"?>"],
+    ),
     ({"type": "fixed", "length": 3}, [b"a", b"bcd"]),
     ({"type": "length_prefixed", "prefix": 1}, [b"\0", b"\1", b"\2", b"\5"]),
 ]
@@ -112,6 +116,20 @@ def test_a_long_record_in_progress_is_not_held_in_memory() -> None:
         assert made.settled_end(MemorySource(content + b"\ny")) == 100_007
         assert made.settled_end(MemorySource(content + b"\n")) == 100_007
         assert made.settled_end(MemorySource(content + b"\r")) == 6
+
+
+@pytest.mark.parametrize(
+    ("content", "waiting"),
+    [
+        (b"<r><a/></r>\n", 0), (b"<r></r>", 0), (b"<r><ab", 0), (b"x < y", 0), (b"<r><a", 2), (b"<r><", 1),
+        (b"<a>x</a", 7), (b"<a/><!-- <a/>", 9), (b"<a/><!", 2), (b"<!DOCTYPE r [", 13), (b"<a>" + b"x" * 99, 0),
+    ],
+)  # fmt: skip
+def test_of_xml_only_what_may_be_an_element_waits(content: bytes, waiting: int) -> None:
+    """A file that is complete, or that no end can mend, does not wait for more; one in UTF-16 is refused at once."""
+    made = make_format({"type": "xml", "tag": "a", "max_record": 50})
+    assert made.settled_end(MemorySource(content)) == len(content) - waiting
+    assert made.settled_end(MemorySource(content.decode().encode("utf-16"))) is None
 
 
 def test_a_record_in_progress_counts_for_lines_without_read_ahead() -> None:

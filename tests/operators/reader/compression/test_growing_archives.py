@@ -20,7 +20,16 @@ from operators.reader.rejects import BlockAccount
 from operators.testing import MemorySource, Records, read_cut
 from tests.operators.reader.compression.test_compressed_files import COMPRESS, SUFFIX
 
-FORMATS: list[Any] = ["lines", {"type": "fixed", "length": 3}, {"type": "csv", "columns": ["a"], "header": False}]
+FORMATS: list[Any] = [
+    "lines",
+    {"type": "lines", "skip_header": 1},
+    "paragraphs",
+    {"type": "fixed", "length": 3},
+    {"type": "csv", "columns": ["a"], "header": False},
+    {"type": "xml", "tag": "a"},
+]
+PIECES = ["a", "\n", '"', "<a/>", "<a>", "</a>"]
+CONTENTS = st.lists(st.sampled_from(PIECES), max_size=9).map(lambda pieces: "".join(pieces).encode())
 
 
 def read_version(
@@ -41,7 +50,7 @@ def read_version(
 @given(
     codec=st.sampled_from(sorted(COMPRESS)),
     format=st.sampled_from(FORMATS),
-    parts=st.lists(st.text("a\n", max_size=9).map(str.encode), min_size=1, max_size=4),
+    parts=st.lists(CONTENTS, min_size=1, max_size=4),
     data=st.data(),
 )
 def test_a_growing_file_gives_each_record_once(
