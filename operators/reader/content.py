@@ -60,7 +60,8 @@ def require_sound(format: ReaderContext, compression: Compression, file: ByteSou
     """
     content = decompressed(file, block, compression, format)
     resumed(format, content.source, content.block)
-    if content.source is not file:
+    # Of a file that may grow all that is whole was read already, to see how much that is.
+    if content.source is not file and not block.is_open:
         unheard = BlockAccount(block.url, Counter(), lambda reject: None)
         for _ in read_growing(format, content.source, content.block, unheard):
             pass
