@@ -61,11 +61,15 @@ class _Deflated:
         return bytes(self._object.decompress(self._object.unconsumed_tail + data, max(max_length, 0)))
 
 
+_SNAPPY_MAGIC = b"\xff\x06\x00\x00sNaPpY"
+
+
 class _Framed:
     """Snappy's framing format; its chunks go on to the end of the file.
 
     Attributes:
-        open_bytes: How many bytes of a chunk that is not complete were given last.
+        held_bytes: How many of the bytes given so far are of a chunk that is not complete; the others are
+            decompressed.
     """
 
     eof = False
@@ -74,33 +78,15 @@ class _Framed:
 
     def __init__(self) -> None:
         self._object = importlib.import_module("snappy").StreamDecompressor()
-        self._head = b""
-        self._left = 0
-        self.open_bytes = 0
+        self.held_bytes = 0
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         out: bytes = self._object.decompress(data)
-        self._follow(data)
+        # What the library keeps for later is a chunk that is not complete, and before less than four bytes of one
+        # the stream's identifier, which it puts there itself.
+        held = getattr(self._object, "remains", None) or b""
+        self.held_bytes = len(held.removeprefix(_SNAPPY_MAGIC))
         return out
-
-    def _follow(self, data: bytes) -> None:
-        """Go from chunk to chunk: a byte for its kind, three for its length, and so many more."""
-        position = 0
-        while position < len(data):
-            if len(self._head) < _CHUNK_HEAD_BYTES:
-                piece = data[position : position + _CHUNK_HEAD_BYTES - len(self._head)]
-                self._head += piece
-                self._left = int.from_bytes(self._head[1:], "little")
-            else:
-                piece = data[position : position + self._left]
-                self._left -= len(piece)
-            position += len(piece)
-            self.open_bytes += len(piece)
-            if len(self._head) == _CHUNK_HEAD_BYTES and not self._left:
-                self._head, self.open_bytes = b"", 0
-
-
-_CHUNK_HEAD_BYTES = 4
 
 
 def _library(module: str, name: str) -> Callable[[], Any]:
@@ -157,7 +143,7 @@ CODECS = (
     Codec("xz", b"\xfd7zXZ\x00", (".xz",), "", lzma.LZMADecompressor),
     Codec("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), "backports.zstd", _zstd),
     Codec("lz4", b"\x04\x22\x4d\x18", (".lz4",), "lz4", _library("lz4.frame", "LZ4FrameDecompressor")),
-    Codec("snappy", b"\xff\x06\x00\x00sNaPpY", (".sz", ".snappy"), "python-snappy", _Framed),
+    Codec("snappy", _SNAPPY_MAGIC, (".sz", ".snappy"), "python-snappy", _Framed),
 )
 
 BZIP2_BLOCK = bytes.fromhex("314159265359")

@@ -24,7 +24,7 @@ from operators.codecs import (
 from operators.metadata import BlockMetadata
 from operators.reader.compression.splitting import UNITS_BY_CODEC, CutFile
 from operators.reader.compression.stream import OUTPUT_BYTES, CorruptArchiveError, DecompressedFile
-from operators.reader.compression.units import is_skippable
+from operators.reader.compression.units import is_skippable, may_become_skippable
 from operators.reader.formats.base import ByteSource, Prefix, ReaderContext
 
 Compression = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
@@ -144,7 +144,8 @@ def _codec_of(source: ByteSource, block: BlockMetadata, compression: Compression
         return promised
     if promised is None or held is promised:
         return held
-    if block.is_open and len(head) < HEAD_BYTES and (promised.magic[: len(head)] == head[: len(promised.magic)]):
+    has_magic = promised.magic[: len(head)] == head[: len(promised.magic)]
+    if block.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(promised, bytes(head))):
         # So little of it is there yet that nothing can be said against it.
         return promised
     said = f"its name ends in {promised.suffixes[0]}" if compression == "auto" else f"the app says {compression}"

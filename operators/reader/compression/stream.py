@@ -8,6 +8,7 @@ from typing import Any
 from dagflow.errors import DagflowError, RecordError
 from dagflow.storage.location import redacted
 from operators.codecs import Codec, Decompressor
+from operators.reader.compression.units import may_become_skippable
 from operators.reader.formats.base import ByteSource
 
 UNKNOWN_SIZE = 1 << 62
@@ -124,7 +125,7 @@ class DecompressedFile:
                 return None
             decompressor = self._decompressor = self._codec.decompressor()
         if decompressor.needs_input and not self._input and not self._fill():
-            if getattr(decompressor, "open_bytes", 1):
+            if getattr(decompressor, "held_bytes", 1):
                 raise self._incomplete("it ends in the middle of what is compressed")
             self._decompressor = None
             return None
@@ -139,8 +140,9 @@ class DecompressedFile:
             self._input = decompressor.unused_data or b""  # lz4 says None for nothing
             self._decompressor = None
             self._whole = (self._position - len(self._input), self._kept_end + len(piece))
-        elif (open_bytes := getattr(decompressor, "open_bytes", None)) is not None:
-            self._whole = (self._position - open_bytes, self._kept_end + len(piece))
+        elif (held_bytes := getattr(decompressor, "held_bytes", None)) is not None:
+            # Where no stream ends before the file does, chunks are what is there to its end.
+            self._whole = (self._position - held_bytes, self._kept_end + len(piece))
         if self._borders:
             self._check_borders(self._kept_end + len(piece), decompressor.eof)
         return piece
@@ -161,7 +163,7 @@ class DecompressedFile:
             pass
         if self._input.startswith(magic):
             return
-        if self._input and magic.startswith(self._input):
+        if self._input and (magic.startswith(self._input) or may_become_skippable(self._codec, self._input)):
             raise self._incomplete("it ends where something begins")
         if self._stream_start and not self._input.strip(b"\0"):
             # Padding with zeros is what tapes and block devices leave, and all the formats' own tools accept it.
@@ -203,7 +205,7 @@ class DecompressedFile:
         return length > 0
 
     def whole_part(self) -> tuple[int, int]:
-        """How much of the file is streams that are there to their ends, in bytes of it and of what is compressed.
+        """How much of the file is streams, or chunks, that are there to their ends, in its bytes and decompressed.
 
         Raises:
             CorruptArchiveError: The file is damaged, and not only incomplete.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from operators.codecs import CODEC_BY_NAME, Decompressor
+from operators.codecs import CODEC_BY_NAME, Codec, Decompressor
 from operators.reader.formats.base import ByteSource
 
 INPUT_BYTES = 256 << 10
@@ -21,6 +21,11 @@ SKIPPABLE_TAIL = b"\x2a\x4d\x18"
 def is_skippable(head: bytes) -> bool:
     """Whether a frame of zstd or lz4 that holds no data begins so."""
     return head[1:4] == SKIPPABLE_TAIL and head[0] & 0xF0 == 0x50
+
+
+def may_become_skippable(codec: Codec, head: bytes) -> bool:
+    """Whether a frame that holds no data begins so, as far as it is there."""
+    return codec.name in ("zstd", "lz4") and SKIPPABLE_TAIL.startswith(head[1:4]) and head[0] & 0xF0 == 0x50
 
 
 class NoUnitError(ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -72,6 +73,22 @@ def test_a_growing_file_gives_each_record_once(
     waiting = account.counters[WAITING_BYTES] - account.counters[RESUMED_BYTES]
     assert waiting == len(content) - (settled or 0)
     assert account.due == account.covered
+
+
+@pytest.mark.parametrize("codec", sorted(COMPRESS))
+def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(codec: str) -> None:
+    """Also where that is in a chunk of a stream without end, or in the mark of a frame that holds no data."""
+    frame = b"\x50\x2a\x4d\x18\2\0\0\0ab" if codec in ("zstd", "lz4") else b""
+    first, second = (frame + COMPRESS[codec](content) for content in (b"one\n", b"two\n"))
+    packed, url = first + second, f"x{SUFFIX[codec]}"
+    for size in range(1, len(packed)):
+        sizes = [0, *sorted({len(first), size}), len(packed)]
+        account = BlockAccount("x", Counter(), None)
+        found: Records = []
+        for start, end in pairwise(sizes):
+            found += read_version("lines", url, packed[:end], start, account)
+        assert found == [(0, b"one"), (4, b"two")]
+        assert account.counters[WAITING_BYTES] == account.counters[RESUMED_BYTES]
 
 
 @pytest.mark.parametrize("codec", sorted(COMPRESS))
