@@ -35,7 +35,8 @@ def read_content(
     content = decompressed(file, block, compression, format)
     if content.resumed_bytes:
         account.counters[RESUMED_BYTES] += content.resumed_bytes
-    if content.block.end or not content.waiting_bytes:
+    # Of a file that waits as a whole there is nothing to read; but one that was read before is never such a file.
+    if content.block.end or content.block.resumes or not content.waiting_bytes:
         yield from read_growing(format, content.source, content.block, account)
     if content.waiting_bytes:
         account.waiting_bytes += content.waiting_bytes
