@@ -39,6 +39,8 @@ class Surveys:
         if cutting_codec(item, self._compression, self._format) is None:
             return False
         progress = self._exit_states.get((item.url, item.version))
+        if progress is None and item.is_open:
+            return False
         return not (isinstance(progress, Progress) and progress.is_over)
 
     def examine(self, source: ByteSource, block: BlockMetadata) -> Any:
@@ -67,6 +69,9 @@ class Surveys:
         file = (item.url, item.version)
         state = self._exit_states.pop(file, 0) if item.start else 0
         codec = cutting_codec(item, self._compression, self._format)
+        if codec is not None and item.start and not isinstance(state, Progress):
+            # Of a file that may grow, or of what was appended to one: its first block has all records.
+            return item
         if codec is not None:
             progress = state if isinstance(state, Progress) else Progress()
             unpacked, progress = unpack_block(item, finding, progress, codec)

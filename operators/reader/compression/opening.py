@@ -124,10 +124,11 @@ def promised_codec(block: BlockMetadata, compression: Compression) -> Codec | No
 def cutting_codec(block: BlockMetadata, compression: Compression, format: ReaderContext) -> Codec | None:
     """The compression of a block's file, if the file is cut and read in parallel.
 
-    A file is not where it is one block, nor where the format must see all of it, or all that lies before a block.
+    A file is not where it is one block, or may grow, nor where the format must see all of it, or all that lies before a
+    block. Of a later block only what was found of the one before it tells whether its file is.
     """
     codec = promised_codec(block, compression)
-    is_whole = (not block.start and block.is_last) or block.resumes
+    is_whole = (not block.start and (block.is_last or block.is_open)) or block.resumes
     is_serial = format.needs_size or type(format).survey is not ReaderContext.survey
     return None if codec is None or codec.name not in UNITS_BY_CODEC or is_whole or is_serial else codec
 

@@ -245,6 +245,25 @@ def test_a_run_reads_a_cut_file_as_what_is_compressed_in_it(
     assert len(files) > 5
 
 
+@pytest.mark.parametrize("codec", ["gzip", "bzip2", "zstd"])
+@pytest.mark.parametrize("unterminated", ["keep", "wait"])
+def test_what_grows_is_not_cut_where_only_the_reader_knows_that_it_is_compressed(
+    tmp_path: Path, codec: str, unterminated: Any
+) -> None:
+    """The splitter cuts what its name says nothing of; a survey of the blocks would say that each has the file."""
+    packs: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "bzip2": bz2.compress, "zstd": zstd.compress}
+    members = [packs[codec](b"%d of a member\n" % number * 20) for number in range(8)]
+    lines = [b"%d of a member" % number for number in range(8) for _ in range(20)]
+    path = tmp_path / "x.log"
+    half = b"".join(members[:4]) + (members[4][:9] if unterminated == "wait" else b"")
+    for content, whole in ((half, lines[:80]), (b"".join(members), lines)):
+        with path.open("ab") as file:
+            file.write(content[path.stat().st_size :])
+        splitter = FileSplitterInput(files=str(path), block_size=50, pack_bytes=0, unterminated=unterminated)
+        run(app_of(tmp_path, splitter, BlockReader(compression=codec)), runtime=InlineRuntime)
+        assert published(tmp_path) == whole
+
+
 def app_of(folder: Path, splitter: FileSplitterInput, reader: BlockReader) -> LogicalPlan:
     """What the splitter finds, read by two partitions, and a file for each block."""
     nodes = [
