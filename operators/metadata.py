@@ -135,7 +135,7 @@ class BlockMetadata:
         is_last: Whether the block ends the file.
         previous_block_id: Id of the file's block before this one, or -1.
         entry_state: What a first pass found of the place where the block begins, in the terms of its format;
-            0 where there was none, and at the beginning of a file.
+            0 where there was none, and at the beginning of a file; -1 where it could not read what lies before.
         is_open: Whether the file may grow, so that a last record without delimiter waits for its end. In what a
             reader says of a block that it has read: whether one does wait behind it.
         resumes: Whether the block begins where an earlier version of the file ended, so that it also has the

@@ -35,7 +35,7 @@ from operators.reader.pack_reader import PackReader, no_records
 from operators.reader.reject_limit import RejectLimit, Share
 from operators.reader.rejects import BlockAccount
 from operators.reader.scaling import readers_for
-from operators.reader.surveys import Surveys
+from operators.reader.surveys import UNKNOWN, UNREAD, Surveys
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +118,11 @@ class BlockReader(Operator):
 
     def _read_block(self, block: BlockMetadata, context: OperatorContext) -> Iterator[None]:
         try:
+            if block.entry_state == UNKNOWN:
+                raise SourceChangedError(
+                    "what lies before could not be read when it was planned, so where its records begin is not known",
+                    url=redacted(block.url),
+                )
             file = self._open(block)
             if self.on_error == "skip":
                 require_sound(self.format, self.compression, file, block)
@@ -281,13 +286,15 @@ class BlockReader(Operator):
         return self._surveys.is_needed(item)
 
     def survey(self, item: Any) -> Any:
-        """Look at a block, in a task; nothing is found of one that is left out when it is read."""
+        """Look at a block, in a task; of one that cannot be read, what lies behind it is left out when it is read."""
         try:
             return self._surveys.examine(self._open(item), item)
-        except (MissingError, SourceChangedError):
+        except TransientStorageError:
+            raise
+        except StorageError:
             if self.on_error == "fail":
                 raise
-            return None
+            return UNREAD
 
     def resolve(self, items: Sequence[Any], findings: Sequence[Any]) -> list[Any]:
         """Tell each block the state that it is entered in, from what was found of the blocks before it."""

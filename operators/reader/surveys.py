@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 from dagflow.storage.roots import expanded, shortened
@@ -15,6 +16,18 @@ from operators.reader.compression.opening import Compression, cutting_codec, pro
 from operators.reader.compression.splitting import Progress, chains_of, unpack_block
 from operators.reader.formats.base import ByteSource, ReaderContext
 from operators.reader.growing import resumed
+
+UNKNOWN = -1
+"""The state of blocks behind one that could not be looked at: where their records begin is not known."""
+
+
+class Unread(Enum):
+    """What is found of a block that could not be read."""
+
+    UNREAD = "unread"
+
+
+UNREAD = Unread.UNREAD
 
 
 class Surveys:
@@ -59,7 +72,7 @@ class Surveys:
 
         Args:
             items: In the order of emission.
-            findings: For each what the format found, or None where it did not look.
+            findings: For each what the format found, or None where it did not look; UNREAD where it could not.
         """
         return [self._entered(item, finding) for item, finding in zip(items, findings, strict=True)]
 
@@ -74,12 +87,14 @@ class Surveys:
             return item
         if codec is not None:
             progress = state if isinstance(state, Progress) else Progress()
-            unpacked, progress = unpack_block(item, finding, progress, codec)
+            unpacked, progress = unpack_block(item, None if finding is UNREAD else finding, progress, codec)
             if not item.is_last:
                 self._exit_states[file] = progress
             return unpacked
         state = 0 if isinstance(state, Progress) else state
-        if finding is not None:
+        if finding is UNREAD or (state == UNKNOWN and not item.is_last):
+            self._exit_states[file] = UNKNOWN
+        elif finding is not None:
             self._exit_states[file] = self._format.exit_state(state, finding)
         return replace(item, entry_state=state) if state != item.entry_state else item
 

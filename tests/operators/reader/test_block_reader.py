@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.survey import Surveying
-from dagflow.errors import MissingError, RecordError, SourceChangedError
+from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError
 from dagflow.storage.files import stat
 from dagflow.testing.operators import OperatorHarness, run_operator
 from operators.metadata import BlockMetadata, FileVersion
@@ -168,6 +168,41 @@ def test_what_a_format_cannot_go_on_from_may_be_left_out(tmp_path: Path) -> None
     harness.window({"blocks_metadata_input": [tail]})
     assert harness.emitted["messages"] == []
     assert harness.counters == {"skipped": 1, "skipped_bytes": 9, "left_out_bytes": 9}
+
+
+def test_what_a_survey_could_not_read_leaves_no_guess(tmp_path: Path) -> None:
+    """A file that was away while it was planned, and is back: what would begin in the middle of a field is left out."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'a\n"b\nc"\n"d\ne"\n')
+    blocks = blocks_of(path, 4)
+    away = path.rename(tmp_path / "away")
+    unread = BlockReader(format="csv", on_error="skip").survey(blocks[0])
+    away.rename(path)
+    reader = BlockReader(format="csv", on_error="skip")
+    found = [unread, *(reader.survey(block) if reader.needs_survey(block) else None for block in blocks[1:])]
+    harness = OperatorHarness(reader)
+    harness.window({"blocks_metadata_input": reader.resolve(blocks, found)})
+    assert harness.emitted["messages"] == [{"a": "b\nc"}]
+    assert harness.counters["skipped"] == len(blocks) - 1
+    assert reader.survey_state() is None
+
+
+def test_a_survey_leaves_to_the_reader_what_may_not_be_read(tmp_path: Path) -> None:
+    """As it does what is gone: it cannot be read, and the app says what to do then."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'a\n"b\nc"\n')
+    block = blocks_of(path, 4)[0]
+    path.chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(StorageError, match="denied"):
+            BlockReader(format="csv").survey(block)
+        reader = BlockReader(format="csv", on_error="skip")
+        assert reader.resolve([block], [reader.survey(block)]) == [block]
+    finally:
+        os.seteuid(user)
 
 
 def test_a_damaged_archive_is_left_out_before_any_of_it_is_given(tmp_path: Path) -> None:
