@@ -258,7 +258,7 @@ def sweep(
     """Remove the pending files that earlier drivers of a checkpoint left below an output directory.
 
     Other checkpoints' pending files are not touched. An unfinished S3 upload does not show whose it is: it is removed
-    where its name is published already, or when it is a week old.
+    where the checkpoint has published its name already, or when it is a week old.
 
     Args:
         root_url: The output directory; nothing happens where there is none.

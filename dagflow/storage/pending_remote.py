@@ -80,5 +80,5 @@ def sweep(
     """See pending.sweep."""
     place = s3_location(root_url)
     if place is not None:
-        return pending_s3.sweep(place, keep, require_right)
+        return pending_s3.sweep(place, owner, keep, require_right)
     return pending_hidden.sweep(root_url, owner, before_epoch, keep)

@@ -26,6 +26,7 @@ _PARTS_PER_STEP = 75
 _UNDER_WAY = 6
 _STALE_S = 7 * 24 * 3600.0
 _IDENTITY = "dagflow-pending"
+_OWNER = "dagflow-owner"
 
 
 class S3PendingWriter:
@@ -64,7 +65,7 @@ class S3PendingWriter:
                 self._put_part(self._upload)
 
     def _begin(self) -> str:
-        metadata = {_IDENTITY: self._identity}
+        metadata = {_IDENTITY: self._identity, _OWNER: _owner(self._tag)}
         answer = self._place.call("create_multipart_upload", "begin an upload", Key=self._place.key, Metadata=metadata)
         return str(answer["UploadId"])
 
@@ -148,7 +149,8 @@ def _publish(pending: PendingFile, place: S3Location, condition: dict[str, str])
     token = json.loads(pending.token)
     try:
         if not token["upload"]:
-            place.call("put_object", "publish", Key=place.key, Body=b"", Metadata={_IDENTITY: token["id"]}, **condition)
+            metadata = {_IDENTITY: token["id"], _OWNER: _owner(name_of(parent(pending.pending_url)))}
+            place.call("put_object", "publish", Key=place.key, Body=b"", Metadata=metadata, **condition)
             return
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(token["parts"], start=1)]
         place.call(
@@ -210,8 +212,12 @@ def discard_rivals(pending: PendingFile, place: S3Location) -> None:
             _abort(place, place.key, upload)
 
 
+def _owner(directory_tag: str) -> str:
+    return directory_tag.rpartition("-")[0]
+
+
 def sweep(
-    place: S3Location, keep: Collection[str], require_right: Callable[[], None], stale_s: float = _STALE_S
+    place: S3Location, owner: str, keep: Collection[str], require_right: Callable[[], None], stale_s: float = _STALE_S
 ) -> int:
     """See pending.sweep; stale_s is the age at which an upload is nobody's."""
     kept_names = {name_of(url) for url in keep}
@@ -223,7 +229,8 @@ def sweep(
     require_right()
 
     def end(key: str, upload: str, initiated_s: float) -> bool:
-        is_over = time.time() - initiated_s > stale_s or _IDENTITY in _head(place, key).get("Metadata", {})
+        # Under a name that another checkpoint has published it may be what that one is about to put there.
+        is_over = time.time() - initiated_s > stale_s or _head(place, key).get("Metadata", {}).get(_OWNER) == owner
         if is_over:
             _abort(place, key, upload)
         return is_over

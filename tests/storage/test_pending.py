@@ -269,14 +269,14 @@ def test_a_sweep_ends_only_old_uploads_that_nobody_wants(s3_root: str) -> None:
     place = s3_location(f"{s3_root}/out")
     assert place is not None
     assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, require_right=alone, keep={kept.pending_url}) == 0
-    assert pending_s3.sweep(place, {kept.pending_url}, alone, stale_s=0) == 1
+    assert pending_s3.sweep(place, "app", {kept.pending_url}, alone, stale_s=0) == 1
     publish(kept)
     assert [upload["Key"] for upload in unfinished_uploads(s3_root)] == ["other/h"]
     assert old.size_bytes == 3
 
 
 def test_a_sweep_ends_uploads_for_names_that_are_published(s3_root: str) -> None:
-    """Nobody publishes a name twice, so they are a dead task's; under a name that somebody else made they stay."""
+    """The checkpoint's own driver would know of them, so they are a dead task's; under others' names they stay."""
     publish(write(f"{s3_root}/out/f", b"told"))
     write(f"{s3_root}/out/f", b"dead")
     write(f"{s3_root}/out/g", b"foreign, perhaps")
@@ -284,6 +284,15 @@ def test_a_sweep_ends_uploads_for_names_that_are_published(s3_root: str) -> None
     filesystem.pipe(path, b"foreign")
     assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, require_right=alone) == 1
     assert [upload["Key"] for upload in unfinished_uploads(s3_root)] == ["out/g"]
+
+
+def test_a_sweep_leaves_to_another_checkpoint_what_it_replaces(s3_root: str) -> None:
+    """A replay uploads under names that are published: of its own, below a directory that another app writes to."""
+    publish(write(f"{s3_root}/out/b/f", b"old", tag=pending_tag("b", 1)))
+    again = write(f"{s3_root}/out/b/f", b"new", tag=pending_tag("b", 2))
+    assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, require_right=alone) == 0
+    replace(again)
+    assert content(f"{s3_root}/out/b/f") == b"new"
 
 
 def test_a_sweep_by_a_driver_that_was_replaced_ends_no_upload(s3_root: str) -> None:
