@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError
@@ -65,9 +66,26 @@ def archive_version(expected: FileStat, target: str) -> str:
 
 
 def _move(source: str, target: str) -> None:
-    if os.path.islink(source):
-        # As it is, a relative link would lead nowhere from its new place.
-        os.symlink(os.path.realpath(source), target)
+    try:
+        if os.path.islink(source):
+            # As it is, a relative link would lead nowhere from its new place.
+            os.symlink(os.path.realpath(source), target)
+            os.unlink(source)
+        else:
+            move_exclusive(source, target)
+    except FileExistsError:
+        if not _is_moved(source, target):
+            raise
         os.unlink(source)
-    else:
-        move_exclusive(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        hint = "put the archive on the file system of the originals; what is merged and published stays so"
+        raise StorageError(f"cannot archive {source}: it lies on another file system", url=target, hint=hint) from error
+
+
+def _is_moved(source: str, target: str) -> bool:
+    """Whether a move was cut off when the file had its new name already, and its old one still."""
+    if os.path.islink(source):
+        return os.path.islink(target) and os.readlink(target) == os.path.realpath(source)
+    return os.path.samestat(os.lstat(source), os.lstat(target))

@@ -150,7 +150,8 @@ class BlockReader(Operator):
             context.source_events.append(ends)
         self._book(_key_of(block), context)
         self._count(block, context.counters)
-        self.blocks_metadata_output.emit(replace(block, is_open=account.waiting_bytes > 0))
+        if not account.is_left_out:
+            self.blocks_metadata_output.emit(replace(block, is_open=account.waiting_bytes > 0))
 
     def _read_pack(self, pack: BlockPack, context: OperatorContext) -> Iterator[None]:
         leave_out = self._leave_out if self.on_error == "skip" else None
@@ -165,6 +166,7 @@ class BlockReader(Operator):
                 context.source_events.append(ends)
             indices = row.indices
             waiting = {account.url for account in self._accounts if account.waiting_bytes}
+            left_out = {account.url for account in self._accounts if account.is_left_out}
             self._book(f"{redacted(pack.base)} and {len(pack)} files below", context)
             sizes = pack.sizes[indices]
             if self._pace is not None:
@@ -175,6 +177,9 @@ class BlockReader(Operator):
             context.counters[FILES] += blocks
             context.counters[BYTES] += int(sizes.sum())
             if "blocks_metadata_output" in context.connected:
+                if left_out:
+                    is_read = (pack.url(index) not in left_out for index in indices.tolist())
+                    indices = indices[np.fromiter(is_read, bool)]
                 for part in _reports(pack, indices, waiting):
                     self.blocks_metadata_output.emit(part)
             yield

@@ -29,6 +29,7 @@ class BlockAccount:
             a file they are as many as those due.
         waiting_bytes: Bytes at the end of a file that were left for a later version: its last record is in progress.
         lost: Records that were read, and neither accepted nor refused nor passed over; 0 in a right format.
+        is_left_out: Whether the file's content is in no output.
     """
 
     def __init__(self, url: str, counters: Counter[str], listener: Listener | None) -> None:
@@ -37,6 +38,7 @@ class BlockAccount:
         self.listener = listener
         self.due = self.covered = self.waiting_bytes = self.lost = 0
         self._aside = 0
+        self.is_left_out = False
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         """Refuse a stretch of bytes that should be a record.
@@ -59,6 +61,10 @@ class BlockAccount:
         self.covered += length
         self._aside += 1
         self.counters[SKIPPED_BYTES] += length
+
+    def leave_out(self) -> None:
+        """Note that the file is in no output."""
+        self.is_left_out = True
 
     def delimit(self, length: int) -> None:
         """Count bytes that belong to records and do not lie in their batch."""

@@ -28,8 +28,9 @@ class SourceCleaner(ControlOperator):
 
     Guarantee: a file is touched only after every window that has read a part of it is published and on disk, and
     only while it is the version that the reader has read, from its first byte to its last. One stays of which a part
-    was left out, or at whose end a record waits for its delimiter; with what was appended it goes when that is read
-    too. After a crash what was not done is done, and what was done does no harm when it is done again.
+    was left out, or that was too long to be read whole, or at whose end a record waits for its delimiter; with what
+    was appended it goes when that is read too. After a crash what was not done is done, and what was done does no harm
+    when it is done again.
     """
 
     action: Annotated[

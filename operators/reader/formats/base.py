@@ -76,6 +76,9 @@ class Account(Protocol):
     def skip(self, offset: int, length: int, reason: str) -> None:
         """Pass over bytes that are not meant to be records, such as a header."""
 
+    def leave_out(self) -> None:
+        """Say that the file is in no output, after what became of its bytes: whoever cleans up must not remove it."""
+
     def delimit(self, length: int) -> None:
         """Count bytes that belong to records and do not lie in their batch, such as the length before a record."""
 

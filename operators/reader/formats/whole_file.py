@@ -53,6 +53,7 @@ class WholeFile(ReaderContext):
         else:
             hint = "raise max_record, or say what shall become of long files with on_long: skip or reject"
             raise RecordError(reason, url=block.url, offset=0, length=size, hint=hint)
+        account.leave_out()
 
     def parse(self, batch: RecordBatch, account: Account) -> Parsed:
         """The file with its path, if that is asked for."""
