@@ -121,7 +121,18 @@ def _rows(index: FileStat, path: bytes | None) -> Iterator[tuple[bytes, int, int
     with open_file(index.url) as file:
         content = bytearray(file.size_bytes)
         file.read_into(0, memoryview(content))
+    try:
+        yield from _rows_in(content, path)
+    # Arrow says of damage to a page that the operating system failed.
+    except (pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise _unusable(index, f"cannot be read as an index: {reason}") from error
+
+
+def _rows_in(content: bytearray, path: bytes | None) -> Iterator[tuple[bytes, int, int]]:
     parquet = pq.ParquetFile(pa.BufferReader(content))
+    if not parquet.schema_arrow.equals(SCHEMA):
+        raise pa.ArrowInvalid(f"its columns are {', '.join(map(str, parquet.schema_arrow))}")
     for group in range(parquet.num_row_groups):
         statistics = parquet.metadata.row_group(group).column(0).statistics
         is_known = path is not None and statistics is not None and statistics.has_min_max
@@ -130,6 +141,11 @@ def _rows(index: FileStat, path: bytes | None) -> Iterator[tuple[bytes, int, int
         # A thread of Arrow's that lets go of the content while Python ends aborts the process.
         columns = [column.to_pylist() for column in parquet.read_row_group(group, use_threads=False).columns]
         yield from (row for row in zip(*columns, strict=True) if path is None or row[0] == path)
+
+
+def _unusable(index: FileStat, reason: str) -> StorageError:
+    hint = "give a directory below that has only sound indices, or move this one away; `dagflow replay` writes it again"
+    return StorageError(reason, url=redacted(index.url), hint=hint)
 
 
 def index_url(url: str) -> str:

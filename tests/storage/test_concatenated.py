@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dagflow.errors import StorageError
 from dagflow.storage.concatenated import INDEX_SUFFIX, SCHEMA, encode_index, entries, find
 from dagflow.storage.pending import PENDING_DIRECTORY
 
@@ -51,3 +53,16 @@ def test_an_index_is_written_without_pandas() -> None:
     """Its import took each worker half a second."""
     pytest.importorskip("pandas")
     subprocess.run([sys.executable, "-c", _ENCODES], check=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and so on", None])
+def test_a_damaged_index_is_named(tmp_path: Path, content: bytes | None) -> None:
+    """Empty, cut off, or a table that is no index: the error is no riddle, and says which file it is."""
+    index = tmp_path / f"m{INDEX_SUFFIX}"
+    if content is None:
+        pq.write_table(pa.table({"path": ["text"], "content": ["x"]}), index)
+    else:
+        index.write_bytes(content)
+    with pytest.raises(StorageError, match="cannot be read as an index") as caught:
+        find(str(tmp_path), "a")
+    assert caught.value.url == str(index)

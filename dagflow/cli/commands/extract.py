@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
 from dagflow.cli import output
 from dagflow.cli.options import verbose_option
-from dagflow.errors import StorageError
 from dagflow.storage.concatenated import Entry, entries, extract, find
-from dagflow.storage.local_disk import translated
+from dagflow.storage.local_disk import storage_error, translated
 
 
 @click.command("extract", short_help="Take an original out of merged files.")
@@ -40,16 +41,39 @@ def command(directory: str, path: str | None, target: str | None, is_list: bool)
         else:
             sink = sys.stdout.buffer  # type: ignore[assignment]  # a BinaryIO too
         try:
-            for piece in extract(found):
-                sink.write(piece)
-        except StorageError:
+            _write(found, sink, target or "standard output")
+        except BaseException:
+            # Nobody shall take a piece of the original for all of it.
             if target is not None:
                 Path(target).unlink()
             raise
     return 0
 
 
+def _write(entry: Entry, sink: BinaryIO, shown: str) -> None:
+    for piece in extract(entry):
+        with _refused_by(shown):
+            sink.write(piece)
+    with _refused_by(shown):
+        sink.flush()
+
+
+@contextlib.contextmanager
+def _refused_by(shown: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # a reader that has seen enough, as click knows
+    except OSError as error:
+        raise storage_error(error, shown, "write") from error
+
+
 def _line(entry: Entry) -> str:
-    shown = entry.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    shown = shown.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
-    return f"{entry.length}\t{entry.url}\t{entry.offset}\t{shown}"
+    return f"{entry.length}\t{_shown(entry.url)}\t{entry.offset}\t{_shown(entry.path)}"
+
+
+def _shown(path: str) -> str:
+    """A path on one line, and no two paths alike: what is no text stands as an escape, as a backslash does."""
+    for character, escape in ("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"):
+        path = path.replace(character, escape)
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,62 @@
+"""Originals on the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from dagflow.cli.main import command_line
+from dagflow.storage.concatenated import INDEX_SUFFIX, encode_index
+
+
+def published(directory: Path, contents: dict[str, bytes]) -> Path:
+    """A merged file and its index, as FileMerger publishes them."""
+    directory.mkdir(parents=True)
+    lengths = np.array([len(content) for content in contents.values()], np.int64)
+    index = encode_index(list(contents), np.cumsum(lengths) - lengths, lengths)
+    (directory / "merged").write_bytes(b"".join(contents.values()))
+    (directory / f"merged{INDEX_SUFFIX}").write_bytes(index)
+    return directory
+
+
+def extract(*args: str) -> Result:
+    """The command's result."""
+    return CliRunner().invoke(command_line, ["extract", *args])
+
+
+def test_a_list_has_one_line_for_each_original_and_no_two_alike(tmp_path: Path) -> None:
+    """Whatever bytes are in their names, and in those of the directories that they were merged into."""
+    names = ["\\xff", "\udcff", "a\nb", "a\\nb", "\r", "\\r", "\t", "é"]
+    directory = published(tmp_path / "new\nline" / "\udcff", dict.fromkeys(names, b"x"))
+    lines = extract(str(directory), "--list").stdout.splitlines()
+    assert len({line.split("\t")[3] for line in lines}) == len(lines) == len(names)
+    assert {line.split("\t")[1] for line in lines} == {f"{tmp_path}/new\\nline/\\xff/merged"}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+def test_what_does_not_fit_is_an_error_and_no_bug(tmp_path: Path) -> None:
+    """A full disk is not ours to be reported."""
+    directory = published(tmp_path / "out", {"a": b"x" * 100_000})
+    command = [sys.executable, "-m", "dagflow.cli", "extract", str(directory), "a"]
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, "No space left" in ran.stderr, "bug" in ran.stderr) == (1, True, False)
+
+
+def test_no_piece_of_an_original_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where writing fails, the file that was begun goes."""
+    directory = published(tmp_path / "out", {"a": b"x" * 100_000})
+
+    def pieces(entry: object) -> object:
+        yield b"x" * 10
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dagflow.cli.commands.extract.extract", pieces)
+    assert extract(str(directory), "a", "-o", str(tmp_path / "a")).exit_code != 0
+    assert not (tmp_path / "a").exists()
