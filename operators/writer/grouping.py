@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from urllib.parse import quote
 
@@ -37,13 +39,39 @@ class Grouping:
             return UNMATCHED
         named = match.groupdict()
         if named:
-            return "/".join(f"{name}={_safe(value or '')}" for name, value in named.items())
+            return "/".join(f"{name}={_safe(value or '', len(name) + 1)}" for name, value in named.items())
         return "/".join(_safe(value or "") for value in (match.groups() or (match[0],)))
 
 
-def _safe(value: str) -> str:
-    """A text as the name of one directory that no reader passes over."""
-    text = quote(value, safe=_PLAIN, errors="surrogateescape")
+def _safe(value: str, taken: int = 0) -> str:
+    """A text as the name of one directory that no reader passes over.
+
+    Args:
+        value: The text.
+        taken: How many bytes stand before it in the name.
+    """
+    # Letters of all scripts stay: Spark reads an escape as a character of its own, not as a byte of one, and a name
+    # has no room for three times as many bytes.
+    parts = (part if part.isprintable() and not part.isascii() else _quoted(part) for part in _PARTS.findall(value))
+    text = "".join(parts)
     if not text:
         return "__HIVE_DEFAULT_PARTITION__"
-    return text if text[0] not in "._" else f"%{ord(text[0]):02X}{text[1:]}"
+    text = text if text[0] not in "._" else f"%{ord(text[0]):02X}{text[1:]}"
+    room = _NAME_BYTES - taken
+    if len(text.encode()) <= room:
+        return text
+    mark = f"-{hashlib.sha256(os.fsencode(value)).hexdigest()[:16]}"
+    # Neither a letter nor an escape is cut.
+    head = text.encode()[: room - len(mark)].decode(errors="ignore")
+    return re.sub("%[0-9A-F]?$", "", head) + mark
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe=_PLAIN, errors="surrogateescape")
+
+
+_PARTS = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]", re.DOTALL)
+"""Runs of ASCII, and other characters one by one."""
+
+_NAME_BYTES = 255
+"""A directory's name has at most so many on most file systems."""

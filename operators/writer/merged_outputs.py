@@ -107,7 +107,10 @@ class Lines(MergedOutput):
 
 
 class JsonLines(MergedOutput):
-    """A JSON object for each file: path and content; content that is no UTF-8 as content_base64 instead."""
+    """A JSON object for each file: path and content; what is no UTF-8 in base64.
+
+    Of content there is then content_base64 instead; of a path path_base64 as well, since path has escapes.
+    """
 
     suffix = ".jsonl"
 
@@ -117,8 +120,12 @@ class JsonLines(MergedOutput):
         self._file.write("".join(lines).encode())
 
     def _line(self, path: str, content: bytes) -> str:
-        # ASCII, so that a path that is not UTF-8 (lone surrogates) survives as escapes.
-        head = json.dumps(path)
+        raw = os.fsencode(path)
+        # Not as lone surrogates: DuckDB, polars and others would refuse all of the file.
+        shown = raw.decode("utf-8", "backslashreplace")
+        head = json.dumps(shown)
+        if shown.encode() != raw:
+            head += f', "path_base64": "{base64.b64encode(raw).decode()}"'
         try:
             return f'{{"path": {head}, "content": {json.dumps(content.decode(), ensure_ascii=False)}}}\n'
         except UnicodeDecodeError:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -81,6 +85,17 @@ def test_json_lines_hold_path_and_content(tmp_path: Path) -> None:
         {"path": "001", "content": ""},
         {"path": "002", "content_base64": "/w=="},
     ]
+
+
+def test_json_lines_are_what_any_parser_takes(tmp_path: Path) -> None:
+    """A path that is no text is there twice, once exactly, and never as lone surrogates, which many parsers refuse."""
+    odd = tmp_path / "in" / "é\udcff"
+    odd.parent.mkdir()
+    odd.write_bytes(b"odd")
+    run(app_in(tmp_path, merger="output: json"), runtime=InlineRuntime)
+    (path,) = (tmp_path / "out").glob("*.jsonl")
+    row = {"path": "é\\xff", "path_base64": base64.b64encode(os.fsencode(odd.name)).decode(), "content": "odd"}
+    assert msgspec.json.decode(path.read_bytes()) == row
 
 
 def test_parquet_has_a_row_for_each_file(tmp_path: Path) -> None:
@@ -218,6 +233,22 @@ def test_records_that_are_no_whole_files_are_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(OperatorError, match="format: whole_file"):
         OperatorHarness(FileMerger(path="/merged")).window({"input": batches[0]})
+
+
+@pytest.mark.parametrize("letter", ["я", "😀", "\x01", "\udcff", "/", "a"])
+def test_a_group_has_a_name_that_a_directory_can_have(letter: str) -> None:
+    """However long the text that it is made of; two texts do not share one, and what fits is not cut."""
+    grouping = Grouping("(?s)(?P<value>.*)")
+    found = {grouping.group_of(letter * count) for count in range(1, 300)}
+    assert len(found) == 299
+    assert all(len(name.encode()) <= 255 and "/" not in name for name in found)
+    assert all(unquote(name).isprintable() for name in found if letter.isprintable())
+
+
+def test_letters_of_any_script_stay_in_a_groups_name() -> None:
+    """Spark would read their escapes as other characters, and a name has no room for three times as many bytes."""
+    name = "Отчёты за первый квартал две тысячи двадцать шестого"
+    assert Grouping("(?P<dir>[^/]+)/").group_of(f"{name}/f") == f"dir={name}"
 
 
 def test_a_broken_pattern_is_refused_at_once() -> None:
