@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -25,11 +26,13 @@ def place(tmp_path: Path) -> Path:
 
 def test_the_merging_app_merges_each_directory_and_gives_every_original_back(place: Path) -> None:
     """One merged file for each directory; `dagflow extract` lists all originals and returns each to the byte."""
+    (place / "data" / "notes" / "2024-01-01" / "note.gz").write_bytes(gzip.compress(b"packed"))
+    (place / "data" / "notes" / "2024-01-01" / "no.gz").write_bytes(b"not packed")
     ran = dagflow_command(["run", "apps/merge_small_files.yaml", "--json"], cwd=place)
     assert ran.returncode == 0, ran.stderr
     notes = place / "data" / "notes"
     wanted = {path.relative_to(notes).as_posix(): path.read_bytes() for path in notes.rglob("*") if path.is_file()}
-    assert json.loads(ran.stdout)["records"]["reader.messages"] == len(wanted) == 5
+    assert json.loads(ran.stdout)["records"]["reader.messages"] == len(wanted) == 7
     merged = [path for path in (place / "out" / "merged").rglob("merged-*") if path.suffix != ".parquet"]
     assert {path.parent.name for path in merged} == {"2024-01-01", "2024-01-02", "evening"}
     assert len(merged) == 3
