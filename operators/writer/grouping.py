@@ -8,7 +8,10 @@ import re
 from urllib.parse import quote
 
 UNMATCHED = "other"
-"""The group of paths that a pattern does not match."""
+"""The group of paths that a pattern without named groups does not match."""
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The value of a partition column where there is none."""
 
 _PLAIN = "!$&'()*+,;:@ "
 """Characters that stay as they are in a directory's name."""
@@ -36,7 +39,8 @@ class Grouping:
             return ""
         match = self._pattern.search(path)
         if match is None:
-            return UNMATCHED
+            # Readers of tables refuse all of a table in which one directory is no partition.
+            return "/".join(f"{name}={_NULL}" for name in self._pattern.groupindex) or UNMATCHED
         named = match.groupdict()
         if named:
             return "/".join(f"{name}={_safe(value or '', len(name) + 1)}" for name, value in named.items())
@@ -55,7 +59,7 @@ def _safe(value: str, taken: int = 0) -> str:
     parts = (part if part.isprintable() and not part.isascii() else _quoted(part) for part in _PARTS.findall(value))
     text = "".join(parts)
     if not text:
-        return "__HIVE_DEFAULT_PARTITION__"
+        return _NULL
     text = text if text[0] not in "._" else f"%{ord(text[0]):02X}{text[1:]}"
     room = _NAME_BYTES - taken
     if len(text.encode()) <= room:

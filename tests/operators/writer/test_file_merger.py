@@ -188,13 +188,16 @@ def test_whole_packs_become_one_merged_file_each(tmp_path: Path) -> None:
     assert sizes == [250] * 4
 
 
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
 @pytest.mark.parametrize(
     ("pattern", "groups"),
     [
         ("", ["", ""]),
         ("directory", ["2024-01-02", "x"]),
         (r"\d{4}-\d{2}", ["2024-01", "other"]),
-        (r"(?P<year>\d{4})-(?P<month>\d{2})", ["year=2024/month=01", "other"]),
+        (r"(?P<year>\d{4})-(?P<month>\d{2})", ["year=2024/month=01", f"year={NULL}/month={NULL}"]),
         (r"([a-z])\.txt", ["a", ".".join(["other"])]),
         (r"/(.*)\.", ["a", "%2E_%2Fb"]),
     ],
