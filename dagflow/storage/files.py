@@ -11,7 +11,7 @@ from typing import Protocol, Self
 
 from dagflow.errors import SourceChangedError, StorageError
 from dagflow.storage.fingerprint import UNKNOWN, fingerprint
-from dagflow.storage.local_disk import translated
+from dagflow.storage.local_disk import bounded_ns, translated
 from dagflow.storage.location import absolute, is_local, join, redacted
 
 
@@ -227,10 +227,10 @@ def _has_grown(expected: FileStat, found: FileStat) -> bool:
 
 def _checked_stat(url: str, found: os.stat_result) -> FileStat:
     if mode.S_ISDIR(found.st_mode):
-        return FileStat(url, 0, found.st_mtime_ns, is_directory=True)
+        return FileStat(url, 0, bounded_ns(found.st_mtime_ns), is_directory=True)
     if not mode.S_ISREG(found.st_mode):
         raise StorageError("it is neither a file nor a directory", url=url)
-    return FileStat(url, found.st_size, found.st_mtime_ns)
+    return FileStat(url, found.st_size, bounded_ns(found.st_mtime_ns))
 
 
 def _list_local(url: str) -> Iterator[FileStat]:

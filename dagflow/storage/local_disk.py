@@ -55,6 +55,11 @@ def storage_error(error: OSError, url: str, action: str) -> StorageError:
     return StorageError(message, url=url, hint=hint)
 
 
+def bounded_ns(nanoseconds: int) -> int:
+    """A time as 64 bits have it: file systems have dates before 1677 and after 2262, too."""
+    return max(-(1 << 63), min(nanoseconds, (1 << 63) - 1))
+
+
 def write_all(descriptor: int, data: memoryview) -> None:
     """Write every byte; a short write, as on a signal or above 2 GiB, is continued."""
     while data:

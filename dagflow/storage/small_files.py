@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.files import FileStat, require_version
 from dagflow.storage.fingerprint import fingerprint_of
-from dagflow.storage.local_disk import storage_error
+from dagflow.storage.local_disk import bounded_ns, storage_error
 from dagflow.storage.location import is_local
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -102,7 +102,11 @@ def _load_local(files: SmallFiles, buffer: memoryview, endings: bytes) -> Loaded
                 failures[index] = _failure(error, files.base + name)
             else:
                 is_same = count == size == found.st_size and mtime == found.st_mtime_ns and mode.S_ISREG(found.st_mode)
-                if is_same or _has_grown(files, index, found, buffer[position : position + min(size, count)]):
+                if (
+                    is_same
+                    or _is_far_off(files, index, found, count)
+                    or _has_grown(files, index, found, buffer[position : position + min(size, count)])
+                ):
                     position += size
                     if endings and size and buffer[position - 1] not in endings:
                         buffer[position] = endings[0]
@@ -111,6 +115,14 @@ def _load_local(files: SmallFiles, buffer: memoryview, endings: bytes) -> Loaded
                     failures[index] = _difference(files, index, found, count)
             borders.append(position)
     return LoadedFiles(borders, failures)
+
+
+def _is_far_off(files: SmallFiles, index: int, found: os.stat_result, count: int) -> bool:
+    """Whether it is the planned version, of a time that 64 bits do not have."""
+    time = bounded_ns(found.st_mtime_ns)
+    if time == found.st_mtime_ns or not count == files.sizes[index] == found.st_size:
+        return False
+    return time == files.mtimes[index] and mode.S_ISREG(found.st_mode)
 
 
 def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memoryview) -> bool:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage import files
+from dagflow.storage.local_disk import bounded_ns
 from dagflow.storage.location import redacted
 from operators.metadata import Column
 from operators.splitter.scan_helper import examined
@@ -251,7 +252,7 @@ class LocalLister(Lister):
         if not stat.S_ISREG(found.st_mode):
             logger.warning("neither file nor directory, left out path=%s", os.fsdecode(path))
             return None
-        return Stat(found.st_size, found.st_mtime_ns, "", found.st_ino)
+        return Stat(found.st_size, bounded_ns(found.st_mtime_ns), "", found.st_ino)
 
     def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], Stats]:
         """See Lister."""

@@ -162,7 +162,7 @@ def _found(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Column
             return None
         for one in found:
             modes.append(one.st_mode)
-            _append(columns, one.st_size, one.st_mtime_ns, one.st_ino)
+            _append(columns, one.st_size, _bounded(one.st_mtime_ns), one.st_ino)
         return modes, columns
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -174,7 +174,10 @@ def _found(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Column
             found = [examine(name, dir_fd=descriptor) for name in names[start : start + AT_ONCE]]
             modes.fromlist([one.st_mode for one in found])
             columns[0].fromlist([one.st_size for one in found])
-            columns[1].fromlist([one.st_mtime_ns for one in found])
+            try:
+                columns[1].fromlist([one.st_mtime_ns for one in found])
+            except OverflowError:
+                columns[1].fromlist([_bounded(one.st_mtime_ns) for one in found])
             columns[2].fromlist([one.st_ino for one in found])
     except OSError:
         return None
@@ -260,6 +263,11 @@ def _added(
         else:
             told.extend((LEFT, 0, 0))
     return b"".join([*(column.tobytes() for column in (told, *columns)), *joined])
+
+
+def _bounded(nanoseconds: int) -> int:
+    # As dagflow.storage.local_disk.bounded_ns, which is not to be had here.
+    return max(-(1 << 63), min(nanoseconds, (1 << 63) - 1))
 
 
 def _no_columns() -> Columns:

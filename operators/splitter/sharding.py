@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.errors import StorageError
+from dagflow.storage.local_disk import bounded_ns
 from operators.splitter.listing import (
     DIRECTORY,
     Entries,
@@ -138,7 +139,7 @@ def _examined(directory: bytes, name: bytes, descriptor: int) -> tuple[int, int,
     if not mode.S_ISREG(found.st_mode):
         logger.warning("neither file nor directory, left out path=%s", os.fsdecode(directory + name))
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return found.st_size, bounded_ns(found.st_mtime_ns), found.st_ino
 
 
 class ShardedLister(LocalLister):

@@ -226,6 +226,23 @@ def test_a_group_has_merged_files_of_its_own(tmp_path: Path) -> None:
         assert {f"date={name[5:15]}" for name in names} == {path.parent.name}
 
 
+@pytest.mark.parametrize("listing", ["driver", "sharded"])
+@pytest.mark.parametrize("pack_bytes", [0, 1000])
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_file_of_any_date_is_merged(tmp_path: Path, others: int, pack_bytes: int, listing: str) -> None:
+    """File systems have years for which 64 bits of nanoseconds do not suffice; a second run finds nothing new."""
+    (tmp_path / "in").mkdir()
+    names = {f"f{number}": number for number in range(others)} | {"far": 16_725_225_600, "past": -16_725_225_600}
+    for name, seconds in names.items():
+        path = tmp_path / "in" / name
+        path.write_bytes(name.encode())
+        os.utime(path, (seconds, seconds))
+    splitter = f"listing: {listing}, pack_bytes: {pack_bytes}"
+    run(app_in(tmp_path, splitter=splitter), runtime=InlineRuntime)
+    assert originals(tmp_path) == {name: name.encode() for name in names}
+    assert run(app_in(tmp_path, splitter=splitter), runtime=InlineRuntime).windows == 0
+
+
 def test_records_that_are_no_whole_files_are_refused(tmp_path: Path) -> None:
     """Lines in the place of files would be merged without a word."""
     (path,) = written(tmp_path, [b"a\nb\n"])
