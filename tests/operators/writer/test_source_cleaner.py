@@ -124,6 +124,27 @@ def test_archived_originals_keep_their_paths(tmp_path: Path) -> None:
     assert found == {**contents, "sub/x": b"x"}
 
 
+@pytest.mark.parametrize("pack_bytes", [0, 1000])
+@pytest.mark.parametrize("on_long", ["skip", "reject"])
+def test_a_file_that_was_too_long_to_be_merged_stays(on_long: str, pack_bytes: int, tmp_path: Path) -> None:
+    """It was read, and is in no output; the reject has the first bytes of nothing."""
+    contents = tree(tmp_path)
+    app_in(tmp_path, splitter=f"pack_bytes: {pack_bytes}", cleaner=REMOVE)
+    text = (tmp_path / "merge.yaml").read_text()
+    text = text.replace("format: whole_file", f"format: {{type: whole_file, max_record: 20, on_long: {on_long}}}")
+    if on_long == "reject":
+        text = text.replace(
+            "\nstreams:", f"\n  refused: {{class: RecordWriter, properties: {{path: {tmp_path}/bad}}}}\nstreams:"
+        )
+        text += "  errors: {from: reader.errors, to: refused.input}\n"
+    (tmp_path / "merge.yaml").write_text(text)
+    run(load_app(str(tmp_path / "merge.yaml")), runtime=InlineRuntime)
+    long = {name: content for name, content in contents.items() if len(content) > 20}
+    assert left(tmp_path) == long
+    assert originals(tmp_path) == {name: content for name, content in contents.items() if name not in long}
+    assert len(long) == 3
+
+
 @pytest.mark.parametrize("action", ["remove", "archive"])
 def test_of_a_symbolic_link_only_the_link_goes(action: str, tmp_path: Path) -> None:
     """The file stays where it is, and an archived link leads to it, however it told of it before."""
