@@ -86,12 +86,16 @@ class WindowManifest:
 
     def sources_of(self, output: OutputFile) -> tuple[InputRange, ...]:
         """What an output file was made of: what its partition read; behind an exchange what any partition read."""
+        read = tuple(each for each in self.inputs if not self._is_left_out(each))
         own = [
             each
-            for each in self.inputs
+            for each in read
             if each.port.partition(".")[0] == output.stage and each.partition in (None, output.partition)
         ]
-        return tuple(own) or self.inputs
+        return tuple(own) or read
+
+    def _is_left_out(self, part: InputRange) -> bool:
+        return any(url == part.url and start <= part.start and part.end <= end for url, start, end, _ in self.skipped)
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as JSON values."""

@@ -18,7 +18,14 @@ from dagflow.api.partitioner import BacklogStats, StatsResponse
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Size
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
-from dagflow.errors import DagflowError, MissingError, SourceChangedError, StorageError, TransientStorageError
+from dagflow.errors import (
+    DagflowError,
+    MissingError,
+    RecordError,
+    SourceChangedError,
+    StorageError,
+    TransientStorageError,
+)
 from dagflow.metrics.names import BLOCKS, BYTES, CONTENT_BYTES, FILES, LEFT_OUT_BYTES, REJECTED, SKIPPED, SKIPPED_BYTES
 from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
 from dagflow.storage.location import name_of, redacted
@@ -363,4 +370,5 @@ def _key_of(block: BlockMetadata) -> str:
 
 def _reason(error: DagflowError) -> str:
     """Why, in the words of a report that names the file elsewhere."""
-    return f"{type(error).__name__.removesuffix('Error').lower()}: {error.message}"
+    place = f" at offset {error.offset}" if isinstance(error, RecordError) else ""
+    return f"{type(error).__name__.removesuffix('Error').lower()}{place}: {error.message}"

@@ -95,6 +95,21 @@ def test_a_file_that_waits_and_one_that_was_left_out_are_told_apart(folder: Path
     finish(folder)
     states = [(Path(file.url).name, file.size_bytes, file.state) for file in tracked_files("journal", "in/*")]
     assert states == [("a.log", 20, READ), ("b.log", 8, LEFT_OUT), ("b.log", 19, READ)]
+    assert tracked_files("journal", "in/b.log")[0].outputs == []
+
+
+def test_what_was_left_out_is_no_source_of_what_its_task_has_written(folder: Path) -> None:
+    """Though it was planned beside what is."""
+    (folder / "app.yaml").write_text(APP.replace("blocks_threshold: 3, pack_bytes: 0", "pack_bytes: 1000"))
+    (folder / "in" / "c.gz").write_bytes(b"no archive")
+    finish(folder)
+    manifest = window_manifest("journal", 1)
+    assert [Path(each.url).name for each in manifest.inputs] == ["a.log", "b.log", "c.gz"]
+    sources = {Path(each.url).name for output in manifest.outputs for each in manifest.sources_of(output)}
+    assert sources == {"a.log", "b.log"}
+    assert [(Path(url).name, reason[:28]) for url, _, _, reason in manifest.skipped] == [
+        ("c.gz", "corruptarchive at offset 0: ")
+    ]
 
 
 def test_status_prints_files_and_windows(folder: Path) -> None:
