@@ -10,6 +10,9 @@ from typing_extensions import Buffer
 from dagflow.storage.checksums import updated_crc32
 
 UNKNOWN: Final = 0
+NOTHING_READ: Final = -1
+"""Stands for a version that was left out: whatever comes after it is no append, as nothing is there to go on from."""
+
 PROBED_BYTES: Final = 1 << 10
 """How many bytes at each end count: a page of the file is read in any case."""
 

@@ -35,7 +35,7 @@ from operators.pack import BlockPack
 from operators.reader.compression.opening import Compression
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import read_content, require_sound
-from operators.reader.ends import ends_of_block, ends_of_row
+from operators.reader.ends import ends_of_block, ends_of_left_out, ends_of_row
 from operators.reader.formats import FormatSpec
 from operators.reader.pace import Pace, PacedFile
 from operators.reader.pack_reader import PackReader, no_records
@@ -225,6 +225,8 @@ class BlockReader(Operator):
         if block.start or not block.is_last:
             # Records of the blocks around it may begin or end in it.
             context.ledger[_key_of(block)] = UNTOLD
+        if context.source_events is not None and (ends := ends_of_left_out(block)) is not None:
+            context.source_events.append(ends)
         context.skipped.append(Skipped(redacted(block.url), block.start, block.end, _reason(error)))
         logger.warning("block left out url=%s start=%d: %s", redacted(block.url), block.start, error)
 

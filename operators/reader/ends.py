@@ -1,8 +1,8 @@
-"""What a splitter hears of files that were read to their ends, so that it can tell later what was appended to them."""
+"""What a splitter hears of files that were read, or left out, so that it can tell later what was appended to them."""
 
 from __future__ import annotations
 
-from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprint_of_ends
+from dagflow.storage.fingerprint import NOTHING_READ, PROBED_BYTES, fingerprint_of, fingerprint_of_ends
 from dagflow.storage.location import is_local
 from operators.metadata import BlockMetadata, FileEnds
 from operators.reader.formats.base import ByteSource
@@ -29,6 +29,14 @@ def ends_of_block(file: ByteSource, block: BlockMetadata) -> FileEnds | None:
     file.read_into(version.size_bytes - len(end), end)
     looked = fingerprint_of_ends(head, end)
     return FileEnds.of("", [block.url], [version.size_bytes], [version.mtime_ns], [looked])
+
+
+def ends_of_left_out(block: BlockMetadata) -> FileEnds | None:
+    """Of a file that is one block, and that was left out; None where a part of it may have been read."""
+    version = block.version
+    if block.start or not block.is_last or block.is_open or version.etag or not is_local(block.url):
+        return None
+    return FileEnds.of("", [block.url], [version.size_bytes], [version.mtime_ns], [NOTHING_READ])
 
 
 def ends_of_row(row: Row) -> FileEnds | None:

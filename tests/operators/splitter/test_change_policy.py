@@ -141,6 +141,25 @@ MEANWHILE: list[tuple[Change, type[DagflowError], str]] = [
 
 
 @pytest.mark.parametrize("pack", ["0", "16MiB"], ids=["alone", "in a pack"])
+def test_what_grew_out_of_a_version_that_was_left_out_is_read_whole(tmp_path: Path, pack: str) -> None:
+    """Nothing was read of it, so there is nothing that a tail could go on from."""
+
+    def append(path: Path) -> None:
+        with path.open("ab") as file:
+            file.write(b"3\n")
+
+    app = app_over(tmp_path, "skip", pack)
+    run(app, RunOptions(), runtime=meanwhile(append, tmp_path / "in" / "b"))
+    again = run(app, RunOptions(), runtime=InlineRuntime)
+    assert again.counts["splitter:files_replaced"] == 1
+    append(tmp_path / "in" / "b")
+    append(tmp_path / "in" / "a")
+    run(app, RunOptions(), runtime=InlineRuntime)
+    published = b"".join(file.read_bytes() for file in (tmp_path / "out").iterdir())
+    assert sorted(published.split()) == [b"1", b"2", b"3", b"3", b"3"]
+
+
+@pytest.mark.parametrize("pack", ["0", "16MiB"], ids=["alone", "in a pack"])
 @pytest.mark.parametrize(("act", "error", "reason"), MEANWHILE, ids=["vanished", "changed"])
 def test_a_file_that_goes_or_changes_between_planning_and_reading_is_noticed(
     tmp_path: Path, act: Change, error: type[DagflowError], reason: str, pack: str
