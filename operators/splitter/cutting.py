@@ -276,9 +276,10 @@ class BlockCutter:
             return False
         self.flush()
         # What a survey finds of one version says nothing of a later one.
-        cut_suffixes = () if is_open or start else self._cut_suffixes
-        if version.size_bytes > block_size and stays_whole(url, cut_suffixes):
-            logger.warning("compressed file is one block url=%s bytes=%d", redacted(url), version.size_bytes)
+        grows = is_open or start > 0
+        if version.size_bytes > block_size and stays_whole(url, () if grows else self._cut_suffixes):
+            if not grows:
+                logger.warning("compressed file is one block url=%s bytes=%d", redacted(url), version.size_bytes)
             block_size = version.size_bytes
         count = count_blocks(start, version.size_bytes, block_size)
         self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, count))
