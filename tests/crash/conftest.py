@@ -42,4 +42,5 @@ def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
     yield mount
     if path.is_mount():
-        subprocess.run(["umount", str(path)], check=True)
+        # Lazily: on a slow machine a worker may still be letting go of a file.
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
