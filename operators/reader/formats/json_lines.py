@@ -84,7 +84,7 @@ class JsonLines(Delimited):
                 check(record)
             if self.columns is None or pc.all(pc.starts_with(batch.framed(), b"{"), min_count=0).as_py():
                 return batch
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass
         kept = [index for index, record in enumerate(records) if self._is_value(batch, index, record, check, account)]
         return batch if len(kept) == len(batch) else batch.take(np.array(kept, np.int64))
@@ -100,6 +100,9 @@ class JsonLines(Delimited):
             check(record)
         except msgspec.DecodeError as error:
             reject(batch, index, f"not JSON: {error}", account)
+            return False
+        except RecursionError:
+            reject(batch, index, "arrays and objects are nested too deeply", account)
             return False
         if self.columns is not None and not text.startswith(b"{"):
             reject(batch, index, "not a JSON object, and columns are asked for", account)

@@ -108,6 +108,18 @@ def test_columns_can_be_inferred() -> None:
         columns_of(made, b'{"a":1}\n{"a":"x"}\n')
 
 
+@pytest.mark.parametrize("columns", [None, {"a": "int64"}, "infer"])
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_a_line_that_is_nested_too_deeply_is_refused_by_itself(columns: object, opening: bytes) -> None:
+    """Its neighbours are read; what a file holds must not end the run while somebody listens to rejects."""
+    closing = {b"[": b"]", b'{"a":': b"}"}[opening]
+    deep = opening * 100_000 + b"1" + closing * 100_000
+    content = b'{"a":1}\n' + deep + b'\n{"a":2}\n'
+    records, rejects = read_range(make_format({"type": "json_lines", "columns": columns}), content, 0, len(content))
+    assert [record for _, record in records] == [b'{"a":1}', b'{"a":2}']
+    assert rejects == [(8, len(deep))]
+
+
 def test_a_line_that_is_no_json_fails_with_its_place() -> None:
     """Where nobody listens to rejects."""
     with pytest.raises(RecordError, match=r"memory\.bin offset 2 \(4 bytes\): not JSON: "):
