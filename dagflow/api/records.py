@@ -188,8 +188,14 @@ class RecordBatch:
 
     @property
     def is_raw(self) -> bool:
-        """Whether the records are bytes; otherwise they have columns of their own."""
-        return self._framed is not None or self._arrow.schema.names == [RECORD]
+        """Whether the records are bytes; otherwise they have columns of their own.
+
+        A single column that is called record makes no raw records of text or of numbers.
+        """
+        if self._framed is not None:
+            return True
+        schema = self._arrow.schema
+        return schema.names == [RECORD] and bool(pa.types.is_binary(schema.field(0).type))
 
     def to_arrow(self) -> pa.RecordBatch:
         """The columns; a raw batch has the single column `record` of type binary."""
@@ -224,6 +230,8 @@ class RecordBatch:
             KeyError: The batch is not raw.
         """
         if self._framed is None:
+            if not self.is_raw:
+                raise KeyError(f"the records are not raw; they have columns: {', '.join(self._arrow.schema.names)}")
             if self.delimiters.uniform == b"":
                 return self.record
             self._framed = pc.binary_join_element_wise(self.record, self.delimiters.to_array(len(self)), b"")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
-from dagflow.api.records import RecordBatch
+from dagflow.api.records import RECORD, RecordBatch
 
 
 class RecordMatch(BaseModel):
@@ -36,35 +36,51 @@ class RecordMatch(BaseModel):
         return self
 
     def mask(self, batch: RecordBatch) -> pa.BooleanArray:
-        """For each record of a raw batch, whether it is meant.
+        """For each record, whether it is meant; a null is never.
 
         Raises:
-            KeyError: The batch is not raw.
+            TypeError: The records are not raw, and have no column record of text or bytes.
         """
+        mask = self._matches(batch)
+        return pc.fill_null(mask, False) if mask.null_count else mask
+
+    def _matches(self, batch: RecordBatch) -> pa.BooleanArray:
         if self.prefix is not None:
             pattern = self.prefix.encode()
             return pc.starts_with(_comparable(batch, pattern), pattern=pattern)
         if self.suffix is not None:
-            return pc.ends_with(batch.record, pattern=self.suffix.encode())
+            return pc.ends_with(_text_of(batch), pattern=self.suffix.encode())
         if self.contains is not None:
             pattern = self.contains.encode()
             return pc.match_substring(_comparable(batch, pattern), pattern=pattern)
-        return pc.match_substring_regex(batch.record, pattern=self.regex)
+        return pc.match_substring_regex(_text_of(batch), pattern=self.regex)
 
 
 def _comparable(batch: RecordBatch, pattern: bytes) -> pa.Array:
     """The records in the cheaper form that a search for pattern cannot tell from the records themselves."""
     delimiter = batch.delimiters.uniform
     # A match that reaches into a delimiter, or lies in it, has a byte in common with it.
-    if delimiter and set(delimiter).isdisjoint(pattern):
+    if batch.is_raw and delimiter and set(delimiter).isdisjoint(pattern):
         return batch.framed()
-    return batch.record
+    return _text_of(batch)
+
+
+def _text_of(batch: RecordBatch) -> pa.Array:
+    """The raw records, or the column of that name beside others."""
+    columns = batch.to_arrow()
+    kind = columns.schema.field(RECORD).type if RECORD in columns.schema.names else None
+    if kind is None or not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        has = ", ".join(f"{field.name}: {field.type}" for field in columns.schema)
+        raise TypeError(f"only raw records, or a column '{RECORD}' of text or bytes, can be matched; there is {has}")
+    return columns.column(RECORD)
 
 
 class RecordFilter(Operator):
     """Keeps or drops the records that match.
 
-    Guarantee: records keep their order, origin and delimiters.
+    Of records with columns, the column `record` is looked at, and a null matches nothing.
+
+    Guarantee: records keep their order, columns, origin and delimiters.
     """
 
     keep: Annotated[RecordMatch | None, Field(description="pass these records on, and no others")] = None

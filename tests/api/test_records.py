@@ -112,3 +112,20 @@ def test_mixed_records_are_refused() -> None:
     """Bytes and mappings do not make a batch together."""
     with pytest.raises(TypeError, match="got bytes, dict"):
         RecordBatch.from_records([b"a", {"b": 1}])
+
+
+@pytest.mark.parametrize("value", ["text", 1])
+def test_a_column_that_is_called_record_is_no_raw_record(value: object) -> None:
+    """It may come out of a file; only bytes are records that can be written as they are."""
+    batch = RecordBatch.from_records([{"record": value}])
+    assert not batch.is_raw
+    assert batch.to_pylist() == [{"record": value}]
+    with pytest.raises(KeyError, match="not raw"):
+        batch.framed()
+
+
+def test_columns_beside_the_record_cannot_be_framed() -> None:
+    """They would be lost with the next filter, as there is no place for them in a frame."""
+    batch = RecordBatch.from_records([{"record": b"a", "n": 1}])
+    with pytest.raises(KeyError, match="not raw; they have columns: record, n"):
+        batch.framed()

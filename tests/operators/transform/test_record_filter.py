@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dagflow.api.records import Delimiters, RecordBatch
+from dagflow.errors import OperatorError
 from dagflow.testing.operators import run_operator
+from operators.aggregate.count_by import CountBy
 from operators.transform.record_filter import RecordFilter
 
 TEXTS = st.lists(st.text("ab.\né", max_size=5).map(str.encode), max_size=12)
@@ -45,6 +48,30 @@ def test_regex_matches_anywhere_and_anchors_at_the_record() -> None:
     records = [b"GET /a 200", b"GET /b 404", b"404 first"]
     assert run_operator(RecordFilter(keep={"regex": r"404$"}), records)["output"] == [b"GET /b 404"]
     assert run_operator(RecordFilter(keep={"regex": r"^404"}), records)["output"] == [b"404 first"]
+
+
+@pytest.mark.parametrize("kind", ["prefix", "suffix", "contains", "regex"])
+def test_columns_beside_the_record_stay(kind: str) -> None:
+    """What counted the records has put a column beside them, which a filter must not lose."""
+    counts = run_operator(CountBy(by="record"), [b"a", b"b", b"a"])["output"]
+    assert run_operator(RecordFilter(keep={kind: "a"}), counts)["output"] == [{"record": b"a", "count": 2}]
+    assert run_operator(RecordFilter(drop={kind: "a"}), counts)["output"] == [{"record": b"b", "count": 1}]
+
+
+@pytest.mark.parametrize("kind", ["prefix", "suffix", "contains", "regex"])
+def test_every_row_is_either_kept_or_dropped(kind: str) -> None:
+    """A null matches nothing, so it is among all the others."""
+    batch = RecordBatch(pa.RecordBatch.from_pydict({"record": ["a", None], "n": [1, 2]}))
+    assert run_operator(RecordFilter(keep={kind: "a"}), batch)["output"] == [{"record": "a", "n": 1}]
+    assert run_operator(RecordFilter(drop={kind: "a"}), batch)["output"] == [{"record": None, "n": 2}]
+
+
+@pytest.mark.parametrize("kind", ["prefix", "suffix", "contains", "regex"])
+@pytest.mark.parametrize("column", ["record", "name"])
+def test_records_without_text_of_their_own_are_refused(kind: str, column: str) -> None:
+    """The message says what there is instead."""
+    with pytest.raises(OperatorError, match=f"column 'record' of text or bytes.*there is {column}: int64"):
+        run_operator(RecordFilter(keep={kind: "a"}), [{column: 1}])
 
 
 def test_exactly_one_of_keep_and_drop_is_asked_for() -> None:
