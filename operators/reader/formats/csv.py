@@ -43,7 +43,8 @@ class Csv(Delimited):
 
     A quote opens a field only where one begins; elsewhere it is a character like any other. Rows end with LF,
     CR LF or CR outside of quotes; empty lines are passed over. A row with another number of fields than there
-    are columns, or a field that is not of its column's type, is refused. A file of several blocks is
+    are columns, or a field that is not of its column's type, is refused; an empty field is null where the
+    type is not text. A file of several blocks is
     surveyed first: nobody can tell from the middle of it whether a newline is inside of quotes.
     """
 
@@ -305,5 +306,8 @@ class Csv(Delimited):
                 invalid_row_handler=take_note,
             ),
             # That rows are UTF-8 was checked before, and quotes, escapes and delimiters are single ASCII characters.
-            convert_options=arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False, check_utf8=False),
+            # A word such as NA or NaN is no empty field: Arrow would make nulls of a dozen of them.
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=types, null_values=[""], strings_can_be_null=False, check_utf8=False
+            ),
         )

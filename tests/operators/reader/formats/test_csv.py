@@ -104,6 +104,25 @@ def test_rows_that_do_not_fit_are_refused_one_by_one() -> None:
     assert rejects == [(8, 1), (10, 3), (14, 3), (24, 5), (30, 4)]
 
 
+@pytest.mark.parametrize("kind", ["int64", "double", "bool", "decimal(9, 2)", "date32", "timestamp[us]"])
+def test_only_an_empty_field_is_null(kind: str) -> None:
+    """A word that stands for nothing in some other program is a field that is not of its type."""
+    made = make_format({"type": "csv", "columns": {"n": kind}})
+    words = [b"NULL", b"null", b"NA", b"N/A", b"n/a", b"#N/A", b"-1.#IND"]
+    content = b"n,t\n,a\n" + b"".join(word + b",b\n" for word in words)
+    records, rejects = read_range(made, content, 0, len(content))
+    assert [record for _, record in records] == [b",a"]
+    assert [length for _, length in rejects] == [len(word) + 2 for word in words]
+    assert columns_of(made, b"n,t\n,a\n", 100) == [{"n": None, "t": "a"}]
+
+
+def test_numbers_that_are_none_stay_what_they_are() -> None:
+    """What was NaN in the file is not missing."""
+    made = make_format({"type": "csv", "columns": {"n": "double"}})
+    numbers = [row["n"] for row in columns_of(made, b"n,t\nNaN,\nnan,\n-inf,\n", 100)]
+    assert list(map(str, numbers)) == ["nan", "nan", "-inf"]
+
+
 def test_a_quote_over_many_blocks_is_known_in_each() -> None:
     """Blocks in the middle of a field do not take its newlines for the ends of rows."""
     content = b'a\n"' + b"x\n" * 20_000 + b'"\nb\n'
