@@ -228,8 +228,14 @@ def entered(made: ReaderContext, source: ByteSource, block: BlockMetadata) -> Bl
 def option_problems(name: str, error: ValidationError) -> list[str]:
     """What pydantic found wrong with a format's options, in our words."""
     problems = []
-    for detail in error.errors():
-        where = ".".join(map(str, detail["loc"]))
+    details = error.errors()
+    # Where a value may be of several kinds, what its own kind finds wrong says more than that it is of no other.
+    told = {detail["loc"][:1] for detail in details if detail["type"] == "value_error"}
+    for detail in details:
+        if detail["type"] != "value_error" and detail["loc"][:1] in told:
+            continue
+        # Kinds that pydantic has tried are no places in the app.
+        where = ".".join(part for part in map(str, detail["loc"]) if "[" not in part)
         if detail["type"] == "missing":
             problems.append(f"format '{name}' needs option '{where}'")
         else:

@@ -66,11 +66,19 @@ class Csv(Delimited):
             raise ValueError("delimiter, quote, escape and newlines must be different characters")
         if not self.header and not self.columns:
             raise ValueError("columns must be given where there is no header")
+        twice = [name for name, count in Counter(list(self.columns or ())).items() if count > 1]
+        if twice:
+            raise ValueError(f"columns: '{twice[0]}' is there twice")
         self._dialect = Dialect(ord(self.delimiter), ord(self.quote), ord(self.escape) if self.escape else -1)
         self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
         self._names = tuple(self.columns or ())
         self._headed: tuple[object, int] | None = None
         self._entered: tuple[int, int] = (0, OUTSIDE)
+        for name in self._types:
+            try:
+                self._read(b"\n", (name,), Counter())
+            except pa.ArrowNotImplementedError:
+                raise ValueError(f"columns: the type {self._types[name]!r} cannot be read from csv") from None
 
     @property
     def table(self) -> tuple[bytes, ...]:

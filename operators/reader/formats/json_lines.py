@@ -41,8 +41,16 @@ class JsonLines(Delimited):
     ] = None
 
     def check_options(self) -> None:
-        """Prepare the check of single lines."""
+        """Prepare the check of single lines, and refuse types that do not stand in JSON."""
         self._check: Callable[[bytes], object] | None = None
+        for name, kind in (self.columns if isinstance(self.columns, dict) else {}).items():
+            schema = pa.schema([(name, arrow_type(kind))])
+            try:
+                arrow_json.read_json(
+                    pa.BufferReader(b"{}\n"), parse_options=arrow_json.ParseOptions(explicit_schema=schema)
+                )
+            except pa.ArrowNotImplementedError:
+                raise ValueError(f"columns: the type {kind!r} cannot be read from json_lines") from None
 
     def __getstate__(self) -> dict[str, object]:
         """Without the decoder, which does not travel."""

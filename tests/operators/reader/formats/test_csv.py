@@ -165,7 +165,9 @@ def test_headers_that_cannot_be_used_fail(options: dict[str, Any], content: byte
         ({"delimiter": '"'}, "must be different characters"),
         ({"escape": "\n"}, "must be different characters"),
         ({"header": False}, "columns must be given where there is no header"),
-        ({"columns": {"a": "integr"}}, "there is no type 'integr'"),
+        ({"columns": {"a": "integr"}}, "^format 'csv', option 'columns': there is no type 'integr'"),
+        ({"columns": {"a": "float16"}}, "the type 'float16' cannot be read from csv"),
+        ({"columns": ["a", "b", "a"], "header": False}, "columns: 'a' is there twice"),
         ({"delimiter": "||"}, "option 'delimiter'"),
     ],
 )

@@ -100,6 +100,19 @@ def test_lines_that_do_not_fit_are_refused_one_by_one() -> None:
     assert "string" in reasons[8]
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"a": "duration[s]"}, "the type 'duration\\[s\\]' cannot be read from json_lines"),
+        ({"a": "integr"}, "^format 'json_lines', option 'columns': there is no type 'integr'"),
+    ],
+)
+def test_types_that_no_line_can_have_are_refused(columns: dict[str, str], message: str) -> None:
+    """Before anything is read, in words of the app."""
+    with pytest.raises(ValueError, match=message):
+        make_format({"type": "json_lines", "columns": columns})
+
+
 def test_columns_can_be_inferred() -> None:
     """From each batch for itself; where that is impossible, the way out is named."""
     made = make_format({"type": "json_lines", "columns": "infer"})
