@@ -44,8 +44,8 @@ class Csv(Delimited):
     A quote opens a field only where one begins; elsewhere it is a character like any other. Rows end with LF,
     CR LF or CR outside of quotes; empty lines are passed over. A row with another number of fields than there
     are columns, or a field that is not of its column's type, is refused; an empty field is null where the
-    type is not text. A file of several blocks is
-    surveyed first: nobody can tell from the middle of it whether a newline is inside of quotes.
+    type is not text. A file of several blocks is surveyed first: nobody can tell from the middle of it whether
+    a newline is inside of quotes.
     """
 
     name: ClassVar[str] = "csv"
