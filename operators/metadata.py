@@ -76,7 +76,7 @@ class FileEnds(NamedTuple):
         names: For each file the rest of its URL, encoded as the file system has it, joined by NULs, which no path has.
         sizes: Length in bytes of the version that was read.
         mtimes: Its modification time in nanoseconds since 1970.
-        fingerprints: Of its first and last bytes, or NOTHING_READ where it was left out.
+        fingerprints: Of its first and last bytes, or what left_out_from() gives where it was left out.
     """
 
     base: str

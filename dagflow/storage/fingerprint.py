@@ -10,9 +10,6 @@ from typing_extensions import Buffer
 from dagflow.storage.checksums import updated_crc32
 
 UNKNOWN: Final = 0
-NOTHING_READ: Final = -1
-"""Stands for a version that was left out: whatever comes after it is no append, as nothing is there to go on from."""
-
 PROBED_BYTES: Final = 1 << 10
 """How many bytes at each end count: a page of the file is read in any case."""
 
@@ -39,6 +36,16 @@ def fingerprint(path: str | bytes, size_bytes: int) -> int:
     finally:
         os.close(descriptor)
     return UNKNOWN if len(head) + len(end) < min(size_bytes, 2 * PROBED_BYTES) else fingerprint_of_ends(head, end)
+
+
+def left_out_from(start: int) -> int:
+    """Stands, as a number below UNKNOWN, for a version of which nothing was read from there on."""
+    return UNKNOWN - 1 - start
+
+
+def read_until(fingerprint: int, size_bytes: int) -> int:
+    """How much was read of a version of that length: where a tail goes on."""
+    return UNKNOWN - 1 - fingerprint if fingerprint < UNKNOWN else size_bytes
 
 
 def fingerprint_of(data: memoryview) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagflow.storage.fingerprint import NOTHING_READ, PROBED_BYTES, fingerprint_of, fingerprint_of_ends
+from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprint_of_ends, left_out_from
 from dagflow.storage.location import is_local
 from operators.metadata import BlockMetadata, FileEnds
 from operators.reader.formats.base import ByteSource
@@ -32,11 +32,14 @@ def ends_of_block(file: ByteSource, block: BlockMetadata) -> FileEnds | None:
 
 
 def ends_of_left_out(block: BlockMetadata) -> FileEnds | None:
-    """Of a file that is one block, and that was left out; None where a part of it may have been read."""
+    """Of a file, or a tail, whose first block was left out; None where it begins with what was read.
+
+    What a reader tells of the file's end counts more: a file whose last block was read is gone on with from there.
+    """
     version = block.version
-    if block.start or not block.is_last or block.is_open or version.etag or not is_local(block.url):
+    if (block.start and not block.resumes) or version.etag or not is_local(block.url):
         return None
-    return FileEnds.of("", [block.url], [version.size_bytes], [version.mtime_ns], [NOTHING_READ])
+    return FileEnds.of("", [block.url], [version.size_bytes], [version.mtime_ns], [left_out_from(block.start)])
 
 
 def ends_of_row(row: Row) -> FileEnds | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.storage.columns import binary_column, bool_column, int64_column, numbers_of, positions_in
+from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import shortened
 from operators.metadata import FileEnds
 from operators.splitter.file_index import Apart, FileIndex, Seen
@@ -126,7 +127,7 @@ class AwaitedEnds:
                 self._awaited.append(_Expected.of(self.window_id, entries))
 
     def expect_one(self, path: bytes, seen: Seen) -> None:
-        """Wait for what a reader tells of one file."""
+        """Wait for what a reader tells of one file: of one that may grow, that it was left out."""
         with self._lock:
             self._single.append((path, seen))
 
@@ -171,11 +172,23 @@ class AwaitedEnds:
             entries = _read(merged(due[::-1]))
             for later in self._awaited:
                 entries = _without(entries, later)
-            completed, rest = _completed(entries, _told_by(events))
-            self._late = _last_taken(rest, self._most_late)
+            told = _told_by(events)
+            completed, rest = _completed(entries, told)
+            # Of those with a fingerprint no more is awaited than that they were left out.
+            is_lacking = numbers_of(rest.column("fingerprint")) == UNKNOWN
+            self._late = _last_taken(rest.filter(bool_column(is_lacking)), self._most_late)
+            completed = merged([completed, *self._left_out(told)])
             # A scan that does not find them under way any more finds in the index what was told of them.
             if completed.num_rows:
                 self._heard.append((self.kept_id + 1, self._index.record_apart(completed)))
+
+    def _left_out(self, told: pa.Table) -> list[pa.Table]:
+        """Entries of files whose first blocks were left out, and whose last ones come in later windows."""
+        told = told.filter(bool_column(numbers_of(told.column("fingerprint")) < UNKNOWN))
+        if not told.num_rows:
+            return []
+        near = [each.entries() for each in self._awaited if each.may_have_any(*ends(told))]
+        return [completed for entries in near if (completed := _completed(_read(entries), told)[0]).num_rows]
 
     def heard(self) -> Heard:
         """What no durable snapshot of the index may hold yet."""
@@ -205,7 +218,8 @@ def _told_by(events: Sequence[FileEnds]) -> pa.Table:
     """Entries with what was told, and nothing else, by path."""
     told = [(_paths_of(event), event) for event in events if len(event.sizes)]
     # Packs are read in any order, but in each files ascend, and mostly one comes after the other.
-    told.sort(key=lambda each: each[0][0].as_py())
+    # What was seen at a file's end counts more than that its first block was left out.
+    told.sort(key=lambda each: (each[1].fingerprints[0] < UNKNOWN, each[0][0].as_py()))
     paths = pa.chunked_array([each for each, _ in told], pa.binary())
     nothing = np.empty(0, np.int64)
     sizes = np.concatenate([nothing, *(event.sizes for _, event in told)])

@@ -60,7 +60,7 @@ def change_of(seen: Seen, now: Stat, fingerprint: int = UNKNOWN) -> Change:
             has them. A version that was taken without one cannot be told from what a rewrite in place made longer.
     """
     if seems_appended(seen, now):
-        is_other = seen.fingerprint not in (UNKNOWN, fingerprint)
+        is_other = seen.fingerprint > UNKNOWN and seen.fingerprint != fingerprint
         return "replaced" if is_other else "appended"
     is_same = not now.etag and not (seen.identity and now.file_id and seen.identity != now.file_id)
     return "truncated" if is_same and now.size_bytes < seen.size_bytes else "replaced"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
-from dagflow.storage.fingerprint import UNKNOWN
+from dagflow.storage.fingerprint import UNKNOWN, read_until
 from dagflow.storage.location import redacted
 from operators.splitter.awaited import AwaitedEnds, UnderWay
 from operators.splitter.changes import OnChange, change_of, seems_appended
@@ -301,7 +301,8 @@ class Discovery:
                 url=url,
                 hint=f"say what to do about it, for example on_change: {{{change}: reread}} or {{{change}: ignore}}",
             )
-        return Candidate(found, seen.size_bytes if action == "tail" else 0, action == "ignore")
+        start = read_until(seen.fingerprint, seen.size_bytes) if action == "tail" else 0
+        return Candidate(found, start, action == "ignore")
 
     def _is_marker(self, found: Found) -> bool:
         marker = self._rules.done_marker

@@ -399,7 +399,7 @@ class FileSplitterInput(InputOperator):
         seen = Seen(stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis(), fingerprint)
         self._index.record(found.name, seen)
         self._has_noted |= candidate.is_noted
-        if tells and fingerprint == UNKNOWN and not candidate.is_noted:
+        if tells and stat.size_bytes > 0 and not candidate.is_noted:
             self._awaited.expect_one(found.name, seen)
         else:
             self._awaited.expect_nothing(found.name, seen)

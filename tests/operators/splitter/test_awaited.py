@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime, Runtime
-from dagflow.storage.fingerprint import fingerprint
+from dagflow.storage.fingerprint import fingerprint, left_out_from
 from dagflow.worker.results import Program
 from operators import FileSplitterInput
 from operators.metadata import FileEnds
@@ -230,6 +231,23 @@ def test_an_entry_is_complete_once_its_own_version_was_told(
     if paths:
         newest = [expected[path] for path in paths]
         assert ends.expected(paths).tolist() == [size > 0 and not looked for (size, _), looked in newest]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_end_that_was_read_counts_more_than_a_beginning_that_was_left_out(
+    index: FileIndex, tmp_path: Path, is_first: bool
+) -> None:
+    """What is appended is read from there on: to read all of it again would publish what was read twice."""
+    path = write(tmp_path / "a", b"1\n2\n3\n")
+    ends = AwaitedEnds(index)
+    ends.begin_window(1)
+    expect(index, ends, path)
+    end = told(path)
+    events = [end, end._replace(fingerprints=np.array([left_out_from(0)]))]
+    ends.hear(1, events if is_first else events[::-1])
+    seen = known(index, path)
+    assert seen is not None
+    assert seen.fingerprint == fingerprint(str(path), 6)
 
 
 def test_what_is_told_of_many_files_makes_no_object_for_each(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ APP = """\
 name: sample
 attributes: {{checkpoint: {folder}/journal}}
 operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: ["{folder}/in"], pack_bytes: {pack}}}}}
+  splitter: {{class: FileSplitterInput, properties: {{files: ["{folder}/in"], pack_bytes: {pack}{more}}}}}
   reader: {{class: BlockReader, properties: {{on_error: {on_error}}}}}
   writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
 streams:
@@ -116,9 +116,9 @@ streams:
 """
 
 
-def app_over(folder: Path, on_error: str, pack: str) -> LogicalPlan:
+def app_over(folder: Path, on_error: str, pack: str, more: str = "") -> LogicalPlan:
     """An app over two files."""
-    write(folder / "app.yaml", APP.format(folder=folder, on_error=on_error, pack=pack))
+    write(folder / "app.yaml", APP.format(folder=folder, on_error=on_error, pack=pack, more=more))
     write(folder / "in" / "a", b"1\n")
     write(folder / "in" / "b", b"2\n")
     return load_app(str(folder / "app.yaml"))
@@ -151,12 +151,75 @@ def test_what_grew_out_of_a_version_that_was_left_out_is_read_whole(tmp_path: Pa
     app = app_over(tmp_path, "skip", pack)
     run(app, RunOptions(), runtime=meanwhile(append, tmp_path / "in" / "b"))
     again = run(app, RunOptions(), runtime=InlineRuntime)
-    assert again.counts["splitter:files_replaced"] == 1
+    assert again.counts["splitter:files_appended"] == 1
     append(tmp_path / "in" / "b")
     append(tmp_path / "in" / "a")
     run(app, RunOptions(), runtime=InlineRuntime)
     published = b"".join(file.read_bytes() for file in (tmp_path / "out").iterdir())
     assert sorted(published.split()) == [b"1", b"2", b"3", b"3", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("pack", "more"),
+    [
+        ("0", ""),
+        ("0", ", block_size: 4"),
+        ("0", ", block_size: 4, blocks_threshold: 1"),
+        ("0", ", on_change: {replaced: ignore}"),
+        ("0", ", on_change: {replaced: fail}"),
+        ("0", ", unterminated: wait"),
+        ("0", ", block_size: 4, unterminated: wait"),
+        ("16MiB", ", unterminated: wait"),
+    ],
+    ids=[
+        "one block",
+        "blocks",
+        "blocks of several windows",
+        "others are ignored",
+        "others are refused",
+        "grows",
+        "grows in blocks",
+        "grows in a pack",
+    ],
+)
+def test_what_grew_while_it_was_away_is_read_whole(tmp_path: Path, pack: str, more: str) -> None:
+    """However many blocks it was planned as, and whether or not the splitter knew by then how it begins and ends."""
+    app = app_over(tmp_path, "skip", pack, more)
+    path, away = tmp_path / "in" / "b", tmp_path / "away"
+    path.write_bytes(b"21\n22\n23\n")
+    run(app, RunOptions(), runtime=meanwhile(lambda path: path.rename(away), path))
+    away.rename(path)
+    append(path, b"24\n")
+    assert run(app, RunOptions(), runtime=InlineRuntime).counts["splitter:files_appended"] == 1
+    append(path, b"25\n")
+    assert run(app, RunOptions(), runtime=InlineRuntime).counts["splitter:files_appended"] == 1
+    published = b"".join(file.read_bytes() for file in (tmp_path / "out").iterdir())
+    assert sorted(published.split()) == [b"1", b"21", b"22", b"23", b"24", b"25"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["", ", block_size: 4", ", block_size: 4, blocks_threshold: 1", ", unterminated: wait"],
+    ids=["one block", "blocks", "blocks of several windows", "grows"],
+)
+def test_the_tail_after_one_that_was_left_out_begins_where_that_did(tmp_path: Path, more: str) -> None:
+    """What was read before is not read again, and what was left out is read after all."""
+    app = app_over(tmp_path, "skip", "0", more)
+    path, away = tmp_path / "in" / "b", tmp_path / "away"
+    run(app, RunOptions(), runtime=InlineRuntime)
+    append(path, b"21\n22\n23\n")
+
+    def take_away(window: WindowTask) -> None:
+        if path.exists():
+            path.rename(away)
+
+    run(app, RunOptions(), runtime=lambda program: InlineRuntime(program, before=take_away))
+    away.rename(path)
+    for record in (b"24\n", b"25\n"):
+        append(path, record)
+        assert run(app, RunOptions(), runtime=InlineRuntime).counts["splitter:files_appended"] == 1
+    published = b"".join(file.read_bytes() for file in (tmp_path / "out").iterdir())
+    assert sorted(published.split()) == [b"1", b"2", b"21", b"22", b"23", b"24", b"25"]
 
 
 @pytest.mark.parametrize("pack", ["0", "16MiB"], ids=["alone", "in a pack"])
