@@ -49,14 +49,13 @@ def test_what_does_not_fit_is_an_error_and_no_bug(tmp_path: Path) -> None:
     assert (ran.returncode, "No space left" in ran.stderr, "bug" in ran.stderr) == (1, True, False)
 
 
-def test_no_piece_of_an_original_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_piece_of_an_original_is_left_behind(tmp_path: Path) -> None:
     """Where writing fails, the file that was begun goes."""
-    directory = published(tmp_path / "out", {"a": b"x" * 100_000})
-
-    def pieces(entry: object) -> object:
-        yield b"x" * 10
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("dagflow.cli.commands.extract.extract", pieces)
-    assert extract(str(directory), "a", "-o", str(tmp_path / "a")).exit_code != 0
+    directory = published(tmp_path / "out", {"a": b"x" * 4_000_000})
+    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); " + (
+        "runpy.run_module('dagflow.cli', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", limited, "extract", str(directory), "a", "-o", str(tmp_path / "a")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "File too large" in ran.stderr) == (1, True)
     assert not (tmp_path / "a").exists()
