@@ -86,13 +86,12 @@ class WindowManifest:
 
     def sources_of(self, output: OutputFile) -> tuple[InputRange, ...]:
         """What an output file was made of: what its partition read; behind an exchange what any partition read."""
-        read = tuple(each for each in self.inputs if not self._is_left_out(each))
         own = [
             each
-            for each in read
+            for each in self.inputs
             if each.port.partition(".")[0] == output.stage and each.partition in (None, output.partition)
         ]
-        return tuple(own) or read
+        return tuple(each for each in own or self.inputs if not self._is_left_out(each))
 
     def _is_left_out(self, part: InputRange) -> bool:
         return any(url == part.url and start <= part.start and part.end <= end for url, start, end, _ in self.skipped)

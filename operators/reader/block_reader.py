@@ -161,8 +161,8 @@ class BlockReader(Operator):
             self.blocks_metadata_output.emit(replace(block, is_open=account.waiting_bytes > 0))
 
     def _read_pack(self, pack: BlockPack, context: OperatorContext) -> Iterator[None]:
-        leave_out = self._leave_out if self.on_error == "skip" else None
-        reader = PackReader(self.format, self.compression, self._account_of, leave_out)
+        looks_first = self.on_error == "skip"
+        reader = PackReader(self.format, self.compression, self._account_of, self._leave_out, looks_first=looks_first)
         if self._pace is not None:
             self._pace.begin()
         for batches, row in reader.read(pack):

@@ -31,7 +31,7 @@ ROW_FILES = 4096
 """Bounds a row of tiny files."""
 
 AccountOf = Callable[[BlockMetadata], BlockAccount]
-LeaveOut = Callable[[BlockMetadata, DagflowError], None]
+OnFailure = Callable[[BlockMetadata, DagflowError], None]
 
 
 class PackReader:
@@ -44,17 +44,25 @@ class PackReader:
         format: The format.
         compression: How files are compressed, or "auto".
         account_of: Makes the account of a block, for what is refused and passed over.
-        leave_out: Called for each file that cannot be read; without it the first one ends the run.
+        on_failure: Called for each file that cannot be read; raises where that must end the run.
+        looks_first: Whether a file is read to its end before anything of it is given, because it may be left out.
     """
 
     def __init__(
-        self, format: ReaderContext, compression: Compression, account_of: AccountOf, leave_out: LeaveOut | None
+        self,
+        format: ReaderContext,
+        compression: Compression,
+        account_of: AccountOf,
+        on_failure: OnFailure,
+        *,
+        looks_first: bool,
     ) -> None:
         self._format = format
         self._compression = compression
         self._joint = joint_of(format)
         self._account_of = account_of
-        self._leave_out = leave_out
+        self._on_failure = on_failure
+        self._looks_first = looks_first
 
     def read(self, pack: BlockPack) -> Iterator[tuple[list[RecordBatch], Row]]:
         """Read a pack, row by row.
@@ -63,7 +71,7 @@ class PackReader:
             Batches, and the row of files that they are the records of.
 
         Raises:
-            DagflowError: A file cannot be read, and may not be left out.
+            DagflowError: A file cannot be read, and on_failure says that this must end the run.
         """
         start, row_bytes = 0, ROW_BYTES if is_local(pack.base) else REMOTE_ROW_BYTES
         while start < len(pack):
@@ -83,7 +91,7 @@ class PackReader:
         buffer = pa.allocate_buffer(room_for(files))
         loaded = load(files, memoryview(buffer).cast("B"), self._joint.endings if self._joint else b"")
         for index, error in loaded.failures.items():
-            self._fail(part.block(index), error)
+            self._on_failure(part.block(index), error)
         row = Row(buffer, np.array(loaded.borders, np.int64), pack, indices)
         if not loaded.failures:
             return row
@@ -91,11 +99,6 @@ class PackReader:
         is_there = np.ones(len(indices), bool)
         is_there[list(loaded.failures)] = False
         return row.only(is_there)
-
-    def _fail(self, block: BlockMetadata, error: DagflowError) -> None:
-        if self._leave_out is None:
-            raise error
-        self._leave_out(block, error)
 
     def _joint_records(self, row: Row) -> RecordBatch | None:
         """The records of all files, where they can be read side by side."""
@@ -118,12 +121,12 @@ class PackReader:
             block = row.pack.block(index)
             file = _Slice(row.buffer, int(row.borders[position]), block.size_bytes)
             try:
-                if self._leave_out is not None:
+                if self._looks_first:
                     require_sound(self._format, self._compression, file, block)
                 batches += self._alone(file, block)
             except CorruptArchiveError as error:
                 is_sound[position] = False
-                self._fail(block, error)
+                self._on_failure(block, error)
         return batches, row if is_sound.all() else row.only(is_sound)
 
     def _is_compressed(self, row: Row) -> bool:

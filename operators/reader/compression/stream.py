@@ -24,9 +24,6 @@ KEPT_BYTES = 2 << 20
 """So much that was decompressed is kept for formats that look back; looking back further starts from the beginning."""
 
 
-_LEAVE_OUT = "on_error: skip on the reader leaves"
-
-
 class CorruptArchiveError(RecordError):
     """A compressed file is damaged, incomplete, or followed by something else."""
 
@@ -218,12 +215,13 @@ class DecompressedFile:
         return self._source.size_bytes, self._size
 
     def _corrupt(self, reason: str, offset: int) -> CorruptArchiveError:
-        return CorruptArchiveError(self._said(reason), **self._where(offset), hint=f"{_LEAVE_OUT} such files out")
+        hint = "on_error: skip on the reader leaves such files out"
+        return CorruptArchiveError(self._said(reason), **self._where(offset), hint=hint)
 
     def _incomplete(self, reason: str) -> IncompleteArchiveError:
         hint = (
             "if it is still being written, settle_millis or done_marker on the splitter waits for its end; "
-            f"{_LEAVE_OUT} incomplete files out"
+            "on_error: skip on the reader leaves such files out"
         )
         return IncompleteArchiveError(self._said(reason), **self._where(self._position), hint=hint)
 
