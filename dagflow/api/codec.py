@@ -30,7 +30,7 @@ class StreamCodec(ABC):
             items: A RecordBatch, or a list of metadata tuples.
 
         Returns:
-            One value per item: bytes, text, whole numbers or truth values.
+            One value per item: bytes, text, numbers or truth values.
         """
 
     def __str__(self) -> str:

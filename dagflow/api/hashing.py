@@ -9,25 +9,51 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable
+from decimal import MAX_PREC, Context, Decimal
+from enum import Enum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Key = bytes | str | int | float | bool | None
+
+class Truth(Enum):
+    """A truth value as a key: Python's own equals a number, and would be found where 0 or 1 is."""
+
+    FALSE = False
+    TRUE = True
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+Key = bytes | str | int | float | Decimal | bool | Truth | None
 """What may be a key: a value of a column."""
+
+_EXACT = Context(prec=MAX_PREC)
 
 
 def canonical(key: Key) -> Key:
-    """The form of a key that all keys equal to it have: whole numbers are ints, and there is one NaN."""
-    if not isinstance(key, float):
+    """The form of a key that all keys equal to it have, and no other key.
+
+    Numbers are equal whatever their types and digits: 2, 2.0 and a decimal 2.00 are 2. There is one NaN. A truth
+    value is no number.
+    """
+    if isinstance(key, bool):
+        return Truth(key)
+    if not isinstance(key, float | Decimal):
         return key
-    if math.isnan(key):
+    if key != key:
         # This very object: dicts find it by identity, since no NaN equals another.
         return math.nan
-    # No column has larger whole numbers, and their digits would be as many as 309.
-    return int(key) if key.is_integer() and -(1 << 63) <= key < 1 << 64 else key
+    # No column of whole numbers has larger ones, and their digits would be as many as 309.
+    if -(1 << 63) <= key < 1 << 64 and int(key) == key:
+        return int(key)
+    if isinstance(key, float):
+        return key
+    near = float(key)
+    return near if near == key else key.normalize(_EXACT)
 
 
 def key_bytes(key: Key) -> bytes:

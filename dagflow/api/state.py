@@ -59,8 +59,9 @@ class Segment:
     def unpack(self) -> tuple[dict[Key, Any], list[Key]]:
         """What of() was given."""
         values, gone = pickle.loads(self.data)
-        if any(key != key for key in itertools.chain(values, gone)):
-            # What was pickled is another NaN, in which nobody would find the one that canonical() gives.
+        if any(key != key or isinstance(key, bool) for key in itertools.chain(values, gone)):
+            # What was pickled is another NaN, in which nobody would find the one that canonical() gives; and truth
+            # values were once kept as they are.
             return {canonical(key): value for key, value in values.items()}, list(map(canonical, gone))
         return values, gone
 
@@ -96,7 +97,7 @@ def _folded(segments: Iterable[Segment]) -> tuple[dict[Key, Any], dict[Key, None
 
 
 class KeyedState(Generic[V]):
-    """Values by key; a key that is a NaN is found as canonical() gives it.
+    """Values by key; keys are set and found as canonical() gives them.
 
     What a window makes durable is what it changed, and now and then some of what was changed before: a key is
     written again about as often as the state doubles. A task takes in the whole state of its partition.

@@ -18,7 +18,7 @@ class KeyCounter(KeyedOperator):
 
     Emits a raw record for each key that the window has counted: the key, the separator, and the count of all its
     records so far, in the order in which the keys came. The newest record of a key is its count. 2.0 is the key 2,
-    and written so.
+    and written so; true is not 1, and written True.
 
     Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
 

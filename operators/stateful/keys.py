@@ -21,7 +21,8 @@ def column_of(batch: RecordBatch, name: str) -> pa.Array:
 
 
 def keys_in(column: pa.Array) -> list[Key]:
-    """A column's values, where keys that are equal in another batch, of another type of number, are equal too."""
+    """A column's values as KeyedState keeps them: equal ones are equal also in a batch of another type of number."""
     keys: list[Key] = column.to_pylist()
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return list(map(canonical, keys)) if pa.types.is_floating(kind) else keys
+    has_forms = pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind)
+    return list(map(canonical, keys)) if has_forms else keys

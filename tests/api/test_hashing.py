@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.hashing import hashes_of, key_bytes, partition_of, partitions_of
+from dagflow.api.hashing import Key, canonical, hashes_of, key_bytes, partition_of, partitions_of
 
 COLUMNS = st.one_of(
     *(st.lists(st.none() | kind, max_size=20) for kind in (st.binary(), st.text(), st.integers(-(2**63), 2**63 - 1)))
@@ -34,6 +35,7 @@ def test_hashes_are_those_of_every_version() -> None:
     assert hashes_of(pa.array([b"", b"a", b"host-17"])).tolist() == [0, 3320656311, 3134246277]
     assert hashes_of(pa.array([0, 1, -7, (1 << 63) - 1])).tolist() == [985228334, 3360829870, 2375435111, 2854203750]
     assert hashes_of(pa.array(["", "a", "host-17", None])).tolist() == [0, 3320656311, 3134246277, 0]
+    assert hashes_of(pa.array([True, False])).tolist() == hashes_of(pa.array(["True", "False"])).tolist()
 
 
 @given(st.lists(st.integers(-(2**53), 2**53)))
@@ -50,6 +52,30 @@ def test_numbers_that_are_one_key_have_one_hash() -> None:
     assert len(set(hashes_of(pa.array([0.0, -0.0])).tolist())) == 1
     assert key_bytes(1e300) == b"1e+300"
     assert key_bytes(float(1 << 63)) == str(1 << 63).encode()
+
+
+NUMBERS: list[Key] = [
+    *(True, False, 0, 1, 2, -0.0, 1.0, 2.0, 2.5, 0.1, 1e20, float(1 << 63), 1 << 63, 2.0**-32, 90071992547409930),
+    *map(Decimal, ("0", "-0.00", "1", "1.0", "2.50", "1.2", "1.20", "0.1", "1E+20", "100000000000000000001.0")),
+    *map(Decimal, ("90071992547409930", "9.007199254740993E+16", "0.00000000023283064365386962890625")),
+    *("True", "1", "1.2", b"1", None),
+]
+
+
+@pytest.mark.parametrize("one", NUMBERS, ids=repr)
+def test_keys_are_one_key_if_they_are_equal_and_both_or_neither_is_a_truth_value(one: Key) -> None:
+    """A dictionary tells them apart as users do, and the hash of those that it holds for one key is the same."""
+    for other in NUMBERS:
+        are_one = one == other and isinstance(one, bool) == isinstance(other, bool)
+        assert len({canonical(one), canonical(other)}) == (1 if are_one else 2), other
+        assert not are_one or key_bytes(one) == key_bytes(other), other
+
+
+def test_decimals_are_one_key_whatever_their_columns_scale() -> None:
+    """Columns of decimals with two and with five digits meet in the same partitions."""
+    numbers = ["1.2", "2", "-0.25", "12345678901234567890.5"]
+    columns = [pa.array(list(map(Decimal, numbers)), pa.decimal128(38, scale)) for scale in (2, 5)]
+    assert hashes_of(columns[0]).tolist() == hashes_of(columns[1]).tolist()
 
 
 def test_hashes_do_not_depend_on_the_process() -> None:

@@ -9,8 +9,8 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.hashing import Key, partition_of
-from dagflow.api.state import KeyedOperator, KeyedSnapshot, KeyedState
+from dagflow.api.hashing import Key, Truth, canonical, partition_of
+from dagflow.api.state import KeyedOperator, KeyedSnapshot, KeyedState, Segment
 
 KEYS: st.SearchStrategy[Key] = st.one_of(st.binary(max_size=2), st.text(max_size=2), st.integers(0, 9), st.none())
 CHANGES = st.lists(st.lists(st.tuples(KEYS, st.none() | st.integers(0, 99)), max_size=6), max_size=12)
@@ -96,3 +96,17 @@ def test_a_nan_is_one_key_after_any_number_of_windows() -> None:
     state = KeyedState(pickle.loads(pickle.dumps(snapshot)))
     del state[math.nan]
     assert not KeyedState(pickle.loads(pickle.dumps(state.snapshot())))
+
+
+def test_a_truth_value_is_no_number_also_where_a_checkpoint_kept_it_as_it_is() -> None:
+    """True and 1 have values of their own after any number of windows, in their partitions."""
+    state: KeyedState[str] = KeyedState(KeyedSnapshot((Segment.of({True: "true"}, [False]),)))
+    state[1] = "one"
+    state = KeyedState(pickle.loads(pickle.dumps(state.snapshot())))
+    assert state[canonical(True)] == "true"
+    assert dict(state.items()) == {Truth.TRUE: "true", 1: "one"}
+    shares = KeyedOperator().split_state(state.snapshot(), 7)
+    for key in (True, 1):
+        share = shares[partition_of(key, 7)]
+        assert share is not None
+        assert canonical(key) in share.values()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -73,6 +74,18 @@ def test_numbers_are_keys_whatever_their_batch_makes_of_them() -> None:
         found += [str(row["k"]) for row in harness.emitted["output"]]
         harness = harness.restart()
     assert found == ["2", "0", "2.5", "nan"]
+
+
+def test_a_truth_value_is_no_number_and_decimals_are() -> None:
+    """JSON's true is not 1, and 1.20 is 1.2, which they would be to a dictionary and would not to their partitions."""
+    harness = OperatorHarness(Deduplicator(key="k"))
+    found = []
+    for keys in ([1, 0], [True, False], [Decimal("1.20"), Decimal("1.00")], [Decimal("1.2"), Decimal("1.7")], [True]):
+        harness.emitted["output"] = []
+        harness.window({"input": [{"k": key} for key in keys]})
+        found += [str(row["k"]) for row in harness.emitted["output"]]
+        harness = harness.restart()
+    assert found == ["1", "0", "True", "False", "1.20", "1.7"]
 
 
 def test_a_column_that_is_not_there_is_named() -> None:

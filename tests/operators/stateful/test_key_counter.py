@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,3 +45,15 @@ def test_numbers_are_counted_whatever_their_batch_makes_of_them() -> None:
     harness.emitted["output"] = []
     harness.window({"input": [{"k": key} for key in [0.0, 2.5, math.nan, 2.0]]})
     assert harness.emitted["output"] == [b"0\t4", b"2.5\t2", b"nan\t4", b"2\t4"]
+
+
+def test_a_truth_value_is_counted_apart_from_numbers_and_decimals_with_them() -> None:
+    """Each is written as what it is, in every window."""
+    harness = OperatorHarness(KeyCounter(key="k"))
+    found: list[bytes] = []
+    for keys in ([True, True], [1, 0], [Decimal("1.00"), Decimal("1.20")], [Decimal("1.2"), Decimal("2.5")], [True]):
+        harness.emitted["output"] = []
+        harness.window({"input": [{"k": key} for key in keys]})
+        found += harness.emitted["output"]
+        harness = harness.restart()
+    assert found == [b"True\t2", b"1\t1", b"0\t1", b"1\t2", b"1.2\t1", b"1.2\t2", b"2.5\t1", b"True\t3"]
