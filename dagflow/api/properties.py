@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 _UNITS = {
     "": 1,
@@ -57,6 +57,12 @@ def _one_or_many(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _refuse_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("it has a NUL character, which no path and no URL has")
+    return value
+
+
 def _refuse_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("a number is expected, not true or false")
@@ -72,8 +78,14 @@ Count = Annotated[int, BeforeValidator(_refuse_bool)]
 Millis = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=0)]
 """A duration in milliseconds."""
 
-Paths = Annotated[list[str], BeforeValidator(_one_or_many), Field(min_length=1)]
+Location = Annotated[str, AfterValidator(_refuse_nul)]
+"""A path or URL, or a name in one."""
+
+Paths = Annotated[list[Location], BeforeValidator(_one_or_many), Field(min_length=1)]
 """One location or a list of them."""
+
+Columns = Annotated[list[str], BeforeValidator(_one_or_many), Field(min_length=1)]
+"""The name of one column or a list of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,9 @@ class NodeChecks:
         """The characters of a scalar; None where there is none, or after a problem."""
         if node is None:
             return None
+        if isinstance(node, Scalar) and "\0" in node.text:
+            self.expected(what, f"{expected} without a NUL character", node)
+            return None
         if isinstance(node, Scalar) and node.value is not None and node.text and not isinstance(node.value, bool):
             return node.text
         self.expected(what, expected, node)

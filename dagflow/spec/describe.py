@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined
 
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.ports import InputPort, OutputPort
-from dagflow.api.properties import Count, Millis, Paths, Size, Variants, property_model
+from dagflow.api.properties import Columns, Count, Millis, Paths, Size, Variants, property_model
 from dagflow.spec.registry import DESCRIBED, OPERATOR, POLICY, built_in, find_class
 
 _ENTRY = re.compile(r"^ {4}(\w+)(?: \([^)]*\))?: +(.*(?:\n {6,}.*)*)", re.MULTILINE)
@@ -44,6 +44,7 @@ _OWN_TYPES = (
     (Millis, "milliseconds"),
     (Count, "whole number"),
     (Paths, "path or list of paths"),
+    (Columns, "column or list of columns"),
 )
 _MAX_DEPTH = 4
 """How far names within names are described; a model may hold itself."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
-from dagflow.api.properties import Paths
+from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
 from operators.aggregate.ordering import concatenated, ordered, require_columns
 
@@ -25,7 +25,7 @@ _COMPACT_ROWS = 1 << 16
 class _Summing(Operator):
     """Adds up partial counts, by key."""
 
-    by: Annotated[Paths, Field(description="the column, or columns, whose values are counted")]
+    by: Annotated[Columns, Field(description="the column, or columns, whose values are counted")]
 
     input = InputPort()
     output = OutputPort()

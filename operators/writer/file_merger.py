@@ -14,7 +14,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext, OutputFiles, RunPreparation
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import Count, Size
+from dagflow.api.properties import Count, Location, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.errors import StorageError
 from dagflow.storage.location import absolute, join
@@ -37,7 +37,7 @@ class FileMerger(Operator):
     run again writes the same names and bytes.
     """
 
-    path: Annotated[str, Field(min_length=1, description="directory that the merged files are published in")]
+    path: Annotated[Location, Field(min_length=1, description="directory that the merged files are published in")]
     output: Annotated[
         Literal["concat", "lines", "json", "parquet"],
         Field(

@@ -12,6 +12,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext, OutputFile, OutputFiles, RunPreparation
 from dagflow.api.operator import ControlOperator
 from dagflow.api.ports import InputPort
+from dagflow.api.properties import Location
 from dagflow.errors import StorageError
 from dagflow.storage.location import absolute, join
 from operators.writer.directory import take_directory
@@ -27,7 +28,7 @@ class MetadataWriter(ControlOperator):
 
     runs_at_commit: ClassVar[bool] = True
 
-    path: Annotated[str, Field(min_length=1, description="directory that the files are published in")]
+    path: Annotated[Location, Field(min_length=1, description="directory that the files are published in")]
 
     input = InputPort(object)
 

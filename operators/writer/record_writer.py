@@ -11,7 +11,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext, OutputFile, OutputFiles, RunPreparation
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import Size
+from dagflow.api.properties import Location, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.errors import StorageError
 from dagflow.storage.location import absolute, join
@@ -28,7 +28,7 @@ class RecordWriter(Operator):
     is run again writes the same names. Files that others put into the directory are never touched.
     """
 
-    path: Annotated[str, Field(min_length=1, description="directory that the files are published in")]
+    path: Annotated[Location, Field(min_length=1, description="directory that the files are published in")]
     file_name: Annotated[
         Literal["part", "block"],
         Field(description="block: one file per block, named by the block's id in hex; part: one or more per window"),

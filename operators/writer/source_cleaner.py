@@ -12,6 +12,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import ControlOperator
 from dagflow.api.ports import InputPort
+from dagflow.api.properties import Location
 from dagflow.errors import StorageError
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.storage.files import FileStat
@@ -36,9 +37,11 @@ class SourceCleaner(ControlOperator):
     action: Annotated[
         Literal["remove", "archive"], Field(description="what becomes of a file whose records are published")
     ]
-    archive: Annotated[str, Field(description="directory that files are moved to, with their paths below `below`")] = ""
+    archive: Annotated[
+        Location, Field(description="directory that files are moved to, with their paths below `below`")
+    ] = ""
     below: Annotated[
-        str, Field(description="directory that archived paths are told from; all of the path if not given")
+        Location, Field(description="directory that archived paths are told from; all of the path if not given")
     ] = ""
 
     input = InputPort(BlockMetadata, bundles=True)

@@ -60,6 +60,16 @@ def test_spark_settings_are_text_as_java_reads_it(tmp_path: Path) -> None:
         ("name: sample", "name: s\nattributes: {roots: {data: [/x]}}", "root 'data': expected a path or URL"),
         (
             "name: sample",
+            'name: s\nattributes: {checkpoint: "a\\0"}',
+            r"2:26: 'checkpoint': expected a path or URL without a NUL character, got 'a\x00'",
+        ),
+        (
+            "name: sample",
+            'name: s\nattributes: {roots: {data: "a\\0"}}',
+            r"2:28: root 'data': expected a path or URL without a NUL character, got 'a\x00'",
+        ),
+        (
+            "name: sample",
             "name: s\nattributes: {checkpoint: [a]}",
             "2:26: 'checkpoint': expected a path or URL, got a list",
         ),

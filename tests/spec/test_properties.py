@@ -109,3 +109,29 @@ def test_an_authors_own_mistakes_are_problems_too(tmp_path: Path, body: str, exp
     problems = problems_of(tmp_path, f"name: a\noperators:\n  mine: {{class: {module}.Mine}}\n")
     assert len(problems) == bool(expected), problems
     assert not expected or expected in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("operator", "properties", "name"),
+    [
+        ("FileSplitterInput", r'{files: "data\0"}', "files"),
+        ("FileSplitterInput", r'{files: [data, "da\0ta"]}', "files[1]"),
+        ("FileSplitterInput", r'{files: data, done_marker: "{name}\0"}', "done_marker"),
+        ("RecordWriter", r'{path: "out\0"}', "path"),
+        ("MetadataWriter", r'{path: "out\0"}', "path"),
+        ("FileMerger", r'{path: "out\0"}', "path"),
+        ("SourceCleaner", r'{action: archive, archive: "old\0"}', "archive"),
+        ("SourceCleaner", r'{action: remove, below: "data\0"}', "below"),
+    ],
+)
+def test_a_path_with_a_nul_is_refused_where_it_stands(
+    tmp_path: Path, operator: str, properties: str, name: str
+) -> None:
+    """No file system takes one, and a run would fail in the middle."""
+    line = f"  x: {{class: {operator}, properties: {properties}}}"
+    found = problems_of(tmp_path, f"name: x\noperators:\n{line}\n")
+    column = line.index(next(part for part in line.split('"') if r"\0" in part))
+    assert (
+        f"3:{column}: operator 'x' ({operator}), property '{name}': "
+        "it has a NUL character, which no path and no URL has" in found
+    )
