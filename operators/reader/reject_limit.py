@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from dagflow.errors import DagflowError
 
-Share = Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
+
+def _part_of_all(share: str) -> str:
+    if float(share.rstrip("%")) > 100:
+        raise ValueError(f"{share} is more than all records; give 100% at most, or null for any number")
+    return share
+
+
+Share = Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$"), AfterValidator(_part_of_all)]
 """Part of all records, as 1% or 0.01%."""
 
 

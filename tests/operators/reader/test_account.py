@@ -16,7 +16,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.engine.result import RunSummary
 from dagflow.engine.run import run
 from dagflow.errors import AppError, DagflowError
-from dagflow.plan.logical import load_app
+from dagflow.plan.logical import check, load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, Parsed
@@ -135,7 +135,7 @@ def test_rejects_reach_a_writer_as_json_lines_with_all_facts(tmp_path: Path) -> 
     assert summary.rejected == 2
 
 
-@pytest.mark.parametrize("most", ["3", "'30%'"])
+@pytest.mark.parametrize("most", ["3", "'30%'", "'100%'"])
 def test_a_run_within_its_limit_of_rejects_completes(tmp_path: Path, most: str) -> None:
     """The limit itself is allowed, as a count and as a share of all records."""
     content = b"{}\n" * 7 + b"no\n" * 3
@@ -143,7 +143,7 @@ def test_a_run_within_its_limit_of_rejects_completes(tmp_path: Path, most: str) 
     assert (summary.state, summary.rejected) == ("completed", 3)
 
 
-@pytest.mark.parametrize("most", ["2", "0", "'29%'", "'0.5%'"])
+@pytest.mark.parametrize("most", ["2", "0", "'29%'", "'0.5%'", "'0%'"])
 def test_a_run_beyond_its_limit_of_rejects_fails(tmp_path: Path, most: str) -> None:
     """Nothing of the window is published that goes beyond it."""
     content = b"{}\n" * 7 + b"no\n" * 3
@@ -172,6 +172,19 @@ def test_a_limit_that_is_none_is_refused(tmp_path: Path, most: str) -> None:
     """The app is wrong; nothing runs."""
     with pytest.raises(AppError, match="max_rejects"):
         run_app(tmp_path, f"max_rejects: '{most}'")
+
+
+@pytest.mark.parametrize("most", ["150%", "100.01%"])
+def test_a_share_of_more_than_all_records_is_refused_where_it_stands(tmp_path: Path, most: str) -> None:
+    """Whoever writes it does not mean what it would do, which is nothing."""
+    (tmp_path / "app.yaml").write_text(
+        f"name: x\noperators:\n  r: {{class: BlockReader, properties: {{max_rejects: {most}}}}}\n"
+    )
+    found = [f"{each.line}:{each.column}: {each.message}" for each in check(tmp_path / "app.yaml")]
+    assert (
+        "3:53: operator 'r' (BlockReader), property 'max_rejects': expected a whole number, got "
+        f"'{most}'; {most} is more than all records; give 100% at most, or null for any number" in found
+    )
 
 
 def test_no_records_at_all_are_within_any_share() -> None:
