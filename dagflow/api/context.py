@@ -119,6 +119,38 @@ class Skipped:
         object.__setattr__(self, "end", index(self.end))
 
 
+class Counts(Counter[str]):
+    """Counts by name, each Python's own whole number: one of NumPy's cannot be written to the journal.
+
+    What is none is refused where it is counted, so that the error is told with the operator's own code.
+    """
+
+    def __setitem__(self, name: str, count: int) -> None:
+        if type(count) is not int:
+            count = _whole(name, count)
+        super().__setitem__(name, count)
+
+    def setdefault(self, name: str, default: int = 0) -> int:
+        """The count of a name, which is set where it has none."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def update(self, counted: Any = (), /, **counts: int) -> None:
+        """Add names, or counts by name."""
+        for name, count in Counter(counted, **counts).items():
+            self[name] += count
+
+
+def _whole(name: str, count: Any) -> int:
+    try:
+        return int(index(count))
+    except TypeError:
+        raise TypeError(
+            f"the counter {name!r} takes whole numbers, and was given {count!r} ({type(count).__name__})"
+        ) from None
+
+
 @dataclass(slots=True)
 class OperatorContext:
     """The surroundings of one operator instance.
@@ -130,8 +162,8 @@ class OperatorContext:
         partitions: How many partitions the operator has in this window.
         share: What this partition may use of a rate that all of them have together, in this window; those that run
             at the same time have 1 together at most.
-        counters: Counts by name, whole numbers of Python or NumPy; they are added up over partitions, and shown by
-            metrics and status.
+        counters: Counts by name; they are added up over partitions, and shown by metrics and status. Whole numbers of
+            Python or NumPy, and truth values, count; all else is a TypeError.
         ledger: Sums by key that come to zero when all is accounted for: an operator books what it takes over
             as positive, and what it has passed on as negative. A run that completes with any other sum fails.
             A key that was given the value UNTOLD is not looked at.
@@ -148,7 +180,7 @@ class OperatorContext:
     partition: int = 0
     partitions: int = 1
     share: float = 1.0
-    counters: Counter[str] = field(default_factory=Counter)
+    counters: Counter[str] = field(default_factory=Counts)
     ledger: Counter[str] = field(default_factory=Counter)
     skipped: list[Skipped] = field(default_factory=list)
     source_events: list[Any] | None = None

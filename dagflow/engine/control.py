@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.api.committed import CommitListener
-from dagflow.api.context import ControlServices, OperatorContext
+from dagflow.api.context import ControlServices, Counts, OperatorContext
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.source_events import SourceEventListener
 from dagflow.engine.states import is_stateful, require_owners
@@ -146,7 +146,7 @@ class ControlGraph:
         edges = [edge for edge in plan.control_edges if edge.source.operator in names and edge.target.operator in names]
         reports = [edge for stage in plan.stages for edge in stage.reports]
         connected = {ref for e in (*plan.control_edges, *entries, *reports) for ref in (e.source, e.target)}
-        counters: dict[str, Counter[str]] = {name: Counter() for name in names}
+        counters: dict[str, Counts] = {name: Counts() for name in names}
         chain = Chain({name: operators[name] for name in names}, edges, counters)
         for name in names:
             ports = frozenset(ref.port for ref in connected if ref.operator == name)

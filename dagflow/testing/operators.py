@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dagflow.api.bundle import unbundled
-from dagflow.api.context import OperatorContext, OutputFiles
+from dagflow.api.context import Counts, OperatorContext, OutputFiles
 from dagflow.api.operator import Operator
 from dagflow.api.records import RecordBatch
 from dagflow.plan.physical import PortRef
@@ -60,7 +59,7 @@ class OperatorHarness:
     ) -> None:
         self.operator = operator
         self.outputs = outputs or MemoryOutputs()
-        self.counters: Counter[str] = Counter()
+        self.counters = Counts()
         self.emitted: dict[str, list[Any]] = {port: [] for port in operator.output_ports}
         self.batches: dict[str, list[RecordBatch]] = {port: [] for port in operator.output_ports}
         self._chain = Chain({"operator": operator}, [], {"operator": self.counters}, partition=0)

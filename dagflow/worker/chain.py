@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from operator import index
 from typing import Any
 
 from dagflow.api.bundle import unbundled
+from dagflow.api.context import Counts
 from dagflow.api.foresight import Foreseeing
 from dagflow.api.methods import AWAITED, PAUSED
 from dagflow.api.operator import Operator
@@ -48,7 +47,7 @@ class Chain:
         self,
         operators: Mapping[str, Operator],
         edges: Iterable[Edge],
-        counters: Mapping[str, Counter[str]],
+        counters: Mapping[str, Counts],
         *,
         partition: int = -1,
     ) -> None:
@@ -268,13 +267,9 @@ class Chain:
             raise failure
 
     def counts(self) -> dict[str, int]:
-        """What operators counted, and the records that left each port, under the keys of metrics/names.py.
-
-        Raises:
-            OperatorError: A counter of an operator is no whole number.
-        """
+        """What operators counted, and the records that left each port, under the keys of metrics/names.py."""
         counts = {
-            names.counted_by(name, key): self._whole(name, key, value)
+            names.counted_by(name, key): value
             for name, counter in self.counters.items()
             for key, value in counter.items()
         }
@@ -282,18 +277,6 @@ class Chain:
             if outlet.emitter.port.carries_records:
                 counts[names.records(ref.operator, ref.port)] = outlet.emitted
         return counts
-
-    def _whole(self, operator: str, counter: str, value: Any) -> int:
-        """A count as Python's own number: what is added up in NumPy's cannot be written to the journal."""
-        try:
-            return int(index(value))
-        except TypeError as error:
-            raise OperatorError(
-                f"its counter '{counter}' is {value!r} ({type(value).__name__}); counters take whole numbers",
-                operator=operator,
-                window_id=self.window_id,
-                partition=self.partition,
-            ) from error
 
 
 def _place_of(blocks: Sequence[Any]) -> str:

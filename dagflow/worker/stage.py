@@ -13,7 +13,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from dagflow.api.context import OperatorContext, Skipped
+from dagflow.api.context import Counts, OperatorContext, Skipped
 from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError, OperatorError, StorageError, TransientStorageError
 from dagflow.plan.physical import Edge, PortRef, Stage
@@ -135,7 +135,7 @@ class StageTask:
         self._source_events: list[Any] | None = [] if program.listens else None
         self._set_up: list[str] = []
         operators: dict[str, Operator] = {name: pickle.loads(program.operators[name]) for name in stage.operators}
-        self._counters: dict[str, Counter[str]] = {name: Counter() for name in stage.operators}
+        self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
         for edge in stage.reports:
             self._chain.connect(edge.source, self._reporter(edge.target))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import pickle
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dagflow.api.context import Skipped
+from dagflow.api.context import Counts, Skipped
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.runtime.inline import InlineRuntime
@@ -59,9 +61,19 @@ def count_in_numpy(operator: Calls) -> None:
     file.close(records=5 * ONE)
 
 
-def count_halves(operator: Calls) -> None:
-    """Count what is no whole number."""
-    operator.context.counters["items"] += HALF
+def count(value: Any, operator: Calls) -> None:
+    """Count something."""
+    operator.context.counters["items"] += value
+
+
+def update(value: Any, operator: Calls) -> None:
+    """Count something in another way."""
+    operator.context.counters.update({"items": value})
+
+
+def begin(value: Any, operator: Calls) -> None:
+    """Begin to count at something."""
+    operator.context.counters.setdefault("items", value)
 
 
 def test_what_is_counted_in_numpy_is_journaled(tmp_path: Path) -> None:
@@ -71,10 +83,25 @@ def test_what_is_counted_in_numpy_is_journaled(tmp_path: Path) -> None:
     assert (summary.state, summary.counts["middle:items"]) == ("completed", 6)
 
 
-def test_a_counter_that_is_no_whole_number_is_told(tmp_path: Path) -> None:
-    """With its name and its operator."""
-    with pytest.raises(OperatorError, match=r"'middle' .*its counter 'items' is .*0\.5.*float64"):
-        run(app_of(tmp_path, [b"a"], middle=Calls(end_window=count_halves)), runtime=InlineRuntime)
+@pytest.mark.parametrize("how", [count, update, begin])
+@pytest.mark.parametrize(("value", "shown"), [(0.5, "0.5 (float)"), (HALF, "0.5) (float64)"), (2.0, "2.0 (float)")])
+def test_a_count_that_is_no_whole_number_is_refused_where_it_is_counted(
+    tmp_path: Path, how: Callable[[Any, Calls], None], value: Any, shown: str
+) -> None:
+    """With the counter, its operator, and the method that counted."""
+    told = rf"'middle' .*end_window\(\) raised TypeError\(the counter 'items' takes .*{re.escape(shown)}"
+    with pytest.raises(OperatorError, match=told) as caught:
+        run(app_of(tmp_path, [b"a"], middle=Calls(end_window=partial(how, value))), runtime=InlineRuntime)
+    assert f"in {how.__name__}" in caught.value.trace
+
+
+@pytest.mark.parametrize("value", [None, "2", 0.5])
+def test_a_counter_is_set_to_whole_numbers_only(value: Any) -> None:
+    """What stands there before it is added to, too; truth values are as good as 0 and 1."""
+    counts = Counts({"flags": True})
+    with pytest.raises(TypeError, match="the counter 'items' takes whole numbers, and was given"):
+        counts["items"] = value
+    assert repr(pickle.loads(pickle.dumps(counts))) == "Counts({'flags': 1})"
 
 
 @pytest.mark.parametrize("place", ["teardown", "snapshot"])
