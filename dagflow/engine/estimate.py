@@ -16,7 +16,7 @@ WITHIN_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """How much a run will process.
+    """How much a run will process that is the first at its checkpoint.
 
     Attributes:
         files: Number of files.

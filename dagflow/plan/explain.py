@@ -18,7 +18,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run would have to do.
+    """What a run would have to do if none had taken anything before.
 
     Attributes:
         files: Files to read; None where that is not known, as for the others.
@@ -33,13 +33,14 @@ class Estimate:
     windows: int | None = None
 
     def __str__(self) -> str:
-        """Such as '3 files, 12 blocks, 1 048 576 bytes, 2 windows'."""
+        """Such as 'all input, taken before or not: 3 files, 12 blocks, 1 048 576 bytes, 2 windows'."""
         known = [(name, getattr(self, name)) for name in ("files", "blocks", "bytes", "windows")]
-        return ", ".join(
+        figures = ", ".join(
             f"{value:,} {name if value != 1 else name[:-1]}".replace(",", " ")
             for name, value in known
             if value is not None
         )
+        return figures and f"all input, taken before or not: {figures}"
 
 
 def explain(

@@ -32,7 +32,7 @@ def test_the_text_names_stages_partitions_exchanges_and_estimate(tmp_path: Path)
     assert "  stage 0 (level 0), 1 to 16 partitions: reader, step, sink\n" in text
     assert "    takes in  pieces: source.pieces -> reader.pieces, assigned by the driver\n" in text
     assert "    inside    kept: step.output -> sink.input\n" in text
-    assert text.endswith("estimate\n  1 file, 12 blocks, 1 048 576 bytes, 2 windows\n")
+    assert text.endswith("estimate\n  all input, taken before or not: 1 file, 12 blocks, 1 048 576 bytes, 2 windows\n")
 
 
 @pytest.mark.parametrize("format", FORMATS)

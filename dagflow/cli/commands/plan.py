@@ -56,7 +56,8 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> int:
 def command(app: str, overrides: tuple[str, ...], form: Format, trace: str | None, rate: int) -> int:
     """Show what APP would run: its operators and streams, stages, partitions and exchanges.
 
-    With an estimate of the files, blocks, bytes and windows that there are to process. Runs nothing.
+    With an estimate of the files, blocks, bytes and windows of all input, as if no run had taken any of it: the
+    checkpoint is not looked at. Runs nothing.
 
     With --simulate: how many partitions each operator that decides for itself would have over time.
     """

@@ -125,6 +125,13 @@ def test_the_plan_is_drawn_in_other_languages(folder: Path, form: str, beginning
     assert out.startswith(beginning)
 
 
+@pytest.mark.usefixtures("journal")
+def test_a_plan_says_that_it_counts_what_was_taken_before() -> None:
+    """A run that is finished has nothing to do, and its plan must not seem to say that it has."""
+    out = invoke("plan", "app.yaml")[1]
+    assert "estimate\n  all input, taken before or not: 1 file, 3 blocks, 21 bytes, 1 window\n" in out
+
+
 def test_a_plan_without_its_input_is_shown_without_estimate(folder: Path) -> None:
     """An app may be looked at where its data is not."""
     (folder / "in" / "a.txt").unlink()
