@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.files import open_file
+from operators.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
 from operators.reader.pace import Pace, PacedFile
 from tests.crash.apps import files_app, published
@@ -119,6 +121,22 @@ def test_each_partition_takes_its_share_of_the_rate() -> None:
     reader.setup(OperatorContext(partitions=9, share=0.25))
     assert reader._pace is not None
     assert reader._pace.piece_bytes == 1024
+
+
+@pytest.mark.parametrize(("on_error", "times"), [("fail", 1), ("skip", 2)])
+def test_what_is_read_twice_is_paid_for_twice(tmp_path: Path, on_error: str, times: int) -> None:
+    """The limit is for the store, which must give a compressed file again after it was found to be sound."""
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(bytes(range(256)) * 40))
+    size, head_bytes, watch = path.stat().st_size, 10, Watch()
+    reader = BlockReader(on_error=on_error)
+    reader.setup(OperatorContext())
+    reader._pace = Pace(1000, watch.now, watch.wait)
+    version = FileVersion(size, path.stat().st_mtime_ns)
+    for _ in reader.read(BlockMetadata(1, str(path), version, 0, size, True)):
+        pass
+    reader.end_window()
+    assert watch.now_s == pytest.approx(times * (head_bytes + size) / 1000)
 
 
 def test_a_limited_run_publishes_the_same_and_has_one_window_in_flight(tmp_path: Path) -> None:
