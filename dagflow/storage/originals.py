@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError
 from dagflow.storage.files import FileStat, stat
@@ -33,6 +34,18 @@ def remove_version(expected: FileStat) -> str:
     except MissingError:
         pass
     return ""
+
+
+def require_archive(url: str) -> None:
+    """Make sure that local files can be moved below a directory, which is made if it is not there.
+
+    Raises:
+        StorageError: It cannot be made, or nothing can be written there.
+    """
+    with translated(url, "write into the archive"):
+        make_directories(url, durable=False)
+        with tempfile.TemporaryFile(dir=url):
+            pass
 
 
 def archive_version(expected: FileStat, target: str) -> str:

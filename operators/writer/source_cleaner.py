@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from dagflow.api.context import OperatorContext
+from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import ControlOperator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Location
 from dagflow.errors import StorageError
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.storage.files import FileStat
-from dagflow.storage.location import absolute, join, redacted
-from dagflow.storage.originals import archive_version, remove_version, settle
+from dagflow.storage.location import absolute, is_local, join, redacted
+from dagflow.storage.originals import archive_version, remove_version, require_archive, settle
 from operators.metadata import BlockMetadata
 from operators.pack import BlockPack
 
@@ -54,12 +54,19 @@ class SourceCleaner(ControlOperator):
         """An archive needs a place.
 
         Raises:
-            ValueError: It has none, or has one in vain.
+            ValueError: It has none, has one in vain, or one that is not on a local disk.
         """
         if (self.action == "archive") != bool(self.archive):
             raise ValueError("give archive, a directory, together with action: archive, and only then")
+        if not is_local(self.archive):
+            raise ValueError("archive: only files of a local disk can be archived, to a directory of the same disk")
         self._archive = absolute(self.archive) if self.archive else ""
         self._below = join(absolute(self.below), "") if self.below else "/"
+
+    def prepare(self, run: RunPreparation) -> None:
+        """Make the archive, and refuse one that nothing can be moved to."""
+        if self._archive:
+            require_archive(self._archive)
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""

@@ -176,6 +176,21 @@ def test_an_archive_needs_a_place() -> None:
         SourceCleaner(action="archive")
     with pytest.raises(ValueError, match="give archive"):
         SourceCleaner(action="remove", archive="/old")
+    with pytest.raises(ValueError, match="only files of a local disk can be archived"):
+        SourceCleaner(action="archive", archive="s3://bucket/old")
+
+
+@pytest.mark.parametrize("archive", ["old", "old/er"])
+def test_an_archive_that_cannot_be_written_to_is_refused_before_anything_runs(tmp_path: Path, archive: str) -> None:
+    """Here a file is in its way; nothing is published, and every original is where it was."""
+    contents = tree(tmp_path)
+    (tmp_path / "old").write_bytes(b"in the way")
+    cleaner = f"action: archive, archive: {tmp_path}/{archive}"
+    with pytest.raises(StorageError, match="cannot write into the archive: Not a directory") as caught:
+        run(app_in(tmp_path, splitter=SPLITTER, cleaner=cleaner), runtime=InlineRuntime)
+    assert caught.value.url == f"{tmp_path}/{archive}"
+    assert not (tmp_path / "out").exists()
+    assert left(tmp_path) == contents
 
 
 def reports_of(blocks: list[Any]) -> list[Any]:
