@@ -31,6 +31,7 @@ class Truth(Enum):
 Key = bytes | str | int | float | Decimal | bool | Truth | None
 """What may be a key: a value of a column."""
 
+_OF_ONE_FORM = frozenset((bytes, str, int))
 _EXACT = Context(prec=MAX_PREC)
 
 
@@ -40,6 +41,8 @@ def canonical(key: Key) -> Key:
     Numbers are equal whatever their types and digits: 2, 2.0 and a decimal 2.00 are 2. There is one NaN. A truth
     value is no number.
     """
+    if type(key) in _OF_ONE_FORM:
+        return key
     if isinstance(key, bool):
         return Truth(key)
     if not isinstance(key, float | Decimal):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.hashing import Key, canonical, partitions_of_keys
+from dagflow.api.hashing import Key, Truth, canonical, partitions_of_keys
 from dagflow.api.operator import Operator
 
 V = TypeVar("V")
@@ -96,8 +96,15 @@ def _folded(segments: Iterable[Segment]) -> tuple[dict[Key, Any], dict[Key, None
     return values, gone
 
 
+def _as_set(keys: dict[Key, Any]) -> Iterable[Key]:
+    """The keys as operators know them, with truth values of Python's own."""
+    if Truth.TRUE in keys or Truth.FALSE in keys:
+        return [key.value if isinstance(key, Truth) else key for key in keys]
+    return keys
+
+
 class KeyedState(Generic[V]):
-    """Values by key; keys are set and found as canonical() gives them.
+    """Values by key; keys that canonical() makes one are one key.
 
     What a window makes durable is what it changed, and now and then some of what was changed before: a key is
     written again about as often as the state doubles. A task takes in the whole state of its partition.
@@ -112,37 +119,39 @@ class KeyedState(Generic[V]):
         self._changed: dict[Key, None] = {}
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._values
+        return canonical(key) in self._values
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self._values)
+        return iter(_as_set(self._values))
 
     def __getitem__(self, key: Key) -> V:
-        return self._values[key]
+        return self._values[canonical(key)]
 
     def __setitem__(self, key: Key, value: V) -> None:
+        key = canonical(key)
         self._values[key] = value
         self._changed[key] = None
 
     def __delitem__(self, key: Key) -> None:
+        key = canonical(key)
         del self._values[key]
         self._changed[key] = None
 
     def get(self, key: Key, default: V) -> V:
         """The value of a key, or the default where it has none."""
-        return self._values.get(key, default)
+        return self._values.get(canonical(key), default)
 
     def items(self) -> Iterable[tuple[Key, V]]:
         """Keys and values, in the order in which keys were first set."""
-        return self._values.items()
+        return zip(_as_set(self._values), self._values.values(), strict=True)
 
     @property
     def changed(self) -> Iterable[Key]:
         """The keys that were set or deleted since the state was restored, in that order, each once."""
-        return self._changed.keys()
+        return _as_set(self._changed)
 
     def snapshot(self) -> KeyedSnapshot:
         """The state, for the window's commit."""
