@@ -311,8 +311,8 @@ class FileSplitterInput(InputOperator):
             source.pop(taken)
         self._cutter.flush(may_wait=self._is_following)
         self._context.counters.update(self._scanned_since())
-        is_complete = self._is_noted or self.existing == "process"
-        self._has_news = is_complete and (self._has_noted or (self.existing == "ignore" and not was_noted))
+        passes_over = self._is_following and self.existing == "ignore"
+        self._has_news = self._is_noted and (self._has_noted or not was_noted) if passes_over else self._has_noted
 
     def unemitted_bytes(self) -> int:
         """The rest of the file that is being cut, and the files that a scan has found by now."""

@@ -140,6 +140,23 @@ MEANWHILE: list[tuple[Change, type[DagflowError], str]] = [
 ]
 
 
+@pytest.mark.parametrize("existing", ["process", "ignore"])
+def test_a_change_that_is_ignored_is_reported_by_one_run_and_remembered_by_the_next(
+    tmp_path: Path, existing: str
+) -> None:
+    """What is appended to the new version is its tail; beside the old one it would be another change, and ignored."""
+    app = app_over(tmp_path, "fail", "16MiB", f", existing: {existing}, on_change: {{replaced: ignore}}")
+    path = tmp_path / "in" / "b"
+    run(app, RunOptions(), runtime=InlineRuntime)
+    overwrite_by_rename(path)
+    summaries = [run(app, RunOptions(), runtime=InlineRuntime) for _ in range(2)]
+    assert [summary.counts.get("splitter:files_replaced", 0) for summary in summaries] == [1, 0]
+    append(path, b"3\n")
+    run(app, RunOptions(), runtime=InlineRuntime)
+    published = b"".join(file.read_bytes() for file in (tmp_path / "out").iterdir())
+    assert sorted(published.split()) == [b"1", b"2", b"3"]
+
+
 @pytest.mark.parametrize("pack", ["0", "16MiB"], ids=["alone", "in a pack"])
 def test_what_grew_out_of_a_version_that_was_left_out_is_read_whole(tmp_path: Path, pack: str) -> None:
     """Nothing was read of it, so there is nothing that a tail could go on from."""
