@@ -251,6 +251,8 @@ class Discovery:
             return
         for position in positions.tolist():
             found = files[position]
+            if self._is_marker(found):
+                continue
             if _is_settled(found, rules, now_millis):
                 yield found, answers[position]
             else:
@@ -286,9 +288,7 @@ class Discovery:
                 yield candidate
 
     def _judge(self, found: Found, seen: Seen | None, looked: Mapping[Ends, int]) -> Candidate | None:
-        if seen is None:
-            return None if self._is_marker(found) else Candidate(found)
-        if found.is_directory:
+        if seen is None or found.is_directory:
             return Candidate(found)
         change = change_of(seen, found.stat, looked.get((found.key, seen.size_bytes), UNKNOWN))
         action = self._rules.on_change.action(change)

@@ -163,8 +163,23 @@ def test_a_file_waits_for_its_marker(tmp_path: Path, marker: str) -> None:
         write(tmp_path / "a")
         assert follower.scanned().files == []
         write(tmp_path / marker.replace("{name}", "a"), b"")
+        assert follower.counters["unsettled"] == 1
         assert follower.next_scan().paths == ["a"]
         assert follower.next_scan().files == []
+        assert follower.counters["unsettled"] == 1
+
+
+def test_a_marker_is_not_read_however_often_it_is_written(tmp_path: Path) -> None:
+    """Also where it was taken as a file by an app that did not know it as a marker yet."""
+    for name in ("a", "a.done"):
+        write(tmp_path / name, b"x", mtime_s=1000)
+    with Follower(files=str(tmp_path)) as follower:
+        window = follower.scanned()
+        assert window.paths == ["a", "a.done"]
+    write(tmp_path / "a.done", b"xx")
+    with Follower(files=str(tmp_path), done_marker="{name}.done", state=window.state) as follower:
+        assert follower.scanned().files == []
+        assert not follower.counters
 
 
 def test_the_queue_goes_on_over_windows(tmp_path: Path) -> None:
