@@ -196,9 +196,8 @@ class RunPreparation(Protocol):
     def published(self) -> Iterable[str]:
         """URLs of the files that this checkpoint's journal has published; may be long, and is read anew each time."""
 
-    @property
-    def has_forgotten(self) -> bool:
-        """Whether it has also published files that it does not know any more."""
+    def has_forgotten(self, url: str) -> bool:
+        """Whether it may also have published files below a location that it does not know any more."""
 
     def claim(self, url: str) -> None:
         """Take a location to publish into for this operator alone.

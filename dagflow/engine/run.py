@@ -102,9 +102,12 @@ class _Preparation:
     def published(self) -> Iterable[str]:
         return self._journal.published()
 
-    @property
-    def has_forgotten(self) -> bool:
-        return self._journal.state.forgotten > 0
+    def has_forgotten(self, url: str) -> bool:
+        state, url = self._journal.state, absolute(url)
+        if not state.forgotten or url in state.outputs:
+            return state.forgotten > 0
+        # A checkpoint of before outputs were noted says it only of the windows that are kept.
+        return any(file.startswith(join(url, "")) for file in self.published)
 
     def claim(self, url: str) -> None:
         url = absolute(url)
@@ -143,6 +146,7 @@ def prepare(operators: Mapping[str, Operator], journal: Journal, checkpoint: str
             preparation.operator = name
             operator.prepare(preparation)
     preparation.require_apart(checkpoint)
+    journal.note_outputs(preparation.claims)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
     return Places(tuple(preparation.claims), tuple(preparation.inputs), tag)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -49,6 +49,7 @@ class Journal:
         self._snapshot_seq = replay.snapshot_seq
         self._maintain_from = 0
         self._done: list[int] = []
+        self._outputs: list[str] = []
         self._closed_by = ""
         self.state: JournalState = replay.state
 
@@ -206,6 +207,15 @@ class Journal:
         self.state.apply(Event("DONE", window_id))
         self._done.append(window_id)
 
+    def note_outputs(self, urls: Iterable[str]) -> None:
+        """Note the locations that operators have taken to publish into.
+
+        It becomes durable with the next record, before anything is published.
+        """
+        if new := sorted(set(urls) - set(self.state.outputs)):
+            self.state.apply(Event("OUTPUTS", new))
+            self._outputs += new
+
     def flush(self) -> None:
         """Make what mark_done() noted durable; writes nothing where there is nothing.
 
@@ -280,7 +290,7 @@ class Journal:
         self._closed_by = self._closed_by or "close()"
 
     def append(self, *events: Event) -> None:
-        """Write a record of events, and of what mark_done() noted; nothing where there is nothing to say.
+        """Write a record of events, and of what was noted; nothing where there is nothing to say.
 
         Raises:
             ValueError: The events cannot follow on what the journal says.
@@ -294,6 +304,8 @@ class Journal:
         said = [*(Event("DONE", window_id) for window_id in self._done), *events]
         if not said:
             return
+        if self._outputs:
+            said.append(Event("OUTPUTS", self._outputs))
         # Whatever ends the write leaves its outcome in doubt; the next driver reads what came of it.
         self._closed_by = "a write that was interrupted"
         try:
@@ -308,6 +320,7 @@ class Journal:
             raise
         self._closed_by = ""
         self._done.clear()
+        self._outputs = []
 
     def _require_open(self) -> None:
         if self._closed_by:

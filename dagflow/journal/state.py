@@ -13,7 +13,7 @@ from dagflow.journal.records import Event, WindowIntent, WindowPlan, WindowRedo
 
 _PLAIN = (
     *("app", "app_uuid", "generation", "setting_aside", "next_window_id", "last_planned", "last_committed"),
-    *("source", "directory", "roots", "redoing", "redone", "forgotten"),
+    *("source", "directory", "roots", "redoing", "redone", "forgotten", "outputs"),
     *("last_done", "windows", "archived", "plan_totals", "totals", "decisions"),
 )
 
@@ -60,6 +60,7 @@ class JournalState:
         redoing: What is being put in the place of windows that were done, by window id as text.
         redone: The objects that say what windows did when they were replayed, by window id as text.
         forgotten: Id of the newest window that is not kept any more, 0 for none.
+        outputs: Locations that operators have taken to publish into.
         decisions: The newest decisions of the plans, each after the id of its window.
     """
 
@@ -88,6 +89,7 @@ class JournalState:
     redoing: dict[str, Any] = field(default_factory=dict)
     redone: dict[str, str] = field(default_factory=dict)
     forgotten: int = 0
+    outputs: list[str] = field(default_factory=list)
     decisions: list[list[Any]] = field(default_factory=list)
 
     def apply(self, event: Event) -> None:
@@ -114,6 +116,8 @@ class JournalState:
                 self._redo(event.value)
             case "REDONE":
                 self._redone(event.value["window_id"], event.value["name"])
+            case "OUTPUTS":
+                self.outputs = sorted({*self.outputs, *event.value})
             case "ASIDE":
                 self._set_aside(event.value)
             case "CLEARED":

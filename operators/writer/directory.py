@@ -8,7 +8,7 @@ import re
 from dagflow.api.context import RunPreparation
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.files import list_directory
-from dagflow.storage.location import absolute, join, name_of
+from dagflow.storage.location import name_of
 
 
 def take_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> None:
@@ -30,14 +30,10 @@ def take_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> No
 
 
 def _refuse_strangers(run: RunPreparation, root: str, foreign: set[str]) -> None:
-    is_ours = False
-    below = join(absolute(root), "")
-    for url in run.published:
-        foreign.discard(url)
-        is_ours = is_ours or url.startswith(below)
+    foreign.difference_update(run.published)
     # A journal that has forgotten its oldest windows cannot tell their files from strangers'. Where it publishes
     # already they are taken for its own; should one be in the way, publishing refuses to replace it.
-    if foreign and not (is_ours and run.has_forgotten):
+    if foreign and not run.has_forgotten(root):
         raise StorageError(
             f"holds {len(foreign)} files that this checkpoint did not publish and whose names it may need, "
             f"such as {name_of(min(foreign))}",

@@ -256,6 +256,11 @@ def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path
     with pytest.raises(MissingError, match="window 2 is no longer kept"):
         replay(load_app("app.yaml"), RunOptions(), [2], lambda window: None, runtime=InlineRuntime)
     assert window_manifest("journal", 84).outputs[0].records == 1
+    for number in range(80):
+        (folder / "in" / f"z{number:02d}").write_text("# nothing is published of this\n")
+    for expected in (80, 0):
+        assert run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime).windows == expected
+    assert len(published(folder)) == 84
     (folder / "other").mkdir()
     (folder / "other" / next(iter(published(folder)))).write_text("mine")
     Path("app.yaml").write_text(Path("app.yaml").read_text().replace("path: out", "path: other"))

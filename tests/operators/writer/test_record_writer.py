@@ -22,7 +22,9 @@ class Preparation:
         self.published = list(published)
         self.claims: list[str] = []
 
-    has_forgotten = False
+    def has_forgotten(self, url: str) -> bool:
+        """It knows all that it has published."""
+        return False
 
     def claim(self, url: str) -> None:
         """Remember."""
