@@ -55,8 +55,14 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
         with options_in_use(app.attributes.storage):
             part = operator.estimate(WITHIN_S / len(inputs))
         found += part
-        by_tuples = part.blocks / (getattr(operator, "blocks_threshold", None) or FIRST_WINDOW_TUPLES * parallelism)
-        windows = max(windows, math.ceil(by_tuples), math.ceil(part.bytes / (FIRST_WINDOW_BYTES * parallelism)))
+        by_limit = [
+            part.blocks / (getattr(operator, "blocks_threshold", None) or FIRST_WINDOW_TUPLES * parallelism),
+            part.files / (getattr(operator, "max_files_per_window", None) or math.inf),
+            part.bytes / (FIRST_WINDOW_BYTES * parallelism),
+            # A window has one block at least, however large.
+            min(part.blocks, part.bytes / (getattr(operator, "max_bytes_per_window", None) or math.inf)),
+        ]
+        windows = max(windows, *map(math.ceil, by_limit))
     if not inputs:
         return None
     return RunEstimate(found.files, found.blocks, found.bytes, windows, found.uncut, found.is_partial)

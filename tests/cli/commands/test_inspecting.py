@@ -116,6 +116,20 @@ def test_the_plan_shows_stages_partitions_and_how_much_there_is(folder: Path) ->
 
 
 @pytest.mark.parametrize(
+    ("limit", "windows"),
+    [("max_files_per_window=2", 3), ("max_bytes_per_window=20", 3), ("max_bytes_per_window=1", 7)],
+)
+def test_the_estimate_counts_the_windows_that_a_limit_asks_for(folder: Path, limit: str, windows: int) -> None:
+    """The run makes no fewer."""
+    for name in "bcde":
+        (folder / "in" / name).write_text("5678\n6\n")
+    arguments = ["app.yaml", "--set", f"splitter.{limit}", "--set", "splitter.pack_bytes=0"]
+    assert f"5 files, 7 blocks, 49 bytes, {windows} windows" in invoke("plan", *arguments)[1]
+    app = load_app("app.yaml", overrides=[f"splitter.{limit}", "splitter.pack_bytes=0"])
+    assert run(app, RunOptions(), runtime=InlineRuntime).windows >= windows
+
+
+@pytest.mark.parametrize(
     ("form", "beginning"), [("mermaid", "flowchart"), ("dot", "digraph"), ("svg", "<svg")], ids=FORMATS[1:]
 )
 def test_the_plan_is_drawn_in_other_languages(folder: Path, form: str, beginning: str) -> None:
