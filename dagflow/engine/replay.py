@@ -181,11 +181,11 @@ class Replayer:
         """
         results = self._run(before.planned)
         files = [file for result in results for file in result.files]
-        for result in results:
-            if result.error is not None:
-                for file in files:
-                    discard(file)
-                raise result.error
+        failure = _failure_of(results, before)
+        if failure is not None:
+            for file in files:
+                discard(file)
+            raise failure
         return _Redone(before, _intent_of(before.planned.window_id, self._plan, results), files)
 
     def _run(self, planned: WindowPlan) -> list[StageResult]:
@@ -233,6 +233,30 @@ def _require_replayable(plan: PhysicalPlan, operators: dict[str, Operator]) -> N
             url="journal",
             hint="start over with --fresh",
         )
+
+
+def _failure_of(results: Sequence[StageResult], before: _Before) -> DagflowError | None:
+    """Why the results of a window cannot take the place of what it did before; None where they can.
+
+    What was published of a file that cannot be read any more exists nowhere else.
+    """
+    for result in results:
+        if result.error is not None:
+            return result.error
+    for skipped in (skipped for result in results for skipped in result.skipped):
+        known = (
+            start <= skipped.start and skipped.end <= end
+            for url, start, end, _ in before.intent.skipped
+            if url == skipped.url
+        )
+        if not any(known):
+            return StorageError(
+                f"window {before.planned.window_id} has published what was in it, and it would be left out now: "
+                f"{skipped.reason}",
+                url=skipped.url,
+                hint="put the version back that was read; nothing was replaced",
+            )
+    return None
 
 
 def _intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[StageResult]) -> WindowIntent:

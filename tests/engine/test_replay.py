@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
@@ -124,6 +125,31 @@ def test_a_replay_that_fails_replaces_nothing(folder: Path) -> None:
         again(7)
     assert published(folder) == before
     assert not list((folder / "out").rglob(".*"))
+
+
+def test_a_replay_does_not_leave_out_what_its_window_has_read(folder: Path) -> None:
+    """What was published of a file that is gone, or is another one now, is nowhere else."""
+    skipping = ("max_readers: 1", "max_readers: 1, on_error: skip")
+    before = published(folder)
+    (folder / "in" / "a").unlink()
+    (folder / "in" / "b").write_text("another\n")
+    for window, name in ((1, "a"), (2, "b")):
+        with pytest.raises(StorageError, match=f"window {window} has published what was in it") as caught:
+            again(3, window, change=skipping)
+        assert (caught.value.url, published(folder)) == (str(folder / "in" / name), before)
+    assert not list((folder / "out").rglob(".*"))
+
+
+def test_a_replay_leaves_out_what_its_window_has_left_out(folder: Path) -> None:
+    """There is nothing to lose."""
+    (folder / "in" / "d.gz").write_bytes(gzip.compress(b"d1\n")[:-4])
+    (folder / "in" / "e").write_text("e1\n")
+    Path("app.yaml").write_text(APP.replace("max_readers: 1", "max_readers: 1, on_error: skip"))
+    run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+    before = published(folder)
+    assert len(window_manifest("journal", 4).skipped) == 1
+    assert [window.changes for window in again(4, change=("max_readers: 1", "max_readers: 1, on_error: skip"))] == [()]
+    assert published(folder) == before
 
 
 def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -> None:
