@@ -78,8 +78,11 @@ Count = Annotated[int, BeforeValidator(_refuse_bool)]
 Millis = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=0)]
 """A duration in milliseconds."""
 
-Location = Annotated[str, AfterValidator(_refuse_nul)]
-"""A path or URL, or a name in one."""
+Location = Annotated[str, Field(min_length=1), AfterValidator(_refuse_nul)]
+"""A path or URL."""
+
+PartOfPath = Annotated[str, AfterValidator(_refuse_nul)]
+"""What a path may have in it; empty for nothing."""
 
 Paths = Annotated[list[Location], BeforeValidator(_one_or_many), Field(min_length=1)]
 """One location or a list of them."""

@@ -16,7 +16,7 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.estimate import Estimate
 from dagflow.api.operator import ControlOperator, InputOperator
 from dagflow.api.ports import InputPort, OutputPort
-from dagflow.api.properties import Count, Location, Millis, Paths, Size
+from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size
 from dagflow.errors import MissingError
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import expanded, root_of, shortened
@@ -179,7 +179,7 @@ class FileSplitterInput(InputOperator):
     ] = "process"
     settle_millis: Annotated[Millis, Field(description="how long a file must not have been modified")] = 0
     done_marker: Annotated[
-        Location, Field(description="name of the file that says that a file is complete; {name} is the file's own name")
+        PartOfPath, Field(description="name of the file that says that one is complete; {name} is the name of that one")
     ] = ""
     unterminated: Annotated[
         Literal["keep", "wait"] | None,

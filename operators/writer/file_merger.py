@@ -37,7 +37,7 @@ class FileMerger(Operator):
     run again writes the same names and bytes.
     """
 
-    path: Annotated[Location, Field(min_length=1, description="directory that the merged files are published in")]
+    path: Annotated[Location, Field(description="directory that the merged files are published in")]
     output: Annotated[
         Literal["concat", "lines", "json", "parquet"],
         Field(

@@ -28,7 +28,7 @@ class MetadataWriter(ControlOperator):
 
     runs_at_commit: ClassVar[bool] = True
 
-    path: Annotated[Location, Field(min_length=1, description="directory that the files are published in")]
+    path: Annotated[Location, Field(description="directory that the files are published in")]
 
     input = InputPort(object)
 

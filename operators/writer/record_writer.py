@@ -28,7 +28,7 @@ class RecordWriter(Operator):
     is run again writes the same names. Files that others put into the directory are never touched.
     """
 
-    path: Annotated[Location, Field(min_length=1, description="directory that the files are published in")]
+    path: Annotated[Location, Field(description="directory that the files are published in")]
     file_name: Annotated[
         Literal["part", "block"],
         Field(description="block: one file per block, named by the block's id in hex; part: one or more per window"),

@@ -12,7 +12,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import ControlOperator
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import Location
+from dagflow.api.properties import PartOfPath
 from dagflow.errors import StorageError
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.storage.files import FileStat
@@ -38,10 +38,10 @@ class SourceCleaner(ControlOperator):
         Literal["remove", "archive"], Field(description="what becomes of a file whose records are published")
     ]
     archive: Annotated[
-        Location, Field(description="directory that files are moved to, with their paths below `below`")
+        PartOfPath, Field(description="directory that files are moved to, with their paths below `below`")
     ] = ""
     below: Annotated[
-        Location, Field(description="directory that archived paths are told from; all of the path if not given")
+        PartOfPath, Field(description="directory that archived paths are told from; all of the path if not given")
     ] = ""
 
     input = InputPort(BlockMetadata, bundles=True)

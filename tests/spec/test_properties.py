@@ -111,6 +111,23 @@ def test_an_authors_own_mistakes_are_problems_too(tmp_path: Path, body: str, exp
     assert not expected or expected in problems[0]
 
 
+@pytest.mark.parametrize("given", ["", "${NOWHERE:-}"])
+@pytest.mark.parametrize(
+    ("operator", "name", "shown"),
+    [
+        ("FileSplitterInput", "files", "files"),
+        ("FileSplitterInput", "files", "files[1]"),
+        ("RecordWriter", "path", "path"),
+    ],
+)
+def test_an_empty_path_is_refused(tmp_path: Path, operator: str, name: str, shown: str, given: str) -> None:
+    """It would be the working directory; whoever has it from a variable does not mean that."""
+    value = f'[a, "{given}"]' if "[" in shown else f'"{given}"'
+    text = f"name: x\noperators:\n  x: {{class: {operator}, properties: {{{name}: {value}}}}}\n"
+    expected = f"operator 'x' ({operator}), property '{shown}': expected text of 1 characters or more, got"
+    assert any(expected in found for found in problems_of(tmp_path, text))
+
+
 @pytest.mark.parametrize(
     ("operator", "properties", "name"),
     [
