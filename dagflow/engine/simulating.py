@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dagflow.api.partitioner import BacklogStats, Partitioner
@@ -16,6 +16,9 @@ from dagflow.errors import AppError, Problem
 
 _NEEDED = ("millis", "backlog", "bytes")
 _RATE = "bytes_per_second"
+
+MAX_TRACE_BYTES = 64 << 20
+"""More than a million moments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +95,14 @@ def read_trace(path: str, bytes_per_second: float = 0.0) -> list[Sample]:
         AppError: It cannot be read, names the line, or has nothing in it.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, "rb") as file:
+            data = file.read(MAX_TRACE_BYTES + 1)
+        text = data.decode()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise AppError([Problem(path, 0, 0, f"the trace cannot be read: {reason}")]) from error
+    if len(data) > MAX_TRACE_BYTES:
+        raise AppError([Problem(path, 0, 0, f"the trace is longer than {MAX_TRACE_BYTES >> 20} MiB; simulate a part")])
     samples: list[Sample] = []
     for line, row in _rows(path, text):
         sample = _sample(path, line, row, bytes_per_second)
@@ -114,19 +121,24 @@ def _rows(path: str, text: str) -> Iterable[tuple[int, Any]]:
         if text.lstrip().startswith("{"):
             lines = enumerate(text.splitlines(), 1)
             return [(number, json.loads(line)) for number, line in lines if line.strip()]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AppError([Problem(path, 0, 0, f"the trace is not JSON: {error}")]) from error
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
-    return [(reader.line_num, row) for row in reader]
+    try:
+        return [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise AppError([Problem(path, reader.line_num, 1, f"the trace is not CSV: {error}")]) from error
 
 
 def _sample(path: str, line: int, row: Any, bytes_per_second: float) -> Sample:
     try:
         millis, backlog, size_bytes = (int(row[name]) for name in _NEEDED)
         rate = float(row.get(_RATE) or bytes_per_second)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         needs = f"expected numbers for {', '.join(_NEEDED)}, and perhaps {_RATE}"
         raise AppError([Problem(path, line, 1, f"{needs}; got {row}")]) from error
+    if not math.isfinite(rate):
+        raise AppError([Problem(path, line, 1, f"{_RATE} is not a finite number: {row}")])
     if min(millis, backlog, size_bytes, rate) < 0:
         raise AppError([Problem(path, line, 1, f"nothing of this can be below zero: {row}")])
     return Sample(millis, backlog, size_bytes, rate)

@@ -39,6 +39,10 @@ def test_traces_are_csv_or_json(tmp_path: Path, text: str) -> None:
         ("millis,backlog,bytes\n1,2,3\n\n0,2,3\n", "trace:4:1: time goes back, from 1 to 0"),
         ("millis,backlog,bytes\n1,-2,3\n", "trace:2:1: nothing of this can be below zero"),
         ("[3]", "trace:1:1: expected numbers"),
+        ('[{"millis": 1, "backlog": 2, "bytes": 1e999}]', "trace:1:1: expected numbers"),
+        ("millis,backlog,bytes,bytes_per_second\n1,2,3,nan\n", "trace:2:1: bytes_per_second is not a finite number"),
+        ("[" * 100_000, "the trace is not JSON"),
+        (f"millis,backlog,bytes\n1,2,{'3' * 200_000}\n", "the trace is not CSV: field larger than"),
     ],
 )
 def test_a_broken_trace_is_told_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
@@ -48,6 +52,12 @@ def test_a_broken_trace_is_told_with_its_line(tmp_path: Path, text: str, expecte
         read_trace(str(tmp_path / "trace"))
     with pytest.raises(AppError, match="cannot be read"):
         read_trace(str(tmp_path / "none"))
+
+
+def test_a_trace_without_end_is_refused() -> None:
+    """Before it takes all memory."""
+    with pytest.raises(AppError, match="/dev/zero: the trace is longer than 64 MiB"):
+        read_trace("/dev/zero")
 
 
 def test_the_published_table_comes_out_of_the_reader() -> None:
