@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from dagflow.plan.logical import load_app
+from dagflow.spec.model import MASTERS, is_master
 from dagflow.spec.problems import did_you_mean, quoted
 from dagflow.storage.options import options_in_use
 
@@ -120,6 +121,22 @@ def conf_option(function: F) -> F:
         metavar="KEY=VALUE",
         callback=split,
         help="Set one of Spark's own settings. May be repeated.",
+    )(function)
+
+
+def master_option(function: F) -> F:
+    """Add `--master URL`."""
+
+    def known(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+        if value is not None and not is_master(value):
+            raise click.BadParameter(f"expected {MASTERS}, got {quoted(value)}")
+        return value
+
+    return click.option(
+        "--master",
+        metavar="URL",
+        callback=known,
+        help="Spark master, for example local[4] or spark://host:7077.",
     )(function)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dagflow.spec.checks import NodeChecks
 from dagflow.spec.graph import GraphReader
-from dagflow.spec.model import RETAINED_WINDOWS, AppSpec, Attributes
+from dagflow.spec.model import MASTERS, RETAINED_WINDOWS, AppSpec, Attributes, is_master
 from dagflow.spec.nodes import Mapping, Node, Scalar, kind_of
 from dagflow.spec.overrides import apply
 from dagflow.spec.problems import quoted
@@ -79,12 +79,19 @@ class AppReader(NodeChecks):
             checkpoint=self.text(section.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}",
             window_millis=millis or 500,
             storage=storage_of(section.get("storage"), self.environment, self.problems),
-            master=self.text(section.get("master"), "'master'", "a Spark master") or "local[*]",
+            master=self._master(section.get("master")),
             spark=self._spark(self.section(section, "spark")),
             durability=self._durability(section.get("durability")),
             roots=self._roots(self.section(section, "roots")),
             retain_windows=self._retain_windows(section.get("retain_windows")),
         )
+
+    def _master(self, node: Node | None) -> str:
+        text = self.text(node, "'master'", MASTERS)
+        if node is not None and text is not None and not is_master(text):
+            self.expected("'master'", MASTERS, node)
+            text = None
+        return text or "local[*]"
 
     def _durability(self, node: Node | None) -> Durability:
         if isinstance(node, Scalar) and node.text == "power":

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dagflow.cli.options import conf_option, redaction, unknown
+from dagflow.cli.options import conf_option, master_option, redaction, unknown
 
 
 @click.command()
@@ -27,6 +27,26 @@ def test_a_setting_without_key_or_value_is_refused(value: str) -> None:
     done = CliRunner().invoke(show, ["--conf", value])
     assert done.exit_code == 2
     assert "is not KEY=VALUE" in done.stderr
+
+
+@click.command()
+@master_option
+def connect(master: str | None) -> None:
+    click.echo(master)
+
+
+@pytest.mark.parametrize("master", ["local", "local[3]", "local[*]", "local[2, 4]", "local-cluster[2,1,1024]", "yarn"])
+def test_a_master_that_spark_may_know_is_taken(master: str) -> None:
+    """As it was given; so are URLs, of which Spark alone knows."""
+    assert CliRunner().invoke(connect, ["--master", master]).stdout == f"{master}\n"
+
+
+@pytest.mark.parametrize("master", ["local[0]", "local[*", "local[x]"])
+def test_a_local_master_that_spark_does_not_know_is_refused(master: str) -> None:
+    """Before Spark is started."""
+    done = CliRunner().invoke(connect, ["--master", master])
+    assert done.exit_code == 2
+    assert f"expected a Spark master, such as local[4], local[*] or spark://host:7077, got '{master}'" in done.stderr
 
 
 def test_an_unknown_name_gets_the_nearest_one_or_all() -> None:

@@ -11,7 +11,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.options import Settings, conf_option, redaction, set_option, verbose_option
+from dagflow.cli.options import Settings, conf_option, master_option, redaction, set_option, verbose_option
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.manifest import matching_windows
 from dagflow.engine.replay import ReplayedWindow
@@ -31,7 +31,7 @@ STOPPING = "stopping: nothing is replaced, unless all windows have run; a second
 @click.option("--files", "pattern", metavar="GLOB", help="Replay every window that read a file that GLOB names.")
 @click.option("--app", "app", metavar="APP", help="The app, where it is not the file that the last run was given.")
 @set_option
-@click.option("--master", metavar="URL", help="Spark master, for example local[4] or spark://host:7077.")
+@master_option
 @conf_option
 @click.option("--json", "as_json", is_flag=True, help="Print what changed as one JSON object on stdout.")
 @verbose_option

@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from dagflow.cli import output
-from dagflow.cli.options import Settings, conf_option, redaction, set_option, verbose_option
+from dagflow.cli.options import Settings, conf_option, master_option, redaction, set_option, verbose_option
 from dagflow.cli.progress import Display, display_for, logging_to
 from dagflow.cli.resume import resume_command
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
@@ -28,7 +28,7 @@ from dagflow.plan.placement import place
 @click.argument("app", metavar="APP")
 @set_option
 @click.option("--checkpoint", metavar="URL", help="Keep the journal here instead of where the app says.")
-@click.option("--master", metavar="URL", help="Spark master, for example local[4] or spark://host:7077.")
+@master_option
 @conf_option
 @click.option("--follow", is_flag=True, help="Keep watching for new input until stopped.")
 @click.option("--fresh", is_flag=True, help="Start over: set the old journal aside, remove what it published.")
