@@ -16,6 +16,7 @@ from dagflow.spec.problems import quoted
 from dagflow.spec.storage import storage_of
 from dagflow.spec.yaml_nodes import parse_file
 from dagflow.storage.pending import Durability
+from dagflow.storage.roots import ONE_ROOT, nested
 
 APP_KEYS = ("name", "attributes", "operators", "streams")
 ATTRIBUTE_KEYS = ("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots", "retain_windows")
@@ -115,6 +116,9 @@ class AppReader(NodeChecks):
                 self.problems.add(entry.key_place, f"root {quoted(key)}: expected small letters, digits and '-'")
             elif text is not None:
                 roots[key] = text
+        for inner, outer in nested(roots):
+            message = f"root {quoted(inner)} lies in root {quoted(outer)}; {ONE_ROOT}"
+            self.problems.add(section.entries[inner].key_place, message)
         return roots
 
     def _spark(self, section: Mapping) -> dict[str, str]:

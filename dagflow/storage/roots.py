@@ -14,6 +14,8 @@ from dagflow.storage.location import absolute, redacted
 MARK = "\0"
 """Stands before a root's name: no path and no URL has this byte."""
 
+ONE_ROOT = "name one of them only: everything below it moves with it"
+
 # For each the location and what stands for it.
 _roots: tuple[tuple[str, str], ...] = ()
 
@@ -28,16 +30,23 @@ def use_roots(roots: Mapping[str, str]) -> None:
         StorageError: One lies in another.
     """
     global _roots
-    # With a slash behind each, what lies in a root stands right behind it.
-    located = sorted(((absolute(url), name) for name, url in roots.items()), key=lambda pair: f"{pair[0]}/")
-    for (outer, first), (inner, second) in itertools.pairwise(located):
+    for inner, outer in nested(roots):
+        raise StorageError(
+            f"root '{inner}' lies in root '{outer}'", url=redacted(absolute(roots[inner])), hint=ONE_ROOT
+        )
+    _roots = tuple((url, MARK + name) for url, name in _in_order(roots))
+
+
+def nested(roots: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Names of roots that lie in another one, each with the other's; not all of them, but one where there are any."""
+    for (outer, first), (inner, second) in itertools.pairwise(_in_order(roots)):
         if _is_in(inner, outer):
-            raise StorageError(
-                f"root '{second}' lies in root '{first}'",
-                url=redacted(inner),
-                hint="name one of them only: everything below it moves with it",
-            )
-    _roots = tuple((url, MARK + name) for url, name in located)
+            yield second, first
+
+
+def _in_order(roots: Mapping[str, str]) -> list[tuple[str, str]]:
+    # With a slash behind each, what lies in a root stands right behind it.
+    return sorted(((absolute(url), name) for name, url in roots.items()), key=lambda pair: f"{pair[0]}/")
 
 
 @contextlib.contextmanager

@@ -66,6 +66,12 @@ def test_spark_settings_are_text_as_java_reads_it(tmp_path: Path) -> None:
         ),
         ("name: sample", "name: s\nattributes: {durability: powr}", "got 'powr'; did you mean 'power'?"),
         ("name: sample", "name: s\nattributes: {roots: {Data: /x}}", "root 'Data': expected small letters, digits and"),
+        (
+            "name: sample",
+            "name: s\nattributes: {roots: {old: /x/y, data: /x}}",
+            "2:22: root 'old' lies in root 'data'; name one of them only: everything below it moves with it",
+        ),
+        ("name: sample", "name: s\nattributes: {roots: {one: /x, two: /x/}}", "2:31: root 'two' lies in root 'one'"),
         ("name: sample", "name: s\nattributes: {roots: {data: [/x]}}", "root 'data': expected a path or URL"),
         (
             "name: sample",
