@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import click
@@ -14,9 +15,23 @@ from dagflow.errors import DagflowError, MissingError
 _LOOK_S = 0.2
 
 
+def _seconds(context: click.Context, option: click.Parameter, value: float) -> float:
+    if math.isnan(value):
+        raise click.BadParameter("nan is no number of seconds")  # no time is later, and the wait would not end
+    return value
+
+
 @click.command("scan", short_help="Have a run that follows look for new files now.")
 @click.argument("checkpoint", metavar="CHECKPOINT")
-@click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait so long.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    callback=_seconds,
+    help="Wait so long.",
+)
 @store_option
 @verbose_option
 @click.pass_obj

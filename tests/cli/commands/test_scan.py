@@ -72,3 +72,5 @@ def test_what_nobody_takes_waits_for_the_next_run(tmp_path: Path) -> None:
     code, told = invoke("scan", str(tmp_path / "journal"), "--wait", "0.1")
     assert (code, "no run has taken the request in 0.1 s" in told) == (1, True)
     assert invoke("scan", str(tmp_path / "nothing"))[0] == 2
+    code, told = invoke("scan", str(tmp_path / "journal"), "--wait", "nan")
+    assert (code, "nan is no number of seconds" in told) == (2, True)
