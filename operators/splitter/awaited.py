@@ -165,11 +165,8 @@ class AwaitedEnds:
             self._heard.popleft()
         with self._lock:
             self._put_together()
-            due = [self._late]
-            while self._awaited and self._awaited[0].window_id <= window_id:
-                due.append(self._awaited.popleft().entries())
+            entries = self._take_due(window_id)
             # Of a file that was taken again since, the index has a newer version.
-            entries = _read(merged(due[::-1]))
             for later in self._awaited:
                 entries = _without(entries, later)
             told = _told_by(events)
@@ -181,6 +178,13 @@ class AwaitedEnds:
             # A scan that does not find them under way any more finds in the index what was told of them.
             if completed.num_rows:
                 self._heard.append((self.kept_id + 1, self._index.record_apart(completed)))
+
+    def _take_due(self, window_id: int) -> pa.Table:
+        """What is late, and what is expected of windows up to one, the newest of each file; it is awaited no more."""
+        due = [self._late]
+        while self._awaited and self._awaited[0].window_id <= window_id:
+            due.append(self._awaited.popleft().entries())
+        return _read(merged(due[::-1]))
 
     def _left_out(self, told: pa.Table) -> list[pa.Table]:
         """Entries of files whose first blocks were left out, and whose last ones come in later windows."""
