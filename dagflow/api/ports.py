@@ -54,7 +54,8 @@ class InputPort(Port):
     """Where an operator takes in records or tuples.
 
     The method that does may be a generator, for work in pieces: where it yields, which it does without a value, what
-    it has emitted goes on before it continues. For single records all goes on together, with their batch.
+    it has emitted goes on before it continues. For single records all goes on together, with their batch. Else it
+    returns nothing: what leaves an operator is emitted.
 
     Args:
         type: What flows in.

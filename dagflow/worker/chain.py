@@ -128,11 +128,17 @@ class Chain:
         if isinstance(result, Iterator):
             for value in result:
                 if value is not None:
-                    port = next(iter(self.operators[operator].output_ports), "PORT")
-                    raise BrokenContractError(
-                        f"yielded {type(value).__name__}; emit with self.{port}.emit(...), what is yielded goes nowhere"
-                    )
+                    raise self._lost(operator, "yielded", value)
                 yield
+        elif self.operators[operator].output_ports:  # a writer has nothing to emit, and may return what it likes
+            raise self._lost(operator, "returned", result)
+
+    def _lost(self, operator: str, what: str, value: object) -> BrokenContractError:
+        """What to raise when a handler gives back what it should emit."""
+        port = next(iter(self.operators[operator].output_ports), "PORT")
+        return BrokenContractError(
+            f"{what} {type(value).__name__}; emit with self.{port}.emit(...), what is {what} goes nowhere"
+        )
 
     def _run_to_the_end(self, operator: str, result: object) -> None:
         for _ in self._steps(operator, result):

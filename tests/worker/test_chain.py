@@ -221,6 +221,23 @@ def test_a_handler_that_yields_what_it_should_emit_is_told_so(mode: str) -> None
         run_operator(Yields(), [b"a"])
 
 
+@pytest.mark.parametrize("mode", ["each", "batch"])
+def test_a_handler_that_returns_what_it_should_emit_is_told_so(mode: str) -> None:
+    """What is returned would be lost without a word, too."""
+    port = InputPort()
+
+    class Returns(Operator):
+        input = port
+        output = OutputPort()
+
+        @getattr(port, mode)  # type: ignore[untyped-decorator]  # either of two
+        def take(self, item: object) -> object:
+            return item
+
+    with pytest.raises(OperatorError, match=r"take\(\) returned .*; emit with self\.output\.emit\(\.\.\.\)"):
+        run_operator(Returns(), [b"a"])
+
+
 async def later() -> None:
     """Never awaited."""
 
