@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.bundle import unbundled
-from dagflow.api.codec import StreamCodec
+from dagflow.api.codec import ByName, StreamCodec
 from dagflow.api.hashing import partitions_of
 from dagflow.api.partitioner import deal_out
 from dagflow.api.records import RecordBatch
@@ -91,10 +91,7 @@ def _destinations_of(codec: StreamCodec, target: PortRef, items: Any, partitions
     try:
         return partitions_of(keys, partitions)
     except Exception as error:  # Arrow's kernels raise this and that
-        text = (
-            f"cannot partition by '{codec}', which is {getattr(keys, 'type', type(keys).__name__)}; "
-            "keys are bytes, text, numbers or truth values"
-        )
+        text = f"cannot partition by '{codec}', which is {keys.type}; keys are bytes, text, numbers or truth values"
         raise OperatorError(text, operator=target.operator) from error
 
 
@@ -108,11 +105,13 @@ def _keys_of(codec: StreamCodec, target: PortRef, items: Any) -> pa.Array:
         keys = codec.keys(items)
         if len(keys) != len(items):
             raise ValueError(f"it gave {len(keys)} keys for {len(items)} items")
+        if not isinstance(keys, pa.Array | pa.ChunkedArray):
+            raise TypeError(f"it gave a {type(keys).__name__}, and keys are a pyarrow.Array")
         return keys
     except DagflowError:
         raise
-    except LookupError as error:
-        raise OperatorError(str(error.args[0] if error.args else error), operator=target.operator) from error
     except Exception as error:  # an author's codec may raise anything
+        if isinstance(codec, ByName) and isinstance(error, LookupError):  # a sentence; an author's may be a mere key
+            raise OperatorError(str(error.args[0]), operator=target.operator) from error
         text = f"keys() of the codec {codec} raised {type(error).__name__}: {error}"
         raise OperatorError(text, operator=target.operator) from error

@@ -54,6 +54,15 @@ class NoArrow(StreamCodec):
         return [item.name for item in items]
 
 
+class NoMember(StreamCodec):
+    """Asks for a member that the items lack."""
+
+    def keys(self, items: Any) -> Any:
+        """None: it does not come to that."""
+        members: dict[str, str] = {}
+        return members["host"]
+
+
 class Raising(StreamCodec):
     """Has a defect."""
 
@@ -126,7 +135,8 @@ def test_round_robin_goes_around() -> None:
             *(ByName("k"), RecordBatch.from_records([{"k": [1]}])),
             "operator 'b': cannot partition by 'k', which is list<item: int64>; keys are bytes, text, numbers",
         ),
-        (NoArrow(), [Item("a")], "operator 'b': cannot partition by 'NoArrow', which is list; keys are"),
+        (NoArrow(), [Item("a")], r"'b': keys\(\) of the codec NoArrow .* gave a list, and keys are a pyarrow\.Array"),
+        (NoMember(), [Item("a")], r"'b': keys\(\) of the codec NoMember raised KeyError: 'host'"),
         (Raising(), [Item("a")], r"keys\(\) of the codec Raising raised ZeroDivisionError: no key"),
     ],
 )

@@ -101,4 +101,5 @@ def reject(batch: RecordBatch, index: int, reason: str, account: Account) -> Non
 
 def _plain(error: Any) -> str:
     text = str(error).rstrip(".")
-    return text[:1].lower() + text[1:]
+    # An abbreviation, such as the JSON that an error of Arrow's begins with, stays one.
+    return text if text[:2].isupper() else text[:1].lower() + text[1:]

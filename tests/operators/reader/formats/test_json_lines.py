@@ -97,6 +97,7 @@ def test_lines_that_do_not_fit_are_refused_one_by_one() -> None:
     assert "not valid utf-8" in reasons[61]
     assert "not JSON: " in reasons[22]
     assert reasons[18] == "not a JSON object, and columns are asked for"
+    assert reasons[8].startswith("JSON parse error: ")
     assert "string" in reasons[8]
 
 
