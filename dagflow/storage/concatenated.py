@@ -61,14 +61,21 @@ def entries(directory: str, path: str | None = None) -> Iterator[Entry]:
         path: Only what came from this path; None for all.
 
     Raises:
-        MissingError: There is no such directory.
+        MissingError: There is no such directory, or no index below it.
         StorageError: An index cannot be read.
     """
+    index = None
     for index in _indices(absolute(directory)):
         url = index.url.removesuffix(INDEX_SUFFIX)
         wanted = None if path is None else os.fsencode(path)
         for name, offset, length in _rows(index, wanted):
             yield Entry(os.fsdecode(name), url, offset, length)
+    if index is None:
+        raise MissingError(
+            "no index lies here or below",
+            url=redacted(absolute(directory)),
+            hint="FileMerger writes one beside each merged file where its output is concat, and else none",
+        )
 
 
 def extract(entry: Entry) -> Iterator[bytes]:

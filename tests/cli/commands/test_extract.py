@@ -59,3 +59,11 @@ def test_no_piece_of_an_original_is_left_behind(tmp_path: Path) -> None:
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, "File too large" in ran.stderr) == (1, True)
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("asked", ["--list", "a"])
+def test_a_directory_without_an_index_is_an_error(tmp_path: Path, asked: str) -> None:
+    """An empty list would say that nothing was merged, and other outputs of FileMerger have no index."""
+    (tmp_path / "merged.jsonl").write_bytes(b"{}\n")
+    result = extract(str(tmp_path), asked)
+    assert (result.exit_code, "no index lies here" in result.stderr, "concat" in result.stderr) == (1, True, True)
