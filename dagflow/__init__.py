@@ -19,6 +19,7 @@ from dagflow.api.partitioner import BacklogStats, StatsResponse
 from dagflow.api.policy import PartitionPolicy
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
+from dagflow.api.state import KeyedOperator
 from dagflow.api.unifier import Unified
 from dagflow.errors import DagflowError
 
@@ -30,6 +31,7 @@ __all__ = [
     "DagflowError",
     "InputOperator",
     "InputPort",
+    "KeyedOperator",
     "Operator",
     "OperatorContext",
     "OutputPort",

@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 class CommitListener(Protocol):
     """A control operator that acts on the world outside after a window has been committed.
 
-    Guarantee: called for each window after all its files are published; in a run that goes on after a crash
-    also for the last window before it, which may have been told of before.
+    Guarantee: called for each window after all its files are published; when a run begins also for the last window
+    before it, which may have been told of before.
     """
 
     def committed(self, window_id: int) -> None:

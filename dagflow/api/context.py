@@ -171,7 +171,7 @@ class OperatorContext:
         source_events: What control operators shall hear of the window's tuples, if any listens; picklable. See
             SourceEventListener.
         connected: Names of the operator's ports that the app connects.
-        outputs: Where files to be published are opened; None in control operators.
+        outputs: Where files to be published are opened; None in control operators that work when a window is planned.
         control: What the driver offers; None in partitioned operators.
     """
 
