@@ -14,7 +14,7 @@ from dagflow.engine.scaling import Scaling
 from dagflow.engine.states import is_stateful
 from dagflow.engine.stopping import TICK_S, StopRequest, abandon
 from dagflow.engine.windows import WindowCodec, require_names_apart
-from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, StorageError
+from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, SourceChangedError, StorageError
 from dagflow.journal import Journal, WindowIntent, WindowPlan, WindowRedo
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.inline import Runtime
@@ -22,6 +22,8 @@ from dagflow.storage.files import stat
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile, discard, pending_tag
 from dagflow.worker.results import StageResult
+
+_PUT_BACK = "put the version back that was read; nothing was replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,9 @@ def _failure_of(results: Sequence[StageResult], before: _Before) -> DagflowError
     What was published of a file that cannot be read any more exists nowhere else.
     """
     for result in results:
+        if isinstance(result.error, SourceChangedError):
+            # What a run may do about it, leave the file out, a replay refuses.
+            return SourceChangedError(result.error.message, url=result.error.url, hint=_PUT_BACK)
         if result.error is not None:
             return result.error
     for skipped in (skipped for result in results for skipped in result.skipped):
@@ -254,7 +259,7 @@ def _failure_of(results: Sequence[StageResult], before: _Before) -> DagflowError
                 f"window {before.planned.window_id} has published what was in it, and it would be left out now: "
                 f"{skipped.reason}",
                 url=skipped.url,
-                hint="put the version back that was read; nothing was replaced",
+                hint=_PUT_BACK,
             )
     return None
 

@@ -115,8 +115,9 @@ def test_a_replay_that_fails_replaces_nothing(folder: Path) -> None:
     """Neither a changed input nor a name that is taken."""
     before = published(folder)
     (folder / "in" / "b").write_text("something else\n")
-    with pytest.raises(SourceChangedError, match="the file changed after it was planned"):
+    with pytest.raises(SourceChangedError, match="the file changed after it was planned") as changed:
         again(2)
+    assert changed.value.hint == "put the version back that was read; nothing was replaced"  # a replay leaves none out
     (folder / "out" / f"{1:016x}").write_text("mine")
     with pytest.raises(StorageError, match="1 files that this checkpoint did not publish"):
         again(1, change=("path: out", "path: out, file_name: block"))
