@@ -81,6 +81,9 @@ class Xml(ReaderContext):
                 origin = Origin((block,), starts[first:], position)
                 arrow = pa.RecordBatch.from_arrays([column], [RECORD])
                 yield RecordBatch(arrow, delimiters=LINE_FEED, origin=origin)
+            # Whether it is closed must not count: who sees no end of it cannot know.
+            if is_torn and len(data) - following > self.max_record:
+                self._refuse(block, position + following, len(data) - following)
             position += following
             if window.is_at_end:
                 if is_torn:
@@ -91,8 +94,6 @@ class Xml(ReaderContext):
                     raw = data[following : following + SHOWN_BYTES]
                     account.reject(position, length, f"the element {self.tag} is never closed", raw)
                 break
-            if is_torn and len(data) - following > self.max_record:
-                self._refuse(block, position, len(data) - following)
             held = self.chunk_bytes if following else 2 * held
         _skip(max(covered, block.start), limit, account)
         self._reached = (file, block.end, position, covered)

@@ -68,6 +68,17 @@ def test_what_cannot_be_read_fails_with_its_place() -> None:
         make_format({"type": "xml", "tag": "a b"})
 
 
+def test_an_element_that_is_too_long_and_never_closed_fails_at_any_cut() -> None:
+    """Whether the end of the file was in sight when its length was found does not count."""
+    made = make_format({"type": "xml", "tag": "a", "max_record": 10})
+    content = b" <a>" + b"x" * 20
+    for chunk_bytes in (1, 4, 1 << 20):
+        made.chunk_bytes = chunk_bytes
+        for block_size in (1, 5, len(content)):
+            with pytest.raises(RecordError, match=r"offset 1 .*the element a is longer than max_record, 10 bytes"):
+                read_cut(made, content, block_size)
+
+
 class TestUtf16(XmlContract):
     """Where a tag is not its ASCII bytes, the file is one reject."""
 
