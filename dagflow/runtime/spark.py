@@ -478,10 +478,13 @@ def _translated(error: Exception, work: str) -> Exception:
         return CancelledError(f"{work} was abandoned")
     if isinstance(error, DagflowError):
         return error
-    if isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError):
+    # Java tells the latter while it ends in an orderly way, as it does where its heap is too small.
+    is_gone = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
+    if is_gone or "cancelled because SparkContext was shut down" in text:
         return DagflowError(
             f"{work}: Spark's Java process has ended",
-            hint="somebody or the system killed it, perhaps for lack of memory; Spark's log in .dagflow may say more",
+            hint="somebody or the system killed it, or it lacked memory (spark.driver.memory), of which it takes a "
+            "multiple of the largest record that is exchanged; Spark's log in .dagflow may say more",
         )
     lines = [line.strip() for line in text.splitlines()]
     told = [

@@ -44,6 +44,39 @@ os._exit(0)
 """
 
 
+ENDING = """
+import os, signal, sys
+from pathlib import Path
+from dagflow.errors import DagflowError
+from dagflow.runtime.spark import _translating, start_context
+
+context = start_context("ending", "local[1]", {}, Path(sys.argv[1]) / "spark.log")
+java = context._gateway.proc.pid
+
+def end_java(_):
+    os.kill(java, signal.SIGTERM)
+    signal.pause()
+
+try:
+    with _translating("window 3"):
+        context.parallelize([1], 1).map(end_java).collect()
+except DagflowError as error:
+    print(error)
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def test_a_jvm_that_ends_itself_under_a_job_is_named_as_the_reason(tmp_path: Path) -> None:
+    """As one does whose heap is too small: it still says that the job was cancelled, but not why."""
+    command = [sys.executable, "-c", ENDING, str(tmp_path)]
+    folder = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    first, hint = done.stdout.splitlines()
+    assert first == "window 3: Spark's Java process has ended"
+    assert "spark.driver.memory" in hint
+
+
 def test_a_jvm_that_is_killed_between_windows_is_named_as_the_reason(tmp_path: Path) -> None:
     """Whatever asks it next, it was no defect of dagflow, and the run can be continued."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
