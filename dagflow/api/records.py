@@ -19,6 +19,10 @@ UNKNOWN = -1
 """Stands for the byte offset or the length of a record whose origin an operator did not keep."""
 
 
+class BatchTooLargeError(ValueError):
+    """Raw records are more bytes than Arrow has in one batch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delimiters:
     """What ended each record of a batch.
@@ -166,12 +170,18 @@ class RecordBatch:
             origin: Where the records come from.
 
         Raises:
+            BatchTooLargeError: The raw records have 2 GiB or more.
             TypeError: The records are neither all bytes nor all mappings.
             ValueError: A column has values that do not go together, or no record has a column.
         """
         kinds = set(map(type, records))
         if kinds <= {bytes}:
             column = pa.array(records, pa.binary())
+            if isinstance(column, pa.ChunkedArray):
+                raise BatchTooLargeError(
+                    f"a batch of raw records has less than 2 GiB; these {len(records)} have {column.nbytes} bytes: "
+                    "emit them in several batches, or one by one"
+                )
             return cls(pa.RecordBatch.from_arrays([column], [RECORD]), delimiters=delimiters, origin=origin)
         if kinds == {dict}:
             # Not from_pylist, which takes the columns of the first record and drops those that only others have.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +12,16 @@ import pyarrow as pa
 
 from dagflow.api.bundle import Bundle
 from dagflow.api.ports import Emitter
-from dagflow.api.records import RecordBatch
+from dagflow.api.records import LINE_FEED, BatchTooLargeError, Delimiters, Origin, RecordBatch
 
 Consumer = Callable[[Any], None]
 
 GATHERED_ITEMS = 8192
 """Single items that an operator emits outside of a per-record method are passed on in groups of this many at most."""
+
+BATCH_BYTES = 8 << 20
+"""Records that an operator emits one by one go on as batches of about this many bytes at most, or of one longer record:
+Arrow has no batch of raw records above 2 GiB, and Spark takes 32 into its heap before it looks whether to spill."""
 
 
 class BrokenContractError(Exception):
@@ -30,16 +36,18 @@ class Outlet:
         consumers: Who takes in each RecordBatch, or each list of tuples.
         emitted: Records or tuples that have passed.
         gathered: What waits to be passed on; always the same list, because an operator may keep its append.
+        gathered_bytes: Bytes in the raw records of those that were gathered outside of a per-record method.
         is_ended: Whether its operator's window has ended; nobody downstream would take in what comes after.
         is_gathering: Whether a batch is passing record by record; all that is emitted then waits for its end.
     """
 
-    __slots__ = ("consumers", "current", "emitted", "emitter", "gathered", "is_ended", "is_gathering")
+    __slots__ = ("consumers", "current", "emitted", "emitter", "gathered", "gathered_bytes", "is_ended", "is_gathering")
 
     def __init__(self, emitter: Emitter[Any]) -> None:
         self.emitter = emitter
         self.consumers: list[Consumer] = []
         self.gathered: list[Any] = []
+        self.gathered_bytes = 0
         self.current: RecordBatch | None = None
         self.emitted = 0
         self.is_ended = False
@@ -65,7 +73,9 @@ class Outlet:
             self._send(RecordBatch(item) if self.current is None else self.current.derive(item))
         else:
             self.gathered.append(item)
-            if len(self.gathered) >= GATHERED_ITEMS:
+            if isinstance(item, bytes):
+                self.gathered_bytes += len(item)
+            if len(self.gathered) >= GATHERED_ITEMS or self.gathered_bytes >= BATCH_BYTES:
                 self.flush()
 
     def flush(self) -> None:
@@ -81,11 +91,12 @@ class Outlet:
                 )
             self._send(items)
         else:
-            self._send(RecordBatch.from_records(items))
+            self._send_records(items, LINE_FEED, None)
 
     def _taken(self) -> list[Any]:
         items = self.gathered.copy()
         self.gathered.clear()
+        self.gathered_bytes = 0
         return items
 
     def _carries(self, item: Any) -> bool:
@@ -114,7 +125,7 @@ class Outlet:
             sources = np.repeat(np.arange(len(batch)), counts)
             delimiters = delimiters.take(sources)
             origin = None if origin is None else origin.select(sources)
-        self._send(RecordBatch.from_records(items, delimiters, origin))
+        self._send_records(items, delimiters, origin)
 
     def begin_records(self) -> None:
         """Let what a per-record method emits wait for close_records."""
@@ -128,6 +139,18 @@ class Outlet:
         self.is_gathering = False
         self.emitter.emit = self.emit
 
+    def _send_records(self, items: list[Any], delimiters: Delimiters, origin: Origin | None) -> None:
+        batch: RecordBatch | None = None
+        with contextlib.suppress(BatchTooLargeError):
+            batch = RecordBatch.from_records(items, delimiters, origin)
+        if batch is not None and not (batch.is_raw and batch.to_arrow().nbytes > BATCH_BYTES):
+            self._send(batch)
+            return
+        for start, end in itertools.pairwise((0, *_batch_ends(items))):
+            chosen = np.arange(start, end)
+            part = None if origin is None else origin.select(chosen)
+            self._send(RecordBatch.from_records(items[start:end], delimiters.take(chosen), part))
+
     def _send(self, payload: Any) -> None:
         if self.is_ended:
             port = self.emitter.port.name
@@ -135,3 +158,14 @@ class Outlet:
         self.emitted += len(payload)
         for consumer in self.consumers:
             consumer(payload)
+
+
+def _batch_ends(records: list[bytes]) -> list[int]:
+    """Where the batches end that records which are many bytes are passed on in."""
+    ends, held = [], 0
+    for position, record in enumerate(records):
+        if held and held + len(record) > BATCH_BYTES:
+            ends.append(position)
+            held = 0
+        held += len(record)
+    return [*ends, len(records)]

@@ -15,7 +15,7 @@ from dagflow.errors import DagflowError, OperatorError, RecordError, SourceChang
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.testing.operators import OperatorHarness, run_operator
 from dagflow.worker.chain import Chain
-from dagflow.worker.outlet import GATHERED_ITEMS
+from dagflow.worker.outlet import BATCH_BYTES, GATHERED_ITEMS
 from tests.worker.sample_operators import (
     Broken,
     Calls,
@@ -79,6 +79,37 @@ def test_a_record_that_multiplies_gives_its_origin_to_each_copy() -> None:
     assert out.to_pylist() == [b"ab", b"ab", b"c"]
     assert out.offsets().tolist() == [100, 100, 104]
     assert harness.emitted["sizes"] == [2, 0, 1]
+
+
+@pytest.mark.parametrize("place", ["each", "end_window"])
+def test_records_that_are_many_bytes_go_on_in_several_batches(place: str) -> None:
+    """An operator that makes large records of small ones cannot say in which batches they go on."""
+
+    class Enlarge(Operator):
+        input = InputPort()
+        output = OutputPort()
+
+        def begin_window(self, window_id: int) -> None:
+            self.made: list[bytes] = []
+
+        @input.each
+        def enlarge(self, record: bytes) -> None:
+            self.made.append(record * (BATCH_BYTES // 2))
+            if place == "each":
+                self.output.emit(self.made.pop())
+
+        def end_window(self) -> None:
+            for record in self.made:
+                self.output.emit(record)
+
+    harness = OperatorHarness(Enlarge())
+    harness.window({"input": batch_of(b"a", b"b", b"ccc", b"d", delimiter=b"\r\n")})
+    batches = [batch for batch in harness.batches["output"] if len(batch)]
+    heads = [[record[:1] for record in batch.to_pylist()] for batch in batches]
+    assert heads == [[b"a", b"b"], [b"c"], [b"d"]]
+    if place == "each":
+        assert [batch.offsets().tolist() for batch in batches] == [[100, 103], [106], [111]]
+        assert batches[2].framed()[0].as_py().endswith(b"d\r\n")
 
 
 def test_a_per_record_method_takes_records_with_columns_as_mappings() -> None:
