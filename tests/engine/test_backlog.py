@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.engine.backlog import FIRST_STEERED_BYTES, MAX_WINDOW_TUPLES, MEASURED_WINDOWS, Speeds
+from dagflow.engine.backlog import (
+    FIRST_STEERED_BYTES,
+    FIRST_WINDOW_TUPLES,
+    MAX_WINDOW_TUPLES,
+    MEASURED_WINDOWS,
+    TUPLES_OF_A_TASK,
+    Speeds,
+    Throughput,
+)
 from dagflow.engine.windows import Load
 
 
@@ -47,4 +55,14 @@ def test_a_window_is_a_second_of_its_partitions_and_a_block_for_each() -> None:
     assert speeds.budget({"reader": 3}).size_bytes == 3 * 5000
     speeds.committed(load(1, 10_000), {"reader": 18.0})
     assert speeds.budget({"reader": 3}).size_bytes == 3 * (20_000 // 11)
-    assert speeds.budget({"reader": 1000}).tuples == MAX_WINDOW_TUPLES
+    assert speeds.budget({"reader": 1}).tuples == FIRST_WINDOW_TUPLES
+
+
+def test_a_window_is_bounded_by_what_the_driver_holds_and_a_large_cluster_gets_more() -> None:
+    """A second of a thousand tasks is more than one of two, and who has so many has memory for their plan."""
+    speeds, throughput = Speeds(), Throughput(2)
+    speeds.committed(load(10, 10_000), {"reader": 2.0})
+    throughput.committed(10**9, 10**9)
+    for tasks, tuples in ((100, MAX_WINDOW_TUPLES), (1000, 1000 * TUPLES_OF_A_TASK)):
+        throughput.parallelism = tasks
+        assert throughput.budget().tuples == speeds.budget({"reader": tasks}).tuples == tuples
