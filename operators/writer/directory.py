@@ -24,7 +24,9 @@ def take_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> No
     """
     run.claim(root)
     with contextlib.suppress(MissingError):
-        found = {entry.url for entry in list_directory(root) if names.fullmatch(name_of(entry.url))}
+        entries = list_directory(root)
+        # A group of merged files is a directory, which may have any name.
+        found = {entry.url for entry in entries if not entry.is_directory and names.fullmatch(name_of(entry.url))}
         if found:
             _refuse_strangers(run, root, found)
 

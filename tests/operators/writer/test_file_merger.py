@@ -226,6 +226,16 @@ def test_a_group_has_merged_files_of_its_own(tmp_path: Path) -> None:
         assert {f"date={name[5:15]}" for name in names} == {path.parent.name}
 
 
+def test_a_group_may_be_called_as_merged_files_are(tmp_path: Path) -> None:
+    """A later run does not take it for somebody else's file."""
+    (tmp_path / "in" / "merged-00000001-00000-0000").mkdir(parents=True)
+    for name in "ab":
+        (tmp_path / "in" / "merged-00000001-00000-0000" / name).write_bytes(name.encode())
+        run(app_in(tmp_path, merger="group_by: directory"), runtime=InlineRuntime)
+    found = [path.read_bytes() for path in (tmp_path / "out" / "merged-00000001-00000-0000").glob("merged-*[0-9]")]
+    assert sorted(found) == [b"a", b"b"]
+
+
 @pytest.mark.parametrize("listing", ["driver", "sharded"])
 @pytest.mark.parametrize("pack_bytes", [0, 1000])
 @pytest.mark.parametrize("others", [0, 20])
