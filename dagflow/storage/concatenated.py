@@ -61,18 +61,22 @@ def entries(directory: str, path: str | None = None) -> Iterator[Entry]:
         path: Only what came from this path; None for all.
 
     Raises:
-        MissingError: There is no such directory, or no index below it.
+        MissingError: There is no such directory, or there are files below it and no index.
         StorageError: An index cannot be read.
     """
-    index = None
-    for index in _indices(absolute(directory)):
-        url = index.url.removesuffix(INDEX_SUFFIX)
+    has_index = has_files = False
+    for file in _files(absolute(directory)):
+        if not file.url.endswith(INDEX_SUFFIX):
+            has_files = True
+            continue
+        has_index = True
+        url = file.url.removesuffix(INDEX_SUFFIX)
         wanted = None if path is None else os.fsencode(path)
-        for name, offset, length in _rows(index, wanted):
+        for name, offset, length in _rows(file, wanted):
             yield Entry(os.fsdecode(name), url, offset, length)
-    if index is None:
+    if has_files and not has_index:
         raise MissingError(
-            "no index lies here or below",
+            "there are files here, and no index",
             url=redacted(absolute(directory)),
             hint="FileMerger writes one beside each merged file where its output is concat, and else none",
         )
@@ -114,14 +118,13 @@ def find(directory: str, path: str) -> Entry:
     return max(found, key=lambda entry: (name_of(entry.url), parent(entry.url)))
 
 
-def _indices(directory: str) -> Iterator[FileStat]:
+def _files(directory: str) -> Iterator[FileStat]:
     for entry in list_directory(directory):
-        name = name_of(entry.url)
         # Others that begin with a dot may be groups, named like the input's directories.
-        if entry.is_directory and name != PENDING_DIRECTORY:
-            yield from _indices(entry.url)
-        elif name.endswith(INDEX_SUFFIX):
+        if not entry.is_directory:
             yield entry
+        elif name_of(entry.url) != PENDING_DIRECTORY:
+            yield from _files(entry.url)
 
 
 def _rows(index: FileStat, path: bytes | None) -> Iterator[tuple[bytes, int, int]]:

@@ -66,4 +66,10 @@ def test_a_directory_without_an_index_is_an_error(tmp_path: Path, asked: str) ->
     """An empty list would say that nothing was merged, and other outputs of FileMerger have no index."""
     (tmp_path / "merged.jsonl").write_bytes(b"{}\n")
     result = extract(str(tmp_path), asked)
-    assert (result.exit_code, "no index lies here" in result.stderr, "concat" in result.stderr) == (1, True, True)
+    assert (result.exit_code, "and no index" in result.stderr, "concat" in result.stderr) == (1, True, True)
+
+
+def test_a_directory_into_which_nothing_was_published_has_nothing(tmp_path: Path) -> None:
+    """A run may have found no file yet."""
+    result = extract(str(tmp_path), "--list")
+    assert (result.exit_code, result.stdout) == (0, "")
