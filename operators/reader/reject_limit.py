@@ -42,6 +42,6 @@ class RejectLimit:
         if rejected > float(allowed):
             raise DagflowError(
                 f"{rejected} of {rejected + accepted} records were refused, and max_rejects is {self._most}",
-                hint="what was refused in windows before this one is published by the writer at the port errors; "
-                "see whether the format is right, or raise max_rejects",
+                hint="what was refused in windows before this one is published by the writer at port errors; to see "
+                "the rest there, and go on, raise max_rejects or set it to null; else see whether the format is right",
             )

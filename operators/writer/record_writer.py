@@ -24,6 +24,9 @@ _NAMES = {"block": re.compile(r"[0-9a-f]{16}"), "part": re.compile(r"part-\d{8}-
 class RecordWriter(Operator):
     """Writes records into files: raw ones each with the delimiter that it was read with, columns as lines of JSON.
 
+    In JSON decimals are text, which keeps their digits; times are in ISO 8601; bytes are text, or an object with the
+    one member base64 where they are no UTF-8; infinities and NaN are null.
+
     Guarantee: a file appears whole, under its final name, when its window is committed; a window that
     is run again writes the same names. Files that others put into the directory are never touched.
     """
