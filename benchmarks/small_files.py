@@ -5,6 +5,8 @@
     python -m benchmarks.small_files --large                   also 1,000,000 files: memory, rate, rescan
     python -m benchmarks.small_files --files 0 --objects 0 --large --directory /dev/shm
                                                                only these, in memory: 14 GB, and no disk to wait for
+    python -m benchmarks.small_files --files 0 --objects 0 --names 10000000
+                                                               as many names of few files: memory, rate, rescan
 
 Two jobs: drop the lines that begin with a dot and write the rest as lines; merge the files whole into large ones.
 dagflow does all that it always does: journal, index of processed files, version checks, publishing. Two rounds warm
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 FILES_IN_DIRECTORY = 1000
+DIRECTORIES_OF_A_FILE = 50
+"""File systems allow a file some 65,000 names."""
 FILE_BYTES = 5000
 
 SLOW = "Spark wholeTextFiles"
@@ -70,6 +74,7 @@ streams:
   blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
   files: {{from: reader.messages, to: merger.input}}
 """
+JOBS = {"filter": FILTER, "merge": MERGE}
 
 RATE, STORE_RATE = 30_000, 500
 THRESHOLDS = [
@@ -98,6 +103,21 @@ def make_input(folder: Path, files: int) -> None:
         if number % FILES_IN_DIRECTORY == 0:
             directory.mkdir(parents=True)
         (directory / f"file-{number:08}.txt").write_bytes(bodies[number % len(bodies)])
+
+
+def make_names(folder: Path, names: int) -> None:
+    """Give few files many names, in directories of a thousand; all of their lines begin with a dot."""
+    content = b".all of this is dropped, so that what is measured needs no room\n" * 8
+    for number in range(names // FILES_IN_DIRECTORY):
+        directory = folder / f"{number // FILES_IN_DIRECTORY:03}" / f"{number:06}"
+        directory.mkdir(parents=True)
+        first = 0
+        if number % DIRECTORIES_OF_A_FILE == 0:
+            source = directory / "file-000.txt"
+            source.write_bytes(content)
+            first = 1
+        for position in range(first, FILES_IN_DIRECTORY):
+            os.link(source, directory / f"file-{position:03}.txt")
 
 
 def size_of(folder: Path) -> int:
@@ -329,7 +349,7 @@ def report_store(work: Path, cores: int, objects: int) -> bool:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
         try:
-            found = alone(work, cores, "s3://bench/in", {**os.environ, **settings})
+            found = alone(work, cores, "s3://bench/in", "merge", {**os.environ, **settings})
         finally:
             store.communicate()
     rate = objects / found["run"] / cores
@@ -341,26 +361,28 @@ def report_store(work: Path, cores: int, objects: int) -> bool:
     return rate >= STORE_RATE
 
 
-def alone(work: Path, cores: int, folder: str, environment: dict[str, str]) -> dict[str, float]:
+def alone(work: Path, cores: int, folder: str, job: str, environment: dict[str, str]) -> dict[str, float]:
     """What measure_alone finds in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.small_files", "--alone", str(work), folder, "--cores", str(cores)]
+    command = [sys.executable, "-m", "benchmarks.small_files", "--cores", str(cores)]
+    command += ["--alone", str(work), folder, job]
     answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=environment).stdout
     found: dict[str, float] = json.loads(answer.splitlines()[-1])
     return found
 
 
-def measure_alone(work: Path, cores: int, folder: str) -> None:
+def measure_alone(work: Path, cores: int, folder: str, job: str) -> None:
     """Run dagflow twice in a process that has done nothing before, and print what it took as JSON."""
     from dagflow.runtime.spark import start_context
 
     for left in ("output", "journal"):
         shutil.rmtree(work / left, ignore_errors=True)
     context = start_context("alone", f"local[{cores}]", {}, work / "spark.log")
-    if "://" not in folder:
+    app = JOBS[job]
+    if "://" not in folder and job == "merge":
         # What a disk takes for files that nobody has read yet is not what is compared.
         subprocess.run(f"find {shlex.quote(folder)} -type f -print0 | xargs -0 cat > /dev/null", shell=True, check=True)
     started = time.perf_counter()
-    watch = run_dagflow(context, work, MERGE, folder, cores)
+    watch = run_dagflow(context, work, app, folder, cores)
     first_run_s = time.perf_counter() - started
     driver_mib = peak_mib()
     gateway: Any = context._gateway
@@ -371,7 +393,7 @@ def measure_alone(work: Path, cores: int, folder: str) -> None:
         subprocess.run(["find", folder, "-type", "f", "-printf", "%p %s %T@\n"], stdout=subprocess.DEVNULL, check=True)
     find_s = time.perf_counter() - started
     started = time.perf_counter()
-    run_dagflow(context, work, MERGE, folder, cores)
+    run_dagflow(context, work, app, folder, cores)
     rescan_s = time.perf_counter() - started
     first = {"first": watch.first_s, "first files": watch.first_files}
     found = {"run": first_run_s, **first, "driver": driver_mib, "java": java_mib, "find": find_s, "rescan": rescan_s}
@@ -385,7 +407,7 @@ def report_growth(work: Path, cores: int, few: int, many: int) -> bool:
     for count in (few, many):
         folder = work / f"grow-{count}"
         make_input(folder, count)
-        found.append(alone(work, cores, str(folder), dict(os.environ)))
+        found.append(alone(work, cores, str(folder), "merge", dict(os.environ)))
     small, large = found
     # Workers start before the first window is published; what counts is how it goes on.
     rates = [
@@ -403,6 +425,18 @@ def report_growth(work: Path, cores: int, few: int, many: int) -> bool:
     return all(holds for holds, _ in checks)
 
 
+def report_names(work: Path, cores: int, names: int) -> None:
+    """Print what it takes to filter files that are many names of few, and to find nothing new after that."""
+    make_names(work / "names", names)
+    found = alone(work, cores, str(work / "names"), "filter", dict(os.environ))
+    journal_mb = sum(path.stat().st_size for path in (work / "journal").rglob("*") if path.is_file()) / 1e6
+    print(
+        f"{names:,} names: {names / found['run']:,.0f} files/s, first {found['first']:.2f} s, "
+        f"driver {found['driver']:.0f} MiB, its Java {found['java']:.0f} MiB, rescan {found['rescan']:.1f} s, "
+        f"find {found['find']:.1f} s, checkpoint {journal_mb:.0f} MB"
+    )
+
+
 def main() -> int:
     """Run what the command line asks for; 1 if a promise does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -412,10 +446,12 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=20_000, help="objects in the slow store; 0 leaves it out")
     parser.add_argument("--large", action="store_true", help="compare 10,000 with 1,000,000 files as well")
     parser.add_argument("--directory", type=Path, help="where to work; the default is the system's temporary directory")
-    parser.add_argument("--alone", nargs=2, metavar=("WORK", "FOLDER"), help=argparse.SUPPRESS)
+    parser.add_argument("--names", type=int, default=0, help="filter so many names of few files as well")
+    parser.add_argument("--alone", nargs=3, metavar=("WORK", "FOLDER", "JOB"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.alone:
-        measure_alone(Path(options.alone[0]), options.cores, options.alone[1])
+        work, location, job = options.alone
+        measure_alone(Path(work), options.cores, location, job)
         return 0
     all_hold = True
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
@@ -433,6 +469,8 @@ def main() -> int:
             all_hold &= report_store(work, options.cores, options.objects)
         if options.large:
             all_hold &= report_growth(work, options.cores, 10_000, 1_000_000)
+        if options.names:
+            report_names(work, options.cores, options.names)
     return 0 if all_hold else 1
 
 

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import yaml
@@ -38,7 +40,13 @@ def test_the_app_in_readme_is_the_one_that_runs() -> None:
 def test_the_operator_in_readme_is_the_one_that_runs() -> None:
     """README shows the operator of apps/drop_comments.py."""
     real = (ROOT / "apps" / "drop_comments.py").read_text(encoding="utf-8")
-    assert class_of(block("python", "DropComments")) == class_of(real)
+    assert class_of(block("python", "class DropComments")) == class_of(real)
+
+
+def test_the_test_in_readme_passes() -> None:
+    """It is of the operator above it."""
+    code = block("python", "class DropComments") + block("python", "run_operator")
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_every_file_that_the_documents_name_is_there() -> None:
