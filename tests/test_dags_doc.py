@@ -1,7 +1,11 @@
 """What docs/dags.md shows is an app that is right, and code that works."""
 
+import contextlib
+import json
 import re
 from pathlib import Path
+
+import pytest
 
 from dagflow.engine.run import run
 from dagflow.engine.status import status
@@ -11,38 +15,79 @@ from dagflow.runtime.inline import InlineRuntime
 PAGE = Path(__file__).parent.parent / "docs" / "dags.md"
 
 
-def test_the_app_of_the_page_runs(tmp_path: Path) -> None:
-    """Its files as they are shown, over files of ours."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the page's files, in which both tests work: what is imported once stays where it was."""
+    folder = tmp_path_factory.mktemp("page")
     shown = re.findall(r"```(?:yaml|python)\n# (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert [name for name, _ in shown] == [
         "app.yaml",
         "my_codecs.py",
+        "latest.py",
         "biggest.py",
+        "reports.py",
         "common.yaml",
         "my_rows.py",
         "my_policies.py",
     ]
     for name, text in shown:
         for old, new in {"/usr/lib/python3": "a", "/usr/share/common-licenses": "b"}.items():
-            text = text.replace(old, str(tmp_path / new))
-        text = text.replace("path: out/", f"path: {tmp_path}/out/")
-        (tmp_path / name).write_text(
-            text.replace("name: common-lines", f"name: x\nattributes: {{checkpoint: {tmp_path}/j}}")
+            text = text.replace(old, str(folder / new))
+        text = text.replace("path: out/", f"path: {folder}/out/")
+        (folder / name).write_text(
+            text.replace("name: common-lines", f"name: x\nattributes: {{checkpoint: {folder}/j}}")
         )
+    return folder
+
+
+def test_the_app_of_the_page_runs(folder: Path) -> None:
+    """Its files as they are shown, over files of ours."""
     for name, text in {"a/x.py": "one\ntwo\none\n", "b/y": "two\ntwo\n"}.items():
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text(text)
-    run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
-    assert [path.read_text() for path in (tmp_path / "out" / "best").glob("part-*")] == ["3 two\n2 one\n"]
-    (done,) = (tmp_path / "out" / "done").glob("metadata-*")
+        (folder / name).parent.mkdir()
+        (folder / name).write_text(text)
+    run(load_app(folder / "app.yaml"), runtime=InlineRuntime)
+    assert [path.read_text() for path in (folder / "out" / "best").glob("part-*")] == ["3 two\n2 one\n"]
+    (done,) = (folder / "out" / "done").glob("metadata-*")
     assert len(done.read_text().splitlines()) == 2
-    app = (
-        (tmp_path / "app.yaml").read_text().replace("module: common.yaml, properties: {n: 5}", "class: biggest.Longest")
-    )
+    app = (folder / "app.yaml").read_text().replace("module: common.yaml, properties: {n: 5}", "class: biggest.Longest")
     app = app.replace("common.lines", "common.input").replace("common.text", "common.output").replace("/j}", "/k}")
     app = re.sub(r"DrainPartitioner, properties: \{.*?\}", "my_policies.Shared, properties: {blocks: 1}", app)
-    (tmp_path / "longest.yaml").write_text(app.replace(f"{tmp_path}/out/", f"{tmp_path}/out2/"))
-    run(load_app(tmp_path / "longest.yaml"), runtime=InlineRuntime)
-    assert [path.read_text() for path in (tmp_path / "out2" / "best").glob("part-*")] == ["two\n"]
-    reader = [(each.before, each.after) for each in status(f"{tmp_path}/k").decisions if each.stage == "reader"]
+    (folder / "longest.yaml").write_text(app.replace(f"{folder}/out/", f"{folder}/out2/"))
+    run(load_app(folder / "longest.yaml"), runtime=InlineRuntime)
+    assert [path.read_text() for path in (folder / "out2" / "best").glob("part-*")] == ["two\n"]
+    reader = [(each.before, each.after) for each in status(f"{folder}/k").decisions if each.stage == "reader"]
     assert reader == [(0, 1), (1, 3)]
+
+
+STATEFUL = """\
+name: stateful
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: in, blocks_threshold: 1, pack_bytes: 0}}
+  reader: {class: BlockReader, properties: {format: {type: json_lines, columns: infer}}}
+  latest: {class: latest.Latest, properties: {key: user}, partition: {by: user, count: 2}}
+  writer: {class: RecordWriter, properties: {path: out/latest}, partition: parallel}
+  report: {class: reports.Report, properties: {path: out/report}}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: latest.input}
+  newest: {from: latest.output, to: writer.input}
+  read: {from: reader.blocks_metadata_output, to: report.input}
+"""
+
+
+def test_operators_of_the_page_keep_state_and_publish_reports(folder: Path) -> None:
+    """The newest record of each key that a window has, and a report of each window, over two runs."""
+    (folder / "stateful.yaml").write_text(STATEFUL)
+    (folder / "in").mkdir()
+    with contextlib.chdir(folder):
+        for number, users in enumerate(["abab", "bc"]):
+            rows = [{"user": user, "n": 10 * number + position} for position, user in enumerate(users)]
+            (folder / "in" / f"{number}").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            run(load_app("stateful.yaml"), runtime=InlineRuntime)
+    lines = [line for path in (folder / "out" / "latest").glob("part-*") for line in path.read_text().splitlines()]
+    found = sorted((row["user"], row["n"]) for row in map(json.loads, lines))
+    assert found == [("a", 2), ("b", 3), ("b", 10), ("c", 11)]
+    reports = sorted((folder / "out" / "report").iterdir())
+    assert [path.name for path in reports] == ["blocks-00000001", "blocks-00000002"]
+    assert reports[1].read_text() == f"{folder}/in/1 [0, 46)\n"

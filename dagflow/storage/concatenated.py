@@ -61,20 +61,30 @@ def entries(directory: str, path: str | None = None) -> Iterator[Entry]:
         path: Only what came from this path; None for all.
 
     Raises:
-        MissingError: There is no such directory, or there are files below it and no index.
+        MissingError: There is no such directory.
         StorageError: An index cannot be read.
     """
-    has_index = has_files = False
+    for index in _files(absolute(directory)):
+        if index.url.endswith(INDEX_SUFFIX):
+            url = index.url.removesuffix(INDEX_SUFFIX)
+            wanted = None if path is None else os.fsencode(path)
+            for name, offset, length in _rows(index, wanted):
+                yield Entry(os.fsdecode(name), url, offset, length)
+
+
+def require_index(directory: str) -> None:
+    """Make sure that originals can be found again below a directory, if anything was published there.
+
+    Raises:
+        MissingError: There is no such directory, or there are files below it and no index.
+        StorageError: It cannot be listed.
+    """
+    has_files = False
     for file in _files(absolute(directory)):
-        if not file.url.endswith(INDEX_SUFFIX):
-            has_files = True
-            continue
-        has_index = True
-        url = file.url.removesuffix(INDEX_SUFFIX)
-        wanted = None if path is None else os.fsencode(path)
-        for name, offset, length in _rows(file, wanted):
-            yield Entry(os.fsdecode(name), url, offset, length)
-    if has_files and not has_index:
+        has_files = True
+        if file.url.endswith(INDEX_SUFFIX):
+            return
+    if has_files:
         raise MissingError(
             "there are files here, and no index",
             url=redacted(absolute(directory)),

@@ -12,7 +12,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.options import verbose_option
-from dagflow.storage.concatenated import Entry, entries, extract, find
+from dagflow.storage.concatenated import Entry, entries, extract, find, require_index
 from dagflow.storage.local_disk import storage_error, translated
 
 
@@ -29,6 +29,7 @@ def command(directory: str, path: str | None, target: str | None, is_list: bool)
     """
     if is_list == (path is not None):
         raise click.UsageError("give either PATH or --list")
+    require_index(directory)
     if path is None:
         for entry in entries(directory):
             output.result(_line(entry))
