@@ -104,10 +104,10 @@ class _Preparation:
 
     def has_forgotten(self, url: str) -> bool:
         state, url = self._journal.state, absolute(url)
-        if not state.forgotten or url in state.outputs:
-            return state.forgotten > 0
         # A checkpoint of before outputs were noted says it only of the windows that are kept.
-        return any(file.startswith(join(url, "")) for file in self.published)
+        return state.forgotten > 0 and (
+            url in state.outputs or any(file.startswith(join(url, "")) for file in self.published)
+        )
 
     def claim(self, url: str) -> None:
         url = absolute(url)

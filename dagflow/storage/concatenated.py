@@ -116,11 +116,12 @@ def find(directory: str, path: str) -> Entry:
     """The newest original with a path: what was merged last, where it was merged several times.
 
     Raises:
-        MissingError: No index knows the path.
+        MissingError: No index knows the path, or there is none.
         StorageError: An index cannot be read.
     """
     found = list(entries(directory, path))
     if not found:
+        require_index(directory)
         raise MissingError(
             f"no index here knows {path}", url=redacted(absolute(directory)), hint="list the paths with --list"
         )

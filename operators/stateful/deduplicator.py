@@ -15,7 +15,7 @@ from dagflow.api.properties import Count
 from dagflow.api.records import RECORD, RecordBatch
 from dagflow.api.state import KeyedOperator
 from dagflow.metrics.names import DUPLICATES, FORGOTTEN_KEYS
-from operators.stateful.keys import column_of, keys_in
+from operators.stateful.keys import column_of
 
 
 class Deduplicator(KeyedOperator):
@@ -64,7 +64,7 @@ class Deduplicator(KeyedOperator):
         """Pass on the records with new keys."""
         state = self.state
         first = []
-        for position, key in enumerate(keys_in(column_of(batch, self.key))):
+        for position, key in enumerate(column_of(batch, self.key).to_pylist()):
             if key not in state:
                 state[key] = self._window_id
                 first.append(position)

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dagflow.api.hashing import Key, key_bytes
+from dagflow.api.hashing import Key, canonical, key_bytes
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
 from dagflow.api.state import KeyedOperator
-from operators.stateful.keys import column_of, keys_in
+from operators.stateful.keys import column_of
 
 
 class KeyCounter(KeyedOperator):
@@ -45,7 +45,8 @@ class KeyCounter(KeyedOperator):
     def count(self, batch: RecordBatch) -> None:
         """Add up one batch."""
         counted = column_of(batch, self.key).value_counts()
-        for key, count in zip(keys_in(counted.field("values")), counted.field("counts").to_pylist(), strict=True):
+        keys = map(canonical, counted.field("values").to_pylist())
+        for key, count in zip(keys, counted.field("counts").to_pylist(), strict=True):
             self.state[key] = self.state.get(key, 0) + count
             self._touched[key] = None
 

@@ -29,10 +29,13 @@ def command(directory: str, path: str | None, target: str | None, is_list: bool)
     """
     if is_list == (path is not None):
         raise click.UsageError("give either PATH or --list")
-    require_index(directory)
     if path is None:
+        is_empty = True
         for entry in entries(directory):
+            is_empty = False
             output.result(_line(entry))
+        if is_empty:
+            require_index(directory)
         return 0
     found = find(directory, path)
     with contextlib.ExitStack() as stack:
