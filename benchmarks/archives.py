@@ -31,8 +31,8 @@ from backports import zstd
 
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
-from dagflow.worker.process import keep_freed_memory
-from operators.codecs import codec_of_name
+from dagflow.execution.process import keep_freed_memory
+from operators.files.compression import codec_of_name
 
 UNIT_BYTES = 512 << 10
 BGZF_BYTES = 65_280

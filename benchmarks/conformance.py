@@ -159,7 +159,7 @@ def names_of(family: Family) -> list[str]:
 
 def by_dagflow(family: Family, folder: str, size: int) -> list[list[Any]]:
     """Each block read for itself, as a task reads it."""
-    from operators.metadata import BlockMetadata, FileVersion
+    from operators.files.metadata import BlockMetadata, FileVersion
     from operators.reader.formats import make_format
     from operators.reader.formats.base import entered
     from operators.reader.rejects import BlockAccount

@@ -34,7 +34,7 @@ os.environ["POLARS_MAX_THREADS"] = "1"
 from benchmarks.sparks_java import SPARKS_JAVA
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
-from dagflow.worker.process import keep_freed_memory
+from dagflow.execution.process import keep_freed_memory
 
 if TYPE_CHECKING:
     from dagflow.api.records import RecordBatch
@@ -288,7 +288,7 @@ def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:
     """All blocks of a file, one after the other, as one task reads them."""
     import pyarrow.compute as pc
 
-    from operators.metadata import BlockMetadata, FileVersion
+    from operators.files.metadata import BlockMetadata, FileVersion
     from operators.reader.block_reader import BlockReader
     from operators.transform.record_filter import RecordFilter
 

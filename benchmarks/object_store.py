@@ -99,12 +99,12 @@ def fill(filesystem: Any, bucket: str, large: int, large_bytes: int, small: int)
 def read(directory: str, *, is_ahead: bool, target: str = "") -> dict[str, float]:
     """Read all objects of a directory as one task does; with a target also write them, and publish."""
     from dagflow.api.context import OperatorContext
+    from dagflow.execution.stage import TaskOutputs
     from dagflow.storage.files import list_directory
     from dagflow.storage.pending import publish_all
-    from dagflow.worker.stage import TaskOutputs
-    from operators.metadata import BlockMetadata, FileVersion
+    from operators.files.metadata import BlockMetadata, FileVersion
     from operators.reader.block_reader import BlockReader
-    from operators.writer.record_writer import RecordWriter
+    from operators.sink.record_writer import RecordWriter
 
     blocks: list[BlockMetadata] = []
     for found in list_directory(directory):

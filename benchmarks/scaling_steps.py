@@ -126,7 +126,7 @@ class InstantRuntime:
 
     def submit(self, window: Any) -> Future[list[Any]]:
         """Answer for each partition."""
-        from dagflow.worker.results import StageResult
+        from dagflow.execution.results import StageResult
 
         started = time.perf_counter()
         future: Future[list[Any]] = Future()

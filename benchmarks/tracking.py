@@ -82,7 +82,7 @@ def directory_mib(directory: Path) -> float:
 
 def track(directory: Path, entries: int, order: str, first: int) -> dict[str, Any]:
     """Take files from one number on, at most as many as a process takes, and leave the last snapshot behind."""
-    from operators.metadata import FileEnds
+    from operators.files.metadata import FileEnds
     from operators.splitter.awaited import AwaitedEnds
     from operators.splitter.file_index import FileIndex
 

@@ -26,9 +26,9 @@ from typing import Any, Self
 import numpy as np
 
 from dagflow.api.context import OperatorContext
+from dagflow.execution.process import keep_freed_memory
 from dagflow.storage.files import open_file, stat
-from dagflow.worker.process import keep_freed_memory
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
 from operators.reader.formats.base import CHUNK_BYTES
 

@@ -9,20 +9,20 @@ if TYPE_CHECKING:
     from operators.aggregate.count_by import CountBy
     from operators.aggregate.top_n import TopN
     from operators.control.file_completion import FileCompletion
-    from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
+    from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
     from operators.partitioning.drain import DrainPartitioner
     from operators.partitioning.stateless import StatelessPartitioner
     from operators.reader.block_reader import BlockReader
     from operators.reader.formats.base import ReaderContext
     from operators.reader.read_block import read_block
+    from operators.sink.file_merger import FileMerger
+    from operators.sink.metadata_writer import MetadataWriter
+    from operators.sink.record_writer import RecordWriter
+    from operators.sink.source_cleaner import SourceCleaner
     from operators.splitter.splitter import FileSplitterBase, FileSplitterInput
     from operators.stateful.deduplicator import Deduplicator
     from operators.stateful.key_counter import KeyCounter
     from operators.transform.record_filter import RecordFilter
-    from operators.writer.file_merger import FileMerger
-    from operators.writer.metadata_writer import MetadataWriter
-    from operators.writer.record_writer import RecordWriter
-    from operators.writer.source_cleaner import SourceCleaner
 
 __all__ = [
     "BlockMetadata",
@@ -49,25 +49,25 @@ __all__ = [
 ]
 
 _MODULE_BY_NAME = {
-    "BlockMetadata": "operators.metadata",
+    "BlockMetadata": "operators.files.metadata",
     "BlockReader": "operators.reader.block_reader",
     "CountBy": "operators.aggregate.count_by",
     "Deduplicator": "operators.stateful.deduplicator",
     "DrainPartitioner": "operators.partitioning.drain",
     "FileCompletion": "operators.control.file_completion",
-    "FileInfo": "operators.metadata",
-    "FileMerger": "operators.writer.file_merger",
-    "FileMetadata": "operators.metadata",
+    "FileInfo": "operators.files.metadata",
+    "FileMerger": "operators.sink.file_merger",
+    "FileMetadata": "operators.files.metadata",
     "FileSplitterBase": "operators.splitter.splitter",
     "FileSplitterInput": "operators.splitter.splitter",
-    "FileVersion": "operators.metadata",
+    "FileVersion": "operators.files.metadata",
     "KeyCounter": "operators.stateful.key_counter",
-    "MetadataWriter": "operators.writer.metadata_writer",
+    "MetadataWriter": "operators.sink.metadata_writer",
     "ReaderContext": "operators.reader.formats.base",
     "RecordFilter": "operators.transform.record_filter",
-    "RecordWriter": "operators.writer.record_writer",
+    "RecordWriter": "operators.sink.record_writer",
     "TopN": "operators.aggregate.top_n",
-    "SourceCleaner": "operators.writer.source_cleaner",
+    "SourceCleaner": "operators.sink.source_cleaner",
     "StatelessPartitioner": "operators.partitioning.stateless",
     "read_block": "operators.reader.read_block",
 }

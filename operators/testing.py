@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.formats import make_format
 from operators.reader.formats.base import ReaderContext, entered
 from operators.reader.rejects import BlockAccount

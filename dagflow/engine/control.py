@@ -15,10 +15,10 @@ from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.source_events import SourceEventListener
 from dagflow.engine.states import is_stateful, require_owners
 from dagflow.errors import PlanError, Problem
+from dagflow.execution.chain import Chain
+from dagflow.execution.stage import TaskOutputs
 from dagflow.plan.physical import Edge, PhysicalPlan, PortRef, Stage
 from dagflow.storage.pending import PendingFile
-from dagflow.worker.chain import Chain
-from dagflow.worker.stage import TaskOutputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,11 @@ from dagflow.engine.surveying import Surveyors
 from dagflow.engine.tally import Tally
 from dagflow.engine.windows import Load, WindowCodec, load_of, load_of_task, require_names_apart
 from dagflow.errors import DagflowError
+from dagflow.execution.results import StageResult
 from dagflow.journal import Journal, JournalState, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.runtime.inline import Runtime
 from dagflow.storage.pending import Durability, PendingFile, discard_all_rivals, pending_tag, publish_all
-from dagflow.worker.results import StageResult
 
 logger = logging.getLogger(__name__)
 

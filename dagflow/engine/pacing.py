@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dagflow.api.partitioner import assign_balanced, size_bytes_of
+from dagflow.execution.results import WindowTask
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.worker.results import WindowTask
 
 
 def paced(plan: PhysicalPlan, task: WindowTask, parallelism: int) -> WindowTask:

@@ -15,13 +15,13 @@ from dagflow.engine.states import is_stateful
 from dagflow.engine.stopping import TICK_S, StopRequest, abandon
 from dagflow.engine.windows import WindowCodec, require_names_apart
 from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, SourceChangedError, StorageError
+from dagflow.execution.results import StageResult
 from dagflow.journal import Journal, WindowIntent, WindowPlan, WindowRedo
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.inline import Runtime
 from dagflow.storage.files import stat
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile, discard, pending_tag
-from dagflow.worker.results import StageResult
 
 _PUT_BACK = "put the version back that was read; nothing was replaced"
 

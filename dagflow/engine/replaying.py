@@ -10,6 +10,7 @@ from dagflow.engine.replay import ReplayedWindow, Replayer
 from dagflow.engine.run import RunOptions, RuntimeFactory, parallelism_of, prepare, spark, swept
 from dagflow.engine.stopping import StopRequest
 from dagflow.errors import JournalError
+from dagflow.execution.results import Program
 from dagflow.journal import Journal, Retention, read_state
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
@@ -18,7 +19,6 @@ from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.options import options_in_use
 from dagflow.storage.roots import roots_in_use
 from dagflow.storage.store import open_store
-from dagflow.worker.results import Program
 
 
 def app_file(checkpoint: str) -> str:

@@ -22,6 +22,8 @@ from dagflow.engine.result import RunSummary
 from dagflow.engine.states import StateBook
 from dagflow.engine.stopping import StopRequest
 from dagflow.errors import DagflowError, FencedError, JournalError, MissingError, StorageError
+from dagflow.execution.results import Program
+from dagflow.execution.stage import TaskOutputs
 from dagflow.journal import Journal, Retention, read_state, set_aside
 from dagflow.metrics.names import CLEANED
 from dagflow.plan.logical import LogicalPlan
@@ -34,8 +36,6 @@ from dagflow.storage.options import options_in_use
 from dagflow.storage.pending import pending_tag, remove, sweep
 from dagflow.storage.roots import roots_in_use
 from dagflow.storage.store import Store, open_store
-from dagflow.worker.results import Program
-from dagflow.worker.stage import TaskOutputs
 
 logger = logging.getLogger(__name__)
 

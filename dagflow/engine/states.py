@@ -15,10 +15,10 @@ from typing import Any
 from dagflow.api.operator import Operator
 from dagflow.api.state import KeyedOperator, KeyedSnapshot, Movable, Segment
 from dagflow.errors import DagflowError, JournalError, MissingError, PlanError, Problem
+from dagflow.execution.results import StageResult
 from dagflow.journal import WindowPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
 from dagflow.storage.store import Store
-from dagflow.worker.results import StageResult
 
 SEGMENTS = "segments/"
 

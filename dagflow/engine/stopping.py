@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from concurrent.futures import CancelledError, Future, TimeoutError
 
 from dagflow.errors import DagflowError
+from dagflow.execution.results import StageResult
 from dagflow.runtime.inline import Runtime
 from dagflow.storage.pending import discard
-from dagflow.worker.results import StageResult
 
 TICK_S = 0.2
 """How often whoever waits for a window looks up: to show progress, and to see whether to stop."""

@@ -20,12 +20,12 @@ from dagflow.api.partitioner import size_bytes_of
 from dagflow.engine.control import Emission
 from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError
+from dagflow.execution.results import WindowTask
+from dagflow.execution.routing import shares_of
 from dagflow.journal import WindowPlan
 from dagflow.journal.codec import sealed, unsealed
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
 from dagflow.storage.pending import PendingFile
-from dagflow.worker.results import WindowTask
-from dagflow.worker.routing import shares_of
 
 TO_ALL = "all"
 """Stands for the assignment of tuples that every partition gets."""

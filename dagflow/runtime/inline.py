@@ -6,8 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
-from dagflow.worker.stage import run_level, run_survey
+from dagflow.execution.results import Parcel, Program, StageResult, WindowTask
+from dagflow.execution.stage import run_level, run_survey
 
 
 class Runtime(Protocol):

@@ -26,14 +26,14 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from dagflow.errors import DagflowError
+from dagflow.execution.process import settled
+from dagflow.execution.results import Program, StageResult, WindowTask
+from dagflow.execution.stage import run_level, run_survey
 from dagflow.runtime.class_archive import archive_options, make_archive
 from dagflow.runtime.inline import level_zero, slot_of
 from dagflow.runtime.java import use_java
 from dagflow.runtime.probe import Places, examiner, misfit, require_fit
 from dagflow.runtime.shipping import package_zip
-from dagflow.worker.process import settled
-from dagflow.worker.results import Program, StageResult, WindowTask
-from dagflow.worker.stage import run_level, run_survey
 
 logger = logging.getLogger(__name__)
 

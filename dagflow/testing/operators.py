@@ -10,8 +10,8 @@ from dagflow.api.bundle import unbundled
 from dagflow.api.context import Counts, OperatorContext, OutputFiles
 from dagflow.api.operator import Operator
 from dagflow.api.records import RecordBatch
+from dagflow.execution.chain import Chain
 from dagflow.plan.physical import PortRef
-from dagflow.worker.chain import Chain
 
 
 class MemoryOutputs:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dagflow.api.operator import ControlOperator
 from dagflow.api.ports import InputPort, OutputPort
-from operators.metadata import BlockMetadata, FileMetadata
+from operators.files.metadata import BlockMetadata, FileMetadata
 
 
 class FileCompletion(ControlOperator):

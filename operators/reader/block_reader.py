@@ -30,8 +30,8 @@ from dagflow.metrics.names import BLOCKS, BYTES, CONTENT_BYTES, FILES, LEFT_OUT_
 from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
 from dagflow.storage.location import name_of, redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
-from operators.metadata import BlockMetadata, Column
-from operators.pack import BlockPack
+from operators.files.metadata import BlockMetadata, Column
+from operators.files.small_file_batch import BlockPack
 from operators.reader.compression.opening import Compression
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import read_content, require_sound

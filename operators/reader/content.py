@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dagflow.api.records import RecordBatch
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.compression.opening import Compression, decompressed
 from operators.reader.formats.base import ByteSource, ReaderContext
 from operators.reader.growing import read_growing, resumed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprint_of_ends, left_out_from
 from dagflow.storage.location import is_local
-from operators.metadata import BlockMetadata, FileEnds
+from operators.files.metadata import BlockMetadata, FileEnds
 from operators.reader.formats.base import ByteSource
 from operators.reader.side_by_side import Row
 

@@ -9,7 +9,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from dagflow.storage.location import redacted
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.compression.stream import UNKNOWN_SIZE
 from operators.reader.formats.base import ByteSource, Prefix, ReaderContext
 from operators.reader.rejects import BlockAccount

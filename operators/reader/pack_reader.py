@@ -12,8 +12,8 @@ from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.errors import DagflowError
 from dagflow.storage.location import is_local
 from dagflow.storage.small_files import SmallFiles, load, room_for
-from operators.metadata import BlockMetadata
-from operators.pack import BlockPack
+from operators.files.metadata import BlockMetadata
+from operators.files.small_file_batch import BlockPack
 from operators.reader.compression.opening import Compression, is_any_compressed
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import read_content, require_sound

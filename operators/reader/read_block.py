@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dagflow.storage.files import open_file
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.formats import make_format
 from operators.reader.formats.base import entered
 from operators.reader.rejects import BlockAccount

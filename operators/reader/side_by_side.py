@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dagflow.api.properties import property_model
 from dagflow.api.records import NO_DELIMITER, Delimiters, Origin, RecordBatch
-from operators.pack import BlockPack, PackBlocks
+from operators.files.small_file_batch import BlockPack, PackBlocks
 from operators.reader.formats.base import ReaderContext
 from operators.reader.formats.delimited import BYTE_ORDER_MARK
 from operators.reader.formats.lines import Lines

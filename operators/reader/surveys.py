@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from dagflow.storage.roots import expanded, shortened
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.compression.opening import Compression, cutting_codec, promised_codec
 from operators.reader.compression.splitting import Progress, chains_of, unpack_block
 from operators.reader.formats.base import ByteSource, ReaderContext

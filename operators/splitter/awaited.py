@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from dagflow.storage.columns import binary_column, bool_column, int64_column, numbers_of, positions_in
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import shortened
-from operators.metadata import FileEnds
+from operators.files.metadata import FileEnds
 from operators.splitter.file_index import Apart, FileIndex, Seen
 from operators.splitter.runs import NOTHING, SCHEMA, ends, entries_of, merged, newest, packed, unpacked
 

@@ -15,8 +15,8 @@ from dagflow.api.ports import Emitter
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import expanded, shortened
-from operators.codecs import CUT_SUFFIXES, stays_whole
-from operators.metadata import BlockMetadata, Column, FileMetadata, FileVersion
+from operators.files.compression import CUT_SUFFIXES, stays_whole
+from operators.files.metadata import BlockMetadata, Column, FileMetadata, FileVersion
 from operators.splitter.clock import Clock
 from operators.splitter.found import Found, FoundFiles
 from operators.splitter.packing import Packer

@@ -19,7 +19,7 @@ from dagflow.errors import MissingError, StorageError
 from dagflow.storage import files
 from dagflow.storage.local_disk import bounded_ns
 from dagflow.storage.location import redacted
-from operators.metadata import Column
+from operators.files.metadata import Column
 from operators.splitter.scan_helper import examined
 
 logger = logging.getLogger(__name__)

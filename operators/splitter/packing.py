@@ -10,8 +10,8 @@ from pydantic import Field
 
 from dagflow.api.properties import Count, Millis, Size
 from dagflow.storage.roots import expanded, shortened
-from operators.metadata import Column
-from operators.pack import BlockPack
+from operators.files.metadata import Column
+from operators.files.small_file_batch import BlockPack
 from operators.splitter.clock import Clock
 from operators.splitter.found import FoundFiles
 

@@ -20,8 +20,8 @@ from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size
 from dagflow.errors import MissingError
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import expanded, root_of, shortened
-from operators.codecs import CUT_SUFFIXES, UnitSuffix
-from operators.metadata import BlockMetadata, FileEnds, FileInfo, FileMetadata, FileVersion
+from operators.files.compression import CUT_SUFFIXES, UnitSuffix
+from operators.files.metadata import BlockMetadata, FileEnds, FileInfo, FileMetadata, FileVersion
 from operators.splitter.awaited import AwaitedEnds, Heard
 from operators.splitter.changes import OnChange
 from operators.splitter.clock import Clock, SystemClock

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dagflow.api.bundle import unbundled
 from dagflow.api.partitioner import assign_balanced, deal_out
-from operators.metadata import BlockMetadata, FileVersion
-from operators.pack import BlockPack
+from operators.files.metadata import BlockMetadata, FileVersion
+from operators.files.small_file_batch import BlockPack
 
 
 @given(st.lists(st.integers(0, 1000), max_size=60), st.integers(1, 20))

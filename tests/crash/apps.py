@@ -10,9 +10,9 @@ from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.model import Attributes
 from operators.reader.block_reader import BlockReader
+from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.transform.record_filter import RecordFilter
-from operators.writer.record_writer import RecordWriter
 
 
 def files_app(

@@ -18,9 +18,9 @@ from dagflow.spec.model import Attributes
 from dagflow.storage.remote import S3Location, filesystem_of, s3_location
 from dagflow.testing.faults import Faults, InjectedCrash, Moment
 from operators.reader.block_reader import BlockReader
+from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.transform.record_filter import RecordFilter
-from operators.writer.record_writer import RecordWriter
 
 pytestmark = pytest.mark.crash
 

@@ -13,10 +13,10 @@ import pytest
 
 from dagflow.engine.run import RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, StorageError
+from dagflow.execution.results import WindowTask
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.clock import ManualClock
-from dagflow.worker.results import WindowTask
 from operators.splitter.splitter import FileSplitterInput
 from tests.crash.apps import files_app, leftovers, published, require_part_of
 

@@ -14,9 +14,9 @@ from dagflow.api.codec import StreamCodec
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.model import Attributes, KeyedPartition, Partition
-from operators.writer.record_writer import RecordWriter
+from operators.sink.record_writer import RecordWriter
 from tests.engine.sample_app import Source
-from tests.worker.sample_operators import DropComments, Lines, Sample
+from tests.execution.sample_operators import DropComments, Lines, Sample
 
 PARALLELISM = 2
 """Of the runs that are compared: the partitions of a stage that says nothing of them."""

@@ -9,8 +9,8 @@ from dagflow import InputOperator, Operator, OutputPort
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.model import Attributes
-from operators.writer.record_writer import RecordWriter
-from tests.worker.sample_operators import Lines, Sample
+from operators.sink.record_writer import RecordWriter
+from tests.execution.sample_operators import Lines, Sample
 
 
 class Source(InputOperator):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dagflow.engine.driver import WINDOWS_AHEAD, WINDOWS_IN_FLIGHT
 from dagflow.engine.run import run
+from dagflow.execution.results import WindowTask
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.worker.results import WindowTask
 from tests.engine.sample_app import Source, app_of, published, words
 
 

@@ -15,10 +15,10 @@ from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.engine.stopping import StopRequest
 from dagflow.errors import DagflowError, JournalError, OperatorError, StorageError
+from dagflow.execution.results import Program, StageResult, WindowTask
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.worker.results import Program, StageResult, WindowTask
 from tests.engine.sample_app import app_of, published, words
-from tests.worker.sample_operators import Broken, Sample, Total
+from tests.execution.sample_operators import Broken, Sample, Total
 
 TEXTS = [b"a b c", b"d", b"", b"e f", b"g", b"h i j k", b"l"]
 

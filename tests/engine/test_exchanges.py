@@ -14,10 +14,10 @@ from dagflow.engine.run import RuntimeFactory, run
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.model import KeyedPartition
-from operators.writer.record_writer import RecordWriter
+from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import FirstByte, Suffix, Texts, by_partition, dag, files, lines
 from tests.engine.sample_app import Source
-from tests.worker.sample_operators import DropComments, Lines, Sample
+from tests.execution.sample_operators import DropComments, Lines, Sample
 
 TEXTS = [b"aa ab ba", b"ca", b"", b"ac bb " * 20, b"dd a b", b"#x e"]
 WORDS = b" ".join(TEXTS).split()

@@ -18,7 +18,7 @@ from dagflow.journal.records import Event
 from dagflow.plan.logical import load_app
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import place
-from operators.pack import BlockPack
+from operators.files.small_file_batch import BlockPack
 from tests.cli.processes import environment
 
 APP = """\

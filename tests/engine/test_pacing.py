@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.engine.pacing import paced
+from dagflow.execution.results import WindowTask
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.plan.placement import place
-from dagflow.worker.results import WindowTask
 from tests.engine.dags import Given, dag
 from tests.engine.sample_app import Source
-from tests.worker.sample_operators import Lines, Sample
+from tests.execution.sample_operators import Lines, Sample
 
 PORT = PortRef("one", "samples")
 

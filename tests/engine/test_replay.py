@@ -25,11 +25,11 @@ from dagflow.errors import (
     SourceChangedError,
     StorageError,
 )
+from dagflow.execution.results import Program, StageResult, WindowTask
 from dagflow.journal import Journal
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
-from dagflow.worker.results import Program, StageResult, WindowTask
 from tests.engine.test_driver import crashing
 
 APP = """\

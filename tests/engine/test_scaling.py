@@ -6,12 +6,12 @@ from pathlib import Path
 
 from dagflow.engine.run import run
 from dagflow.engine.status import status
+from dagflow.execution.results import Program, WindowTask
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.worker.results import Program, WindowTask
-from operators.writer.record_writer import RecordWriter
+from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import dag, lines
 from tests.engine.sample_app import Source
-from tests.worker.sample_operators import Lines
+from tests.execution.sample_operators import Lines
 
 
 def test_a_stage_that_nobody_decides_for_grows_with_the_cluster(tmp_path: Path) -> None:

@@ -17,17 +17,17 @@ from dagflow.api.codec import ByName
 from dagflow.engine import states
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, PlanError
+from dagflow.execution.results import WindowTask
 from dagflow.journal.log import load
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.model import Attributes, KeyedPartition, Partition
 from dagflow.storage.store import open_store
-from dagflow.worker.results import WindowTask
+from operators.sink.record_writer import RecordWriter
 from operators.stateful.deduplicator import Deduplicator
 from operators.stateful.key_counter import KeyCounter
-from operators.writer.record_writer import RecordWriter
 from tests.engine.sample_app import Source, app_of, edge, published
-from tests.worker.sample_operators import Lines, Total
+from tests.execution.sample_operators import Lines, Total
 
 WORDS = [b"%d" % (n * n % 23) for n in range(60)]
 TEXTS = [b" ".join(WORDS[n : n + 5]) for n in range(0, 60, 5)]

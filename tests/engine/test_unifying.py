@@ -12,10 +12,10 @@ from dagflow.engine.run import RuntimeFactory, run
 from dagflow.plan.unifying import unified
 from operators.aggregate.count_by import CountBy
 from operators.aggregate.top_n import TopN
-from operators.writer.record_writer import RecordWriter
+from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import dag, files
 from tests.engine.sample_app import Source
-from tests.worker.sample_operators import Lines
+from tests.execution.sample_operators import Lines
 
 TEXTS = [b"a b a", b"c a", b"", b"b b b", b"c d", b"e " * 40, b"a"]
 

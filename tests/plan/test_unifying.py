@@ -14,7 +14,7 @@ from dagflow.plan.placement import place
 from dagflow.plan.unifying import unified
 from tests.engine.dags import dag
 from tests.engine.sample_app import Source
-from tests.worker.sample_operators import Lines
+from tests.execution.sample_operators import Lines
 
 APP = """\
 name: top

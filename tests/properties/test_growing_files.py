@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dagflow.api.context import OperatorContext
 from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.block_reader import BlockReader
 from tests.operators.splitter.driving import Follower, Services, Window, write
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark.serializers import CloudPickleSerializer
 from dagflow.errors import DagflowError
 from dagflow.runtime.spark import SparkRuntime, _translating, start_context
-from dagflow.worker.results import Program
+from dagflow.execution.results import Program
 from tests.runtime.test_backends import exchanging_plan, operators_of
 
 folder = Path(sys.argv[1])

@@ -11,12 +11,12 @@ import pytest
 
 from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError, OperatorError
+from dagflow.execution.results import Program, StageResult, WindowTask
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
 from dagflow.runtime.inline import InlineRuntime, Runtime
 from dagflow.storage.pending import publish
-from dagflow.worker.results import Program, StageResult, WindowTask
-from operators.writer.record_writer import RecordWriter
-from tests.worker.sample_operators import Broken, DropComments, Lines, Sample, Total
+from operators.sink.record_writer import RecordWriter
+from tests.execution.sample_operators import Broken, DropComments, Lines, Sample, Total
 
 Start = Callable[[Program], Runtime]
 

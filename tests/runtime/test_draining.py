@@ -25,7 +25,7 @@ operators:
     partitioner:
       class: DrainPartitioner
       properties: {target_drain_millis: 2000, max_partitions: 4, cool_down_millis: 100}
-  slow: {class: tests.worker.sample_operators.Slow, partition: parallel}
+  slow: {class: tests.execution.sample_operators.Slow, partition: parallel}
   writer: {class: RecordWriter, properties: {path: ROOT/out}, partition: parallel}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import DagflowError
+from dagflow.execution.results import Program
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.probe import NEEDED, Places, examiner, misfit, require_fit
 from dagflow.storage.pending import PENDING_DIRECTORY
-from dagflow.worker.results import Program
 
 DRIVERS_OWN = {"click", "networkx", "pyspark", "pyyaml", "rich"}
 """What no task imports; a test on a real cluster, whose executors do not have it, would notice."""

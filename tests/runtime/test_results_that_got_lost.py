@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dagflow.errors import DagflowError
+from dagflow.execution.results import Program
 from dagflow.runtime.spark import SparkRuntime
-from dagflow.worker.results import Program
 from tests.runtime.test_backends import exchanging_plan, operators_of, window
 
 pytestmark = pytest.mark.spark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bz2
 from collections.abc import Iterator
 
-from operators.codecs import BZIP2_BLOCK, BZIP2_END, CODEC_BY_NAME
+from operators.files.compression import BZIP2_BLOCK, BZIP2_END, CODEC_BY_NAME
 from operators.reader.compression.stream import DecompressedFile
 from operators.reader.compression.units import Held, NoUnitError, Unit
 from operators.reader.formats.base import ByteSource

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.storage.location import redacted
-from operators.codecs import (
+from operators.files.compression import (
     CODEC_BY_NAME,
     CODECS,
     HEAD_BYTES,
@@ -21,7 +21,7 @@ from operators.codecs import (
     codec_of_content,
     codec_of_name,
 )
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.compression.splitting import UNITS_BY_CODEC, CutFile
 from operators.reader.compression.stream import OUTPUT_BYTES, CorruptArchiveError, DecompressedFile
 from operators.reader.compression.units import is_skippable, may_become_skippable

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dagflow.errors import StorageError, TransientStorageError
-from operators.codecs import Codec
-from operators.metadata import BlockMetadata, Unpacked
+from operators.files.compression import Codec
+from operators.files.metadata import BlockMetadata, Unpacked
 from operators.reader.compression.bzip2 import Bzip2Blocks, Bzip2Units
 from operators.reader.compression.stream import UNKNOWN_SIZE, DecompressedFile
 from operators.reader.compression.units import GzipUnits, Held, NoUnitError, Units, ZstdUnits

@@ -7,7 +7,7 @@ from typing import Any
 
 from dagflow.errors import DagflowError, RecordError
 from dagflow.storage.location import redacted
-from operators.codecs import Codec, Decompressor
+from operators.files.compression import Codec, Decompressor
 from operators.reader.compression.units import may_become_skippable
 from operators.reader.formats.base import ByteSource
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from operators.codecs import CODEC_BY_NAME, Codec, Decompressor
+from operators.files.compression import CODEC_BY_NAME, Codec, Decompressor
 from operators.reader.formats.base import ByteSource
 
 INPUT_BYTES = 256 << 10

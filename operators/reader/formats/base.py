@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from dagflow.api.properties import set_properties
 from dagflow.api.records import RecordBatch
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 
 CHUNK_BYTES = 1 << 20
 """How much is read at a time: a chunk stays in the second-level cache from the read to the write."""

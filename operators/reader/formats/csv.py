@@ -14,7 +14,7 @@ from pydantic import Field
 
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, Parsed
 from operators.reader.formats.columns import ColumnTypes, arrow_type, parse_columns, reject, valid_text
 from operators.reader.formats.delimited import BYTE_ORDER_MARK, Delimited, Terminators

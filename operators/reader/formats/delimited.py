@@ -14,7 +14,7 @@ from pydantic import Field
 from dagflow.api.properties import Count, Size
 from dagflow.api.records import NO_DELIMITER, Delimiters, RecordBatch
 from dagflow.errors import RecordError
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
 from operators.reader.formats.framing import frame_adjacent, one_unended
 from operators.reader.formats.positions import Positions

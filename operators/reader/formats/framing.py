@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.records import Delimiters, Origin, RecordBatch
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.formats.positions import Positions
 
 

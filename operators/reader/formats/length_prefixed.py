@@ -12,7 +12,7 @@ from pydantic import Field
 
 from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
 from operators.reader.formats.framing import frame_apart
 from operators.reader.formats.positions import Positions

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.records import RecordBatch
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, Parsed
 from operators.reader.formats.charset import BadBytes, Charset, Decoder
 from operators.reader.formats.delimited import Delimited, Terminators

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import ByteSource
 from operators.reader.formats.delimited import Delimited, Terminators
 from operators.reader.formats.framing import frame_apart, pieces_of

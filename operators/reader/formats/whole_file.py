@@ -13,7 +13,7 @@ from pydantic import Field
 from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from dagflow.errors import RecordError
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, Parsed, ReaderContext
 from operators.reader.formats.framing import frame_adjacent
 from operators.reader.formats.window import Window

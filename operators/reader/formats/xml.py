@@ -13,7 +13,7 @@ from pydantic import Field
 from dagflow.api.properties import Size
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
 from operators.reader.formats.framing import pieces_of
 from operators.reader.formats.positions import Positions

@@ -17,11 +17,11 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
 from operators.control.file_completion import FileCompletion
-from operators.metadata import BlockMetadata, FileMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
+from operators.sink.metadata_writer import MetadataWriter
+from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
-from operators.writer.metadata_writer import MetadataWriter
-from operators.writer.record_writer import RecordWriter
 from tests.engine.dags import Given, dag, lines
 from tests.engine.test_driver import crashing
 

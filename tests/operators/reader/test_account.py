@@ -18,7 +18,7 @@ from dagflow.engine.run import run
 from dagflow.errors import AppError, DagflowError
 from dagflow.plan.logical import check, load_app
 from dagflow.runtime.inline import InlineRuntime
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, Parsed
 from operators.reader.formats.framing import frame_one
 from operators.reader.formats.lines import Lines

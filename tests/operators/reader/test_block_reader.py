@@ -16,7 +16,7 @@ from dagflow.api.survey import Surveying
 from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError
 from dagflow.storage.files import stat
 from dagflow.testing.operators import OperatorHarness, run_operator
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
 from operators.reader.compression.stream import CorruptArchiveError
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.formats import make_format
 from operators.reader.formats.base import ReaderContext
 from operators.reader.growing import read_growing, resumed

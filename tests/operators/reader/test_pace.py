@@ -13,7 +13,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.files import open_file
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
 from operators.reader.pace import Pace, PacedFile
 from tests.crash.apps import files_app, published

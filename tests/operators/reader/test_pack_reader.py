@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from dagflow.api.context import OperatorContext
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from operators import BlockReader
-from operators.metadata import BlockMetadata
-from operators.pack import BlockPack
+from operators.files.metadata import BlockMetadata
+from operators.files.small_file_batch import BlockPack
 from operators.reader import pack_reader
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.formats import make_format

@@ -12,7 +12,7 @@ from typing import Any
 
 from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.testing.clock import ManualClock
-from operators.metadata import BlockMetadata, FileInfo, FileMetadata
+from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata
 from operators.splitter import FileSplitterBase, FileSplitterInput
 from operators.splitter.cutting import DEFAULT_BUDGET
 

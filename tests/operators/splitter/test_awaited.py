@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
+from dagflow.execution.results import Program
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime, Runtime
 from dagflow.storage.fingerprint import fingerprint, left_out_from
-from dagflow.worker.results import Program
 from operators import FileSplitterInput
-from operators.metadata import FileEnds
+from operators.files.metadata import FileEnds
 from operators.splitter import discovery
 from operators.splitter.awaited import AwaitedEnds
 from operators.splitter.file_index import FileIndex, Seen

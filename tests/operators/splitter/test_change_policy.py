@@ -10,11 +10,11 @@ import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, MissingError, SourceChangedError
+from dagflow.execution.results import Program, WindowTask
 from dagflow.journal import committed_windows
 from dagflow.plan.logical import LogicalPlan, load_app
 from dagflow.runtime.inline import InlineRuntime, Runtime
 from dagflow.storage.store import open_store
-from dagflow.worker.results import Program, WindowTask
 from tests.operators.splitter.driving import Follower, write
 from tests.properties.test_growing_files import append, read
 

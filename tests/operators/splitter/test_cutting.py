@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.api.context import WindowBudget
-from operators.metadata import FileVersion
+from operators.files.metadata import FileVersion
 from operators.splitter.cutting import Allowance, OpenFile, count_blocks
 
 

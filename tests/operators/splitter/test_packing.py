@@ -14,8 +14,8 @@ from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.ports import Emitter
 from dagflow.testing.clock import ManualClock
 from operators import FileSplitterInput
-from operators.metadata import BlockMetadata
-from operators.pack import BlockPack
+from operators.files.metadata import BlockMetadata
+from operators.files.small_file_batch import BlockPack
 from operators.splitter.discovery import Candidate
 from operators.splitter.found import FoundFiles
 from operators.splitter.packing import Packer, PackRules

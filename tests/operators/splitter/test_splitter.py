@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from dagflow.api.context import WindowBudget
 from dagflow.api.estimate import Estimate, Estimating
 from dagflow.errors import JournalError, MissingError, SourceChangedError
-from operators.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.splitter import FileSplitterBase, FileSplitterInput
 from tests.operators.splitter.driving import Driver, Services, twelve_files, write
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError
 from dagflow.storage.files import open_file
-from operators.codecs import CODEC_BY_NAME, CODECS, codec_of_content
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.compression import CODEC_BY_NAME, CODECS, codec_of_content
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.compression.opening import Compression, decompressed
 from operators.reader.compression.stream import KEPT_BYTES, CorruptArchiveError, DecompressedFile
 from operators.reader.formats import make_format

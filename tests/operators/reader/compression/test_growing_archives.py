@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.compression.stream import CorruptArchiveError, IncompleteArchiveError
 from operators.reader.content import read_content
 from operators.reader.formats import make_format

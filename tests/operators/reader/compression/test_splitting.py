@@ -19,8 +19,8 @@ from dagflow.engine.run import run
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.model import Attributes
-from operators.codecs import CODEC_BY_NAME, CODECS, CUT_SUFFIXES, stays_whole
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.compression import CODEC_BY_NAME, CODECS, CUT_SUFFIXES, stays_whole
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
 from operators.reader.compression.opening import decompressed
 from operators.reader.compression.splitting import Progress, chains_of, unpack_block
@@ -28,9 +28,9 @@ from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.formats import make_format
 from operators.reader.growing import read_growing
 from operators.reader.rejects import BlockAccount
+from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.testing import MemorySource
-from operators.writer.record_writer import RecordWriter
 from tests.engine.sample_app import edge
 
 Records = list[tuple[int, bytes]]

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from dagflow.api.records import RecordBatch
-from operators.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata
 from operators.reader.formats import make_format
 from operators.reader.formats.base import Account, ByteSource, ReaderContext
 from operators.reader.formats.fixed import Fixed

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from dagflow.errors import RecordError
-from operators.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.formats import make_format
 from operators.reader.formats.base import ReaderContext
 from operators.reader.formats.length_prefixed import LengthPrefixed

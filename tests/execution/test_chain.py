@@ -11,11 +11,11 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import DagflowError, OperatorError, RecordError, SourceChangedError, TransientStorageError
+from dagflow.execution.chain import Chain
+from dagflow.execution.outlet import BATCH_BYTES, GATHERED_ITEMS
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.testing.operators import OperatorHarness, run_operator
-from dagflow.worker.chain import Chain
-from dagflow.worker.outlet import BATCH_BYTES, GATHERED_ITEMS
-from tests.worker.sample_operators import (
+from tests.execution.sample_operators import (
     Broken,
     Calls,
     DropComments,

@@ -16,8 +16,8 @@ from dagflow.api.codec import ByName, StreamCodec
 from dagflow.api.hashing import partition_of
 from dagflow.api.records import RecordBatch
 from dagflow.errors import OperatorError
+from dagflow.execution.routing import shares_of, splitter_of
 from dagflow.plan.physical import Edge, Exchange, PortRef, Routing
-from dagflow.worker.routing import shares_of, splitter_of
 
 EDGE = Edge("stream", PortRef("a", "output"), PortRef("b", "input"))
 WORDS = st.lists(st.binary(max_size=3), max_size=40)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from operators.pack import BlockPack
+    from operators.files.small_file_batch import BlockPack
 
 Column = npt.NDArray[np.int64]
 """One number for each of many files."""
@@ -194,7 +194,9 @@ class BlockMetadata:
     @staticmethod
     def unpack(rows: list[Any]) -> Iterator[BlockMetadata | BlockPack]:
         """The blocks and packs that pack folded."""
-        from operators.pack import BlockPack  # packs are made of blocks, and only their rows need this
+        from operators.files.small_file_batch import (
+            BlockPack,  # packs are made of blocks, and only their rows need this
+        )
 
         for row in rows:
             if isinstance(row, dict):

@@ -10,17 +10,17 @@ import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, OperatorError, StorageError
+from dagflow.execution.results import Program, WindowTask
 from dagflow.journal import committed_windows
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
 from dagflow.testing.operators import OperatorHarness
-from dagflow.worker.results import Program, WindowTask
 from operators import BlockReader, FileSplitterInput, SourceCleaner
 from tests.operators.reader.test_pack_reader import written
+from tests.operators.sink.test_file_merger import app_in, originals
 from tests.operators.splitter.driving import Driver, Follower, write
-from tests.operators.writer.test_file_merger import app_in, originals
 
 SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"
 REMOVE = "action: remove"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from operators.codecs import CODECS, any_promises, codec_of_name
+from operators.files.compression import CODECS, any_promises, codec_of_name
 
 SUFFIXES = st.sampled_from([suffix for codec in CODECS for suffix in codec.suffixes])
 ENDINGS = (

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.api.bundle import Bundle, count_of, unbundled
-from operators.metadata import BlockMetadata, FileVersion
-from operators.pack import BlockPack, PackBlocks
+from operators.files.metadata import BlockMetadata, FileVersion
+from operators.files.small_file_batch import BlockPack, PackBlocks
 
 NAMES = (
     st.binary(min_size=1, max_size=6)

@@ -7,7 +7,7 @@ import sys
 
 PROBE = """
 import gc
-from dagflow.worker.process import settled
+from dagflow.execution.process import settled
 before = gc.get_freeze_count()
 with settled():
     import decimal

@@ -18,8 +18,8 @@ from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.originals import archive_version, remove_version, require_archive, settle
-from operators.metadata import BlockMetadata
-from operators.pack import BlockPack
+from operators.files.metadata import BlockMetadata
+from operators.files.small_file_batch import BlockPack
 
 logger = logging.getLogger(__name__)
 

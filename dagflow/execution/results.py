@@ -10,10 +10,10 @@ from dagflow.api.context import Skipped
 from dagflow.api.operator import Operator
 from dagflow.api.source_events import SourceEventListener
 from dagflow.errors import DagflowError
+from dagflow.execution.packing import packed_operator
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability, PendingFile
-from dagflow.worker.packing import packed_operator
 
 
 @dataclass(frozen=True, slots=True)

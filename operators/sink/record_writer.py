@@ -15,8 +15,8 @@ from dagflow.api.properties import Location, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.errors import StorageError
 from dagflow.storage.location import absolute, join
-from operators.writer.directory import take_directory
-from operators.writer.json_rows import json_lines
+from operators.sink.directory import take_directory
+from operators.sink.json_rows import json_lines
 
 _NAMES = {"block": re.compile(r"[0-9a-f]{16}"), "part": re.compile(r"part-\d{8}-\d{5}-\d{4}")}
 

@@ -22,9 +22,9 @@ from dagflow.errors import (
     RunStoppedError,
     StorageError,
 )
+from dagflow.execution.outlet import BrokenContractError, Consumer, Outlet
 from dagflow.metrics import names
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.worker.outlet import BrokenContractError, Consumer, Outlet
 
 TOLD = (OperatorError, RecordError, StorageError, JournalError, AppError, RunStoppedError)
 """Errors that name their place themselves, or by whose type somebody decides what to do; all others get a place."""

@@ -18,7 +18,7 @@ from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import app_of, published
-from tests.worker.sample_operators import Calls
+from tests.execution.sample_operators import Calls
 
 ONE: Any = np.int64(1)
 HALF: Any = np.float64(0.5)

@@ -15,7 +15,7 @@ from dagflow.api.ports import InputPort
 from dagflow.api.properties import Location
 from dagflow.errors import StorageError
 from dagflow.storage.location import absolute, join
-from operators.writer.directory import take_directory
+from operators.sink.directory import take_directory
 
 _NAMES = re.compile(r"metadata-\d{8}")
 

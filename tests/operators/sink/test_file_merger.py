@@ -24,7 +24,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.concatenated import INDEX_SUFFIX, entries, extract, find
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators import BlockReader, FileMerger
-from operators.writer.grouping import Grouping
+from operators.sink.grouping import Grouping
 from tests.operators.reader.test_pack_reader import pack_of, written
 
 APP = """

@@ -11,8 +11,8 @@ import pytest
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import OperatorError, StorageError
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
-from operators.metadata import BlockMetadata, FileVersion
-from operators.writer.record_writer import RecordWriter
+from operators.files.metadata import BlockMetadata, FileVersion
+from operators.sink.record_writer import RecordWriter
 
 
 class Preparation:

@@ -8,8 +8,8 @@ import pytest
 from typing_extensions import Buffer
 
 from dagflow.errors import StorageError
+from dagflow.execution.stage import ENDING_BYTES, ENDING_FILES, TaskOutputs
 from dagflow.storage.pending import PendingFile
-from dagflow.worker.stage import ENDING_BYTES, ENDING_FILES, TaskOutputs
 
 
 class SlowWriter:

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.metadata import BlockMetadata, FileVersion, Unpacked
+from operators.files.metadata import BlockMetadata, FileVersion, Unpacked
 
 BLOCKS = st.builds(
     BlockMetadata,

@@ -18,11 +18,11 @@ from dagflow.api.properties import Count, Location, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.errors import StorageError
 from dagflow.storage.location import absolute, join
-from operators.metadata import BlockMetadata
-from operators.pack import PackBlocks
-from operators.writer.directory import take_directory
-from operators.writer.grouping import Grouping
-from operators.writer.merged_outputs import OUTPUTS, MergedOutput, borders_of
+from operators.files.metadata import BlockMetadata
+from operators.files.small_file_batch import PackBlocks
+from operators.sink.directory import take_directory
+from operators.sink.grouping import Grouping
+from operators.sink.merged_outputs import OUTPUTS, MergedOutput, borders_of
 
 _NAME = re.compile(r"merged-\d{8}-\d{5}-\d{4}.*")
 

@@ -11,10 +11,10 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
+from dagflow.execution.packing import packed_operator
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.worker.packing import packed_operator
 from tests.engine.sample_app import app_of
-from tests.worker.sample_operators import Calls, DropComments
+from tests.execution.sample_operators import Calls, DropComments
 
 
 def lock(operator: Calls) -> Any:

@@ -16,14 +16,14 @@ from typing_extensions import Buffer
 from dagflow.api.context import Counts, OperatorContext, Skipped
 from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError, OperatorError, StorageError, TransientStorageError
+from dagflow.execution.chain import Chain
+from dagflow.execution.packing import packed_state
+from dagflow.execution.results import Parcel, Program, StageResult, WindowTask
+from dagflow.execution.routing import splitter_of
 from dagflow.plan.physical import Edge, PortRef, Stage
 from dagflow.storage.location import redacted
 from dagflow.storage.options import use_options
 from dagflow.storage.pending import Durability, LateWriter, PendingFile, PendingWriter, open_pending
-from dagflow.worker.chain import Chain
-from dagflow.worker.packing import packed_state
-from dagflow.worker.results import Parcel, Program, StageResult, WindowTask
-from dagflow.worker.routing import splitter_of
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from dagflow.api.bundle import Bundle
-from operators.metadata import BlockMetadata, Column, FileVersion
-from operators.names import Names
+from operators.files.metadata import BlockMetadata, Column, FileVersion
+from operators.files.names import Names
 
 
 @dataclass(frozen=True, slots=True, eq=False)

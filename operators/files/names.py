@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from operators.metadata import Column
+from operators.files.metadata import Column
 
 _SEPARATOR = "\0"  # which no path has
 
