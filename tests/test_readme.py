@@ -51,7 +51,7 @@ def test_the_test_in_readme_passes() -> None:
 
 def test_every_file_that_the_documents_name_is_there() -> None:
     """Links and paths in the documents lead somewhere."""
-    for document in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    for document in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]:
         text = document.read_text(encoding="utf-8")
         links = [(document.parent, link) for link in re.findall(r"\]\(([^)#:]+)\)", text)]
         paths = [(ROOT, path) for path in re.findall(r"`((?:apps|data|docs|tests|benchmarks)/[\w./-]+)`", text)]
