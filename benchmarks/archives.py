@@ -31,7 +31,7 @@ from backports import zstd
 
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
-from dagflow.execution.process import keep_freed_memory
+from dagflow.execution.warm_worker import keep_freed_memory
 from operators.files.compression import codec_of_name
 
 UNIT_BYTES = 512 << 10

@@ -190,7 +190,7 @@ class BySpark:
     def __init__(self, work: Path) -> None:
         from pyspark.sql import SparkSession
 
-        from dagflow.runtime.spark import start_context
+        from dagflow.runtime.spark_context import start_context
 
         self.spark = SparkSession(start_context("conformance", "local[2]", {}, work / "spark.log"))
 

@@ -34,7 +34,7 @@ os.environ["POLARS_MAX_THREADS"] = "1"
 from benchmarks.sparks_java import SPARKS_JAVA
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
-from dagflow.execution.process import keep_freed_memory
+from dagflow.execution.warm_worker import keep_freed_memory
 
 if TYPE_CHECKING:
     from dagflow.api.records import RecordBatch
@@ -181,7 +181,7 @@ class Peers:
         import polars
         from pyspark.sql import SparkSession
 
-        from dagflow.runtime.spark import start_context
+        from dagflow.runtime.spark_context import start_context
 
         self.polars = polars
         self.duckdb = duckdb.connect(config={"threads": 1})

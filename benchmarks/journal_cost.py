@@ -108,7 +108,7 @@ def run_once(context: SparkContext, work: Path, way: str, block_size: str) -> tu
 
 def main() -> int:
     """Run what the command line asks for; 1 if the promise does not hold."""
-    from dagflow.runtime.spark import start_context
+    from dagflow.runtime.spark_context import start_context
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="1GB", help="bytes of input, such as 1GB")

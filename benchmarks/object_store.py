@@ -99,7 +99,7 @@ def fill(filesystem: Any, bucket: str, large: int, large_bytes: int, small: int)
 def read(directory: str, *, is_ahead: bool, target: str = "") -> dict[str, float]:
     """Read all objects of a directory as one task does; with a target also write them, and publish."""
     from dagflow.api.context import OperatorContext
-    from dagflow.execution.stage import TaskOutputs
+    from dagflow.execution.task_outputs import TaskOutputs
     from dagflow.storage.files import list_directory
     from dagflow.storage.pending import publish_all
     from operators.files.metadata import BlockMetadata, FileVersion
@@ -147,7 +147,8 @@ def copy(bucket: str, checkpoint: str | None) -> dict[str, float]:
     """Let a whole run copy all large objects of a bucket."""
     from dagflow.engine.run import run
     from dagflow.plan.logical import load_app
-    from dagflow.runtime.spark import SparkRuntime, start_context
+    from dagflow.runtime.spark import SparkRuntime
+    from dagflow.runtime.spark_context import start_context
 
     with tempfile.TemporaryDirectory() as folder:
         context = start_context("object-store", "local[2]", {}, Path(folder) / "spark.log")

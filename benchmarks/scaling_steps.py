@@ -126,13 +126,13 @@ class InstantRuntime:
 
     def submit(self, window: Any) -> Future[list[Any]]:
         """Answer for each partition."""
-        from dagflow.execution.results import StageResult
+        from dagflow.execution.messages import TaskResult
 
         started = time.perf_counter()
         future: Future[list[Any]] = Future()
         future.set_result(
             [
-                StageResult(
+                TaskResult(
                     stage.index,
                     partition,
                     {"reader.blocks": 1},
@@ -216,7 +216,8 @@ def measure(work: Path, step: Step) -> dict[str, float]:
 
         found = _measured(work, step, instant)
         return {**found, "seconds": found["seconds"] - sum(runtime.seconds for runtime in made)}
-    from dagflow.runtime.spark import SparkRuntime, start_context
+    from dagflow.runtime.spark import SparkRuntime
+    from dagflow.runtime.spark_context import start_context
 
     context = start_context("scaling", f"local[{step.cores}]", {}, work / "spark.log")
 

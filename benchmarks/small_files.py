@@ -178,7 +178,7 @@ class Contest:
     def __init__(self, work: Path, cores: int) -> None:
         from pyspark.sql import SparkSession
 
-        from dagflow.runtime.spark import start_context
+        from dagflow.runtime.spark_context import start_context
 
         # Spark lists 100,000 paths with a task for each, and packs a file as if it were 4 MB, unless it is told
         # otherwise; without these two settings it is several times slower.
@@ -372,7 +372,7 @@ def alone(work: Path, cores: int, folder: str, job: str, environment: dict[str, 
 
 def measure_alone(work: Path, cores: int, folder: str, job: str) -> None:
     """Run dagflow twice in a process that has done nothing before, and print what it took as JSON."""
-    from dagflow.runtime.spark import start_context
+    from dagflow.runtime.spark_context import start_context
 
     for left in ("output", "journal"):
         shutil.rmtree(work / left, ignore_errors=True)

@@ -130,7 +130,7 @@ class Contest:
         import duckdb
         from pyspark.sql import SparkSession
 
-        from dagflow.runtime.spark import start_context
+        from dagflow.runtime.spark_context import start_context
 
         self.work = work
         self.output = work / "output"
@@ -241,7 +241,7 @@ def _descends(pid: int, parent: dict[int, int]) -> bool:
 
 def measure_memory(work: Path, cores: int, block_size: str) -> None:
     """Run dagflow alone, with blocks of one size, and print what its processes took at most, in MiB."""
-    from dagflow.runtime.spark import start_context
+    from dagflow.runtime.spark_context import start_context
 
     context = start_context("memory", f"local[{cores}]", {}, work / "spark.log")
     run_dagflow(context, work, BUILT_IN, block_size)

@@ -199,7 +199,7 @@ def spark(directory: Path, entries: int) -> dict[str, Any]:
     """Let Spark's file source go through the tree, in batches as large as our windows, and then once more."""
     from pyspark.sql import SparkSession
 
-    from dagflow.runtime.spark import start_context
+    from dagflow.runtime.spark_context import start_context
 
     conf = {**SPARKS_JAVA, "spark.sql.streaming.numRecentProgressUpdates": "100000"}
     session = SparkSession(start_context("tracking", "local[2]", conf, directory / "spark.log"))

@@ -1,6 +1,6 @@
 """How much sooner two processes are done with a file than one: wall time, so nothing else may keep the cores busy.
 
-Used by formats.py and archives.py. Processes are settled and warmed up as those of a run are. A format whose blocks
+Used by formats.py and archives.py. Processes are warmed up as those of a run are. A format whose blocks
 are read apart from each other has its blocks dealt out; of one that goes through files from their beginning, and of
 compressed files that are not cut, each process reads a file of its own.
 
@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 
 from dagflow.api.context import OperatorContext
-from dagflow.execution.process import keep_freed_memory
+from dagflow.execution.warm_worker import keep_freed_memory
 from dagflow.storage.files import open_file, stat
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader

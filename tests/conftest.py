@@ -20,7 +20,7 @@ settings.load_profile("dagflow")
 @pytest.fixture(scope="session")
 def spark_context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A context of two cores, with dagflow's own settings."""
-    from dagflow.runtime.spark import start_context, stop_context
+    from dagflow.runtime.spark_context import start_context, stop_context
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     context = start_context("tests", "local[2]", {}, log)

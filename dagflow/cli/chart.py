@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dagflow.cli.figures import duration
-from dagflow.engine.simulating import Moment
+from dagflow.engine.scaling_simulation import Moment
 
 WIDTH = 64
 """Columns of the drawing; with its labels it fits a terminal of 80."""

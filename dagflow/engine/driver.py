@@ -20,23 +20,23 @@ from dagflow.api.context import UNTOLD
 from dagflow.api.operator import Operator
 from dagflow.api.partitioner import Partitioner
 from dagflow.api.supervision import Supervising
-from dagflow.engine.backlog import Speeds, Throughput
-from dagflow.engine.control import ControlGraph, Emission, Report
-from dagflow.engine.memory import give_back
-from dagflow.engine.pacing import paced
-from dagflow.engine.requests import Requests
+from dagflow.engine.control_graph import ControlGraph, Emission, Report
+from dagflow.engine.driver_memory import release_free_memory
+from dagflow.engine.prescan import PreScans
+from dagflow.engine.rate_limit import paced
 from dagflow.engine.result import RunSummary
 from dagflow.engine.scaling import Scaling
+from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.states import Kept, StateBook
-from dagflow.engine.stopping import STOP_GRACE_S, TICK_S, StopRequest, abandon
-from dagflow.engine.surveying import Surveyors
+from dagflow.engine.stop_request import STOP_GRACE_S, TICK_S, StopRequest, abandon
 from dagflow.engine.tally import Tally
+from dagflow.engine.window_sizing import Speeds, Throughput
 from dagflow.engine.windows import Load, WindowCodec, load_of, load_of_task, require_names_apart
 from dagflow.errors import DagflowError
-from dagflow.execution.results import StageResult
+from dagflow.execution.messages import TaskResult
 from dagflow.journal import Journal, JournalState, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
-from dagflow.runtime.inline import Runtime
+from dagflow.runtime.base import Runtime
 from dagflow.storage.pending import Durability, PendingFile, discard_all_rivals, pending_tag, publish_all
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class InFlight:
 
     planned: WindowPlan
     load: Load
-    future: Future[list[StageResult]]
+    future: Future[list[TaskResult]]
 
 
 class Driver:
@@ -109,7 +109,7 @@ class Driver:
         follow_millis: int | None = None,
         partitioners: Mapping[str, Partitioner] | None = None,
         durability: Durability = "process",
-        requests: Requests | None = None,
+        requests: ScanRequests | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -148,7 +148,7 @@ class Driver:
             throughput.steer(lambda: self._speeds.budget(self._scaling.steered()))
         states.require_counts(self._scaling.counts)
         self._ledger = Counter(ledger)
-        self._surveyors = Surveyors(operators, self._running)
+        self._surveyors = PreScans(operators, self._running)
         planned_state = _planned_state(journal.state)
         control.restore(planned_state[0], reported)
         self._surveyors.restore(planned_state[1])
@@ -262,7 +262,7 @@ class Driver:
     def _submit(self, planned: WindowPlan) -> None:
         task = self._codec.task_of(planned, self._states.for_window(planned.partitions))
         load = load_of_task(self._plan, planned, task)
-        future: Future[list[StageResult]] = Future()
+        future: Future[list[TaskResult]] = Future()
         if any(share for shares in task.assigned.values() for share in shares):
             runtime = self._running()
             if self._is_paced:
@@ -331,9 +331,9 @@ class Driver:
         self._observer.progress(self.summary())
         logger.info("window committed window=%d files=%d", window_id, len(files))
         self._journal.maintain()
-        give_back()
+        release_free_memory()
 
-    def _wait(self, flight: InFlight) -> list[StageResult] | None:
+    def _wait(self, flight: InFlight) -> list[TaskResult] | None:
         """A window's results, or None when the run shall stop first."""
         while True:
             try:
@@ -344,7 +344,7 @@ class Driver:
                     return None
                 self._run_ahead_of_straggler()
 
-    def _report(self, planned: WindowPlan, results: list[StageResult]) -> Report:
+    def _report(self, planned: WindowPlan, results: list[TaskResult]) -> Report:
         """Let the control operators that listen to tasks, or wait for a window's results, work on them."""
         window_id = planned.window_id
         late: Sequence[tuple[PortRef, list[Any]]] = pickle.loads(planned.control_state)[2]
@@ -354,7 +354,7 @@ class Driver:
         report = self._control.report(window_id, late, [each for result in ordered for each in result.reports])
         return replace(report, states={**report.states, **heard})
 
-    def _states_after(self, window_id: int, results: list[StageResult], report: Report) -> bytes:
+    def _states_after(self, window_id: int, results: list[TaskResult], report: Report) -> bytes:
         """What the operators of the stages, and those that wait for their results, keep for the next window."""
         partitioned = self._states.after(window_id, results)
         for result in results:
@@ -415,13 +415,13 @@ def kept_ordinals(state: JournalState) -> dict[str, int]:
     return _planned_state(state)[3]
 
 
-def _produced(plan: PhysicalPlan, results: list[StageResult]) -> list[list[Any]]:
+def _produced(plan: PhysicalPlan, results: list[TaskResult]) -> list[list[Any]]:
     """How many of a window's files, in their order, came from which partition of which stage."""
     heads = {stage.index: stage.head for stage in plan.stages}
     return [[heads[result.stage], result.partition, len(result.files)] for result in results if result.files]
 
 
-def _busy_s(plan: PhysicalPlan, results: list[StageResult]) -> dict[str, float]:
+def _busy_s(plan: PhysicalPlan, results: list[TaskResult]) -> dict[str, float]:
     """How long the tasks of each stage worked, together, by the stage's head."""
     busy_s = {stage.head: 0.0 for stage in plan.stages}
     for result in results:

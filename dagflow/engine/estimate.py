@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dagflow.api.estimate import Estimate, Estimating
-from dagflow.engine.backlog import FIRST_WINDOW_BYTES, FIRST_WINDOW_TUPLES
+from dagflow.engine.window_sizing import FIRST_WINDOW_BYTES, FIRST_WINDOW_TUPLES
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.options import options_in_use
 

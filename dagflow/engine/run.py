@@ -11,26 +11,26 @@ from pathlib import Path
 
 from dagflow.api.context import Prepared, WindowBudget
 from dagflow.api.operator import Operator
-from dagflow.engine.backlog import Throughput
-from dagflow.engine.control import ControlGraph
+from dagflow.engine.control_graph import ControlGraph
 from dagflow.engine.driver import Driver, Observer, kept_ordinals
-from dagflow.engine.memory import sparing_memory
-from dagflow.engine.ordinals import ordinals_of
-from dagflow.engine.replacing import finish_replays
-from dagflow.engine.requests import Requests
+from dagflow.engine.driver_memory import limited_memory
+from dagflow.engine.finish_reprocess import finish_reprocess
+from dagflow.engine.operator_index import index_operators
 from dagflow.engine.result import RunSummary
+from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.states import StateBook
-from dagflow.engine.stopping import StopRequest
+from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_sizing import Throughput
 from dagflow.errors import DagflowError, FencedError, JournalError, MissingError, StorageError
-from dagflow.execution.results import Program
-from dagflow.execution.stage import TaskOutputs
+from dagflow.execution.program import Program
+from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal import Journal, Retention, read_state, set_aside
 from dagflow.metrics.names import CLEANED
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
-from dagflow.runtime.inline import Runtime
+from dagflow.runtime.base import Runtime
 from dagflow.runtime.lazy import LazyRuntime
-from dagflow.runtime.probe import Places
+from dagflow.runtime.probe import RunLocations
 from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.options import options_in_use
 from dagflow.storage.pending import pending_tag, remove, sweep
@@ -138,7 +138,7 @@ class _Preparation:
                     )
 
 
-def prepare(operators: Mapping[str, Operator], journal: Journal, checkpoint: str) -> Places:
+def prepare(operators: Mapping[str, Operator], journal: Journal, checkpoint: str) -> RunLocations:
     """Let operators look at the world before anything runs, and return what they read and publish into."""
     preparation = _Preparation(journal)
     for name, operator in operators.items():
@@ -148,7 +148,7 @@ def prepare(operators: Mapping[str, Operator], journal: Journal, checkpoint: str
     preparation.require_apart(checkpoint)
     journal.note_outputs(preparation.claims)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
-    return Places(tuple(preparation.claims), tuple(preparation.inputs), tag)
+    return RunLocations(tuple(preparation.claims), tuple(preparation.inputs), tag)
 
 
 @contextlib.contextmanager
@@ -206,11 +206,11 @@ def run(
         DagflowError: The run failed; its journal is resumable.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
-    with sparing_memory(), options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
+    with limited_memory(), options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
         source = absolute(app.spec.file) if app.spec is not None else ""
         journal = _open_journal(app, checkpoint, source, fresh=options.fresh)
         try:
-            finish_replays(journal)
+            finish_reprocess(journal)
             operators = {name: node.operator for name, node in app.operators.items()}
             places = prepare(operators, journal, checkpoint)
             with swept(places.outputs, journal):
@@ -268,7 +268,7 @@ def _drive(
     follow = options.follow or any(getattr(operator, "follow", False) is True for operator in operators.values())
     throughput = Throughput(parallelism_of(options.master or app.attributes.master))
     feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
-    ordinals = ordinals_of((name for name in plan.control if name in feeding), kept_ordinals(journal.state))
+    ordinals = index_operators((name for name in plan.control if name in feeding), kept_ordinals(journal.state))
     program = Program.of(app.name, plan, operators, app.attributes.storage, app.attributes.durability)
     tasks = LazyRuntime(lambda: start(program))
     services = {
@@ -292,7 +292,7 @@ def _drive(
             follow_millis=app.attributes.window_millis if follow else None,
             partitioners={name: node.partitioner for name, node in app.operators.items() if node.partitioner},
             durability=app.attributes.durability,
-            requests=Requests(open_store(checkpoint)),
+            requests=ScanRequests(open_store(checkpoint)),
         )
         return driver.run()
     finally:
@@ -306,9 +306,10 @@ def parallelism_of(master: str) -> int:
     return int(inside) if inside.isdigit() else os.cpu_count() or 1
 
 
-def spark(app: LogicalPlan, program: Program, options: RunOptions, places: Places) -> Runtime:
+def spark(app: LogicalPlan, program: Program, options: RunOptions, places: RunLocations) -> Runtime:
     """Start Spark; imported here because a run that finds nothing to do needs none."""
-    from dagflow.runtime.spark import SparkRuntime, start_context
+    from dagflow.runtime.spark import SparkRuntime
+    from dagflow.runtime.spark_context import start_context
 
     log = Path(".dagflow") / f"{app.name}.spark.log"
     context = start_context(

@@ -15,7 +15,7 @@ from typing import Any
 from dagflow.api.operator import Operator
 from dagflow.api.state import KeyedOperator, KeyedSnapshot, Movable, Segment
 from dagflow.errors import DagflowError, JournalError, MissingError, PlanError, Problem
-from dagflow.execution.results import StageResult
+from dagflow.execution.messages import TaskResult
 from dagflow.journal import WindowPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
 from dagflow.storage.store import Store
@@ -212,7 +212,7 @@ class StateBook:
             )
         )
 
-    def after(self, window_id: int, results: Sequence[StageResult]) -> Kept:
+    def after(self, window_id: int, results: Sequence[TaskResult]) -> Kept:
         """Take in the states that a window left, and make their segments durable.
 
         Returns:

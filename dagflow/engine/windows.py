@@ -17,11 +17,11 @@ from pydantic import TypeAdapter
 from dagflow.api.bundle import count_of
 from dagflow.api.operator import Operator
 from dagflow.api.partitioner import size_bytes_of
-from dagflow.engine.control import Emission
+from dagflow.engine.control_graph import Emission
 from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError
-from dagflow.execution.results import WindowTask
-from dagflow.execution.routing import shares_of
+from dagflow.execution.messages import WindowTask
+from dagflow.execution.routing import assigned_shares
 from dagflow.journal import WindowPlan
 from dagflow.journal.codec import sealed, unsealed
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
@@ -146,7 +146,7 @@ class WindowCodec:
                 tuples[str(target)] = _pack(self._kind(target), list(items))
                 assignments[str(target)] = TO_ALL
             else:
-                shares = shares_of(exchange, items, partitions)
+                shares = assigned_shares(exchange, items, partitions)
                 tuples[str(target)] = _pack(self._kind(target), [item for share in shares for item in share])
                 assignments[str(target)] = [len(share) for share in shares]
         return WindowPlan(

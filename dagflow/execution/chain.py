@@ -22,7 +22,7 @@ from dagflow.errors import (
     RunStoppedError,
     StorageError,
 )
-from dagflow.execution.outlet import BrokenContractError, Consumer, Outlet
+from dagflow.execution.port_buffer import BrokenContractError, Consumer, PortBuffer
 from dagflow.metrics import names
 from dagflow.plan.physical import Edge, PortRef
 
@@ -55,16 +55,16 @@ class Chain:
         self.counters = counters
         self.window_id = -1
         self.partition = partition
-        self.outlets: dict[PortRef, Outlet] = {}
+        self.buffers: dict[PortRef, PortBuffer] = {}
         for name, operator in self.operators.items():
             for port in operator.output_ports:
-                self.outlets[PortRef(name, port)] = Outlet(getattr(operator, port))
+                self.buffers[PortRef(name, port)] = PortBuffer(getattr(operator, port))
         for edge in edges:
             self.connect(edge.source, self.consumer_of(edge.target))
 
     def connect(self, source: PortRef, consumer: Consumer) -> None:
         """Let a consumer take in all that an output port emits."""
-        self.outlets[source].connect(consumer)
+        self.buffers[source].connect(consumer)
 
     def consumer_of(self, target: PortRef) -> Consumer:
         """What to call with a payload for an input port."""
@@ -87,25 +87,25 @@ class Chain:
         operator = self.operators[target.operator]
         mode, name = operator.handlers[target.port]
         method = getattr(operator, name)
-        outlets = self._outlets_of(target.operator)
+        buffers = self._buffers_of(target.operator)
         if isinstance(payload, list) and not operator.input_ports[target.port].takes_bundles:
             payload = list(unbundled(payload))
         if mode == "batch":
-            for outlet in outlets:
-                outlet.current = payload if isinstance(payload, RecordBatch) else None
+            for buffer in buffers:
+                buffer.current = payload if isinstance(payload, RecordBatch) else None
             yield from self._guarded(target.operator, method, payload)
-            for outlet in outlets:
-                outlet.current = None
+            for buffer in buffers:
+                buffer.current = None
         elif isinstance(payload, RecordBatch):
-            self._feed_each_record(target.operator, method, payload, outlets)
+            self._feed_each_record(target.operator, method, payload, buffers)
         else:
             if isinstance(operator, Foreseeing):
                 self.call(target.operator, operator.foresee, payload)
             for item in payload:
                 yield from self._guarded(target.operator, method, item)
 
-    def _outlets_of(self, operator: str) -> list[Outlet]:
-        return [outlet for ref, outlet in self.outlets.items() if ref.operator == operator]
+    def _buffers_of(self, operator: str) -> list[PortBuffer]:
+        return [buffer for ref, buffer in self.buffers.items() if ref.operator == operator]
 
     def _guarded(self, operator: str, method: Callable[[Any], Any], payload: Any) -> Iterator[None]:
         """Call a method of an operator, and run it to its end where it is a generator."""
@@ -145,12 +145,12 @@ class Chain:
             pass
 
     def _feed_each_record(
-        self, operator: str, method: Callable[[Any], Any], batch: RecordBatch, outlets: list[Outlet]
+        self, operator: str, method: Callable[[Any], Any], batch: RecordBatch, buffers: list[PortBuffer]
     ) -> None:
         records = batch.to_pylist()
-        watched = [outlet for outlet in outlets if outlet.emitter.port.carries_records]
-        for outlet in watched:
-            outlet.begin_records()
+        watched = [buffer for buffer in buffers if buffer.emitter.port.carries_records]
+        for buffer in watched:
+            buffer.begin_records()
         ends: list[list[int]] = [[] for _ in watched]
         try:
             if len(watched) == 1:
@@ -160,7 +160,7 @@ class Chain:
                         self._run_to_the_end(operator, result)
                     mark(len(gathered))
             else:
-                pairs = [(outlet.gathered, end) for outlet, end in zip(watched, ends, strict=True)]
+                pairs = [(buffer.gathered, end) for buffer, end in zip(watched, ends, strict=True)]
                 for record in records:
                     if (result := method(record)) is not None:
                         self._run_to_the_end(operator, result)
@@ -172,11 +172,11 @@ class Chain:
             done = len(ends[0]) if ends else -1
             raise self.failure(operator, method, error, batch.blocks, batch, done) from error
         finally:
-            for outlet in watched:
-                outlet.end_records()
+            for buffer in watched:
+                buffer.end_records()
         try:
-            for outlet, end in zip(watched, ends, strict=True):
-                outlet.close_records(batch, end)
+            for buffer, end in zip(watched, ends, strict=True):
+                buffer.close_records(batch, end)
         except FAILURES as error:
             # Those downstream have told theirs: what is left is that the records do not make a batch, of whatever type
             # the exception is.
@@ -217,8 +217,8 @@ class Chain:
 
     def flush(self, operator: str) -> None:
         """Pass on the single items that an operator has emitted so far."""
-        for outlet in self._outlets_of(operator):
-            outlet.flush()
+        for buffer in self._buffers_of(operator):
+            buffer.flush()
 
     def call(self, operator: str, method: Callable[..., Any], *arguments: Any) -> Any:
         """Call a life-cycle method and pass on what it emitted.
@@ -241,8 +241,8 @@ class Chain:
     def begin_window(self, window_id: int) -> None:
         """Open a window in every operator, downstream first, so that first words find those who take them in."""
         self.window_id = window_id
-        for outlet in self.outlets.values():
-            outlet.is_ended = False
+        for buffer in self.buffers.values():
+            buffer.is_ended = False
         for name, operator in reversed(self.operators.items()):
             self.call(name, operator.begin_window, window_id)
 
@@ -250,8 +250,8 @@ class Chain:
         """Close the window in every operator, upstream first, so that last words still reach downstream."""
         for name, operator in self.operators.items():
             self.call(name, operator.end_window)
-            for outlet in self._outlets_of(name):
-                outlet.is_ended = True
+            for buffer in self._buffers_of(name):
+                buffer.is_ended = True
 
     def teardown(self, names: Iterable[str] | None = None) -> None:
         """End operators; an operator that fails to does not keep the others from it.
@@ -259,10 +259,10 @@ class Chain:
         Args:
             names: Which; None for all.
         """
-        for outlet in self.outlets.values():
+        for buffer in self.buffers.values():
             # What a failure left there is nobody's any more.
-            outlet.gathered.clear()
-            outlet.is_ended = True
+            buffer.gathered.clear()
+            buffer.is_ended = True
         failure: DagflowError | None = None
         for name in self.operators if names is None else names:
             try:
@@ -279,9 +279,9 @@ class Chain:
             for name, counter in self.counters.items()
             for key, value in counter.items()
         }
-        for ref, outlet in self.outlets.items():
-            if outlet.emitter.port.carries_records:
-                counts[names.records(ref.operator, ref.port)] = outlet.emitted
+        for ref, buffer in self.buffers.items():
+            if buffer.emitter.port.carries_records:
+                counts[names.records(ref.operator, ref.port)] = buffer.emitted
         return counts
 
 

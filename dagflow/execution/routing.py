@@ -22,7 +22,7 @@ Split = Callable[[Any], Iterator[tuple[int, Any]]]
 """Gives each part of a payload with the 0-based partition that it goes to."""
 
 
-def splitter_of(exchange: Exchange, partitions: int, first: int) -> Split:
+def router_of(exchange: Exchange, partitions: int, first: int) -> Split:
     """How a task splits what passes an exchange.
 
     Args:
@@ -45,7 +45,7 @@ def splitter_of(exchange: Exchange, partitions: int, first: int) -> Split:
     return split
 
 
-def shares_of(exchange: Exchange, items: Sequence[Any], partitions: int) -> list[list[Any]]:
+def assigned_shares(exchange: Exchange, items: Sequence[Any], partitions: int) -> list[list[Any]]:
     """How the driver deals out tuples of which each goes to one partition.
 
     Args:

@@ -37,7 +37,7 @@ def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
 def main() -> None:
     """Load what tasks need, and serve Spark until it closes the standard input."""
     sys.path[:] = unpacked(sys.path, Path(os.environ.get("SPARK_HOME", "")))
-    for module in (*sys.argv[1:2], "dagflow.execution.stage"):
+    for module in (*sys.argv[1:2], "dagflow.execution.task"):
         importlib.import_module(module)
     # What is frozen is shared by all processes for their lives: a collection would write to its pages.
     gc.collect()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from dagflow.runtime.inline import Runtime
+from dagflow.runtime.base import Runtime
 
 
 class LazyRuntime:

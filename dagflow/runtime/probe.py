@@ -37,7 +37,7 @@ _INSTALL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RunLocations:
     """Where a run publishes and what it reads, for executors to try.
 
     Attributes:
@@ -122,7 +122,7 @@ def _sample(path: str) -> str:
     return path
 
 
-def examiner(places: Places, program: Callable[[], Any]) -> Callable[[Iterable[Any]], Iterator[dict[str, Any]]]:
+def examiner(places: RunLocations, program: Callable[[], Any]) -> Callable[[Iterable[Any]], Iterator[dict[str, Any]]]:
     """The function that tells what an executor has; it can be sent there whatever the executor lacks.
 
     Args:
@@ -183,7 +183,7 @@ def examiner(places: Places, program: Callable[[], Any]) -> Callable[[Iterable[A
     return examine
 
 
-def require_fit(answers: Iterable[dict[str, Any]]) -> int:
+def check_compatibility(answers: Iterable[dict[str, Any]]) -> int:
     """Refuse to start where an executor lacks something.
 
     Args:
@@ -208,7 +208,7 @@ def require_fit(answers: Iterable[dict[str, Any]]) -> int:
     return len({(finding.host, finding.directory) for finding in findings})
 
 
-def misfit(text: str) -> DagflowError | None:
+def incompatibility_of(text: str) -> DagflowError | None:
     """What a probe that Spark could not even begin tells, or None where it tells nothing known.
 
     Args:

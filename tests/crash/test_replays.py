@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.manifest import manifests
-from dagflow.engine.replaying import replay
+from dagflow.engine.reprocess import replay
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import StorageError
 from dagflow.journal import read_state

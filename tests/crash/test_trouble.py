@@ -13,7 +13,7 @@ import pytest
 
 from dagflow.engine.run import RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, StorageError
-from dagflow.execution.results import WindowTask
+from dagflow.execution.messages import WindowTask
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.clock import ManualClock

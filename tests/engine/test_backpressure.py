@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dagflow.engine.driver import WINDOWS_AHEAD, WINDOWS_IN_FLIGHT
 from dagflow.engine.run import run
-from dagflow.execution.results import WindowTask
+from dagflow.execution.messages import WindowTask
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import Source, app_of, published, words
 

@@ -13,9 +13,10 @@ from dagflow.engine import driver
 from dagflow.engine import run as running
 from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
-from dagflow.engine.stopping import StopRequest
+from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, OperatorError, StorageError
-from dagflow.execution.results import Program, StageResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.program import Program
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import app_of, published, words
 from tests.execution.sample_operators import Broken, Sample, Total
@@ -137,7 +138,7 @@ def test_a_run_that_is_asked_to_stop_leaves_a_resumable_journal(tmp_path: Path) 
 class Standing(InlineRuntime):
     """A runtime that ends no window before it is told to."""
 
-    def submit(self, window: WindowTask) -> Future[list[StageResult]]:
+    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
         """Begin a window."""
         return Future()
 
@@ -148,7 +149,7 @@ class Standing(InlineRuntime):
 def test_a_stop_is_heeded_while_earlier_windows_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many windows an earlier run left planned, a run that repeats them ends within the grace period."""
     monkeypatch.setattr(driver, "STOP_GRACE_S", 0.0)
-    monkeypatch.setattr("dagflow.engine.stopping.STOP_GRACE_S", 0.0)
+    monkeypatch.setattr("dagflow.engine.stop_request.STOP_GRACE_S", 0.0)
     with pytest.raises(DagflowError, match="the lights went out"):
         run(app_of(tmp_path, TEXTS), runtime=crashing(1))
     stop = StopRequest()

@@ -10,8 +10,8 @@ import pytest
 
 from dagflow.engine import driver
 from dagflow.engine.manifest import tracked_files
-from dagflow.engine.replay import ReplayedWindow
-from dagflow.engine.replaying import replay
+from dagflow.engine.reprocess import replay
+from dagflow.engine.reprocessor import ReprocessedWindow
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.plan.logical import LogicalPlan, load_app
@@ -105,7 +105,7 @@ def test_what_was_moved_can_be_replayed_and_started_over(tmp_path: Path) -> None
     run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
     before = records(tmp_path, "z/out")
     move(tmp_path)
-    told: list[ReplayedWindow] = []
+    told: list[ReprocessedWindow] = []
     replay(app_at(tmp_path, **AFTER), RunOptions(), [1, 2], told.append, runtime=InlineRuntime)
     assert {change.change for window in told for change in window.changes} == {"unchanged"}
     run(app_at(tmp_path, **AFTER), RunOptions(fresh=True), runtime=InlineRuntime)

@@ -17,7 +17,7 @@ from dagflow.api.codec import ByName
 from dagflow.engine import states
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, PlanError
-from dagflow.execution.results import WindowTask
+from dagflow.execution.messages import WindowTask
 from dagflow.journal.log import load
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime

@@ -16,7 +16,7 @@ from dagflow.api.codec import ByName, StreamCodec
 from dagflow.api.hashing import partition_of
 from dagflow.api.records import RecordBatch
 from dagflow.errors import OperatorError
-from dagflow.execution.routing import shares_of, splitter_of
+from dagflow.execution.routing import assigned_shares, router_of
 from dagflow.plan.physical import Edge, Exchange, PortRef, Routing
 
 EDGE = Edge("stream", PortRef("a", "output"), PortRef("b", "input"))
@@ -73,7 +73,7 @@ class Raising(StreamCodec):
 
 def split(exchange: Exchange, payload: Any, partitions: int) -> list[tuple[int, list[Any]]]:
     """What each partition gets of one payload."""
-    parts = splitter_of(exchange, partitions, 0)(payload)
+    parts = router_of(exchange, partitions, 0)(payload)
     return [(index, part.to_pylist() if isinstance(part, RecordBatch) else list(part)) for index, part in parts]
 
 
@@ -93,7 +93,7 @@ def test_each_record_goes_to_the_partition_of_its_key_in_order(words: Sequence[b
 def test_the_driver_and_a_task_send_a_tuple_to_the_same_partition(items: list[Item], partitions: int) -> None:
     """A stream from the driver and one from a stage may meet in one operator."""
     by_task = split(Exchange(EDGE, "by_key", ByName("name")), items, partitions)
-    by_driver = shares_of(Exchange(EDGE, "assigned_by_key", ByName("name")), items, partitions)
+    by_driver = assigned_shares(Exchange(EDGE, "assigned_by_key", ByName("name")), items, partitions)
     assert {index: part for index, part in by_task if part} == {index: p for index, p in enumerate(by_driver) if p}
     assert Counter(item for share in by_driver for item in share) == Counter(items)
 
@@ -101,7 +101,7 @@ def test_the_driver_and_a_task_send_a_tuple_to_the_same_partition(items: list[It
 def test_a_column_is_a_key() -> None:
     """Values that are equal are together, nulls too."""
     batch = RecordBatch.from_records([{"host": host, "n": n} for n, host in enumerate(["a", None, "b", "a", None])])
-    split_up = splitter_of(Exchange(EDGE, "by_key", ByName("host")), 50, 0)
+    split_up = router_of(Exchange(EDGE, "by_key", ByName("host")), 50, 0)
     parts = [part.to_arrow().to_pylist() for _, part in split_up(batch)]
     assert sorted([row["n"] for row in rows] for rows in parts) == [[0, 3], [1, 4], [2]]
 
@@ -121,7 +121,7 @@ def test_what_is_broadcast_reaches_every_partition_whole(words: list[bytes], par
 
 def test_round_robin_goes_around() -> None:
     """Each payload goes to the next partition."""
-    splitter = splitter_of(Exchange(EDGE, "round_robin"), 3, 1)
+    splitter = router_of(Exchange(EDGE, "round_robin"), 3, 1)
     assert [index for _ in range(4) for index, _ in splitter([Item("a")])] == [2, 0, 1, 2]
 
 

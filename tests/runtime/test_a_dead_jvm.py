@@ -17,8 +17,10 @@ import os, signal, sys
 from pathlib import Path
 from pyspark.serializers import CloudPickleSerializer
 from dagflow.errors import DagflowError
-from dagflow.runtime.spark import SparkRuntime, _translating, start_context
-from dagflow.execution.results import Program
+from dagflow.runtime.spark import SparkRuntime
+from dagflow.runtime.spark_errors import translating
+from dagflow.runtime.spark_context import start_context
+from dagflow.execution.program import Program
 from tests.runtime.test_backends import exchanging_plan, operators_of
 
 folder = Path(sys.argv[1])
@@ -31,7 +33,7 @@ process.send_signal(signal.SIGKILL)
 process.wait()
 
 def pickled():
-    with _translating("window 3"):
+    with translating("window 3"):
         CloudPickleSerializer().dumps(runtime._broadcast)
 
 for step in (lambda: runtime.parallelism, lambda: SparkRuntime(program, context), pickled):
@@ -48,7 +50,8 @@ ENDING = """
 import os, signal, sys
 from pathlib import Path
 from dagflow.errors import DagflowError
-from dagflow.runtime.spark import _translating, start_context
+from dagflow.runtime.spark_errors import translating
+from dagflow.runtime.spark_context import start_context
 
 context = start_context("ending", "local[1]", {}, Path(sys.argv[1]) / "spark.log")
 java = context._gateway.proc.pid
@@ -58,7 +61,7 @@ def end_java(_):
     signal.pause()
 
 try:
-    with _translating("window 3"):
+    with translating("window 3"):
         context.parallelize([1], 1).map(end_java).collect()
 except DagflowError as error:
     print(error)

@@ -11,9 +11,11 @@ import pytest
 
 from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError, OperatorError
-from dagflow.execution.results import Program, StageResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.program import Program
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
-from dagflow.runtime.inline import InlineRuntime, Runtime
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.pending import publish
 from operators.sink.record_writer import RecordWriter
 from tests.execution.sample_operators import Broken, DropComments, Lines, Sample, Total
@@ -74,7 +76,7 @@ def window(texts: list[bytes]) -> WindowTask:
     return WindowTask(7, "tag", {"lines": 2, "filter": 3, "total": 1}, {"lines": shares})
 
 
-def published(results: list[StageResult], root: Path) -> dict[str, bytes]:
+def published(results: list[TaskResult], root: Path) -> dict[str, bytes]:
     """Publish what the tasks wrote, and read it."""
     for result in results:
         assert result.error is None

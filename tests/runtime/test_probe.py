@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import DagflowError
-from dagflow.execution.results import Program
+from dagflow.execution.program import Program
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.runtime.probe import NEEDED, Places, examiner, misfit, require_fit
+from dagflow.runtime.probe import NEEDED, RunLocations, check_compatibility, examiner, incompatibility_of
 from dagflow.storage.pending import PENDING_DIRECTORY
 
 DRIVERS_OWN = {"click", "networkx", "pyspark", "pyyaml", "rich"}
@@ -37,26 +37,26 @@ def test_the_needed_packages_are_those_of_dagflow_but_for_the_drivers_own() -> N
 def test_a_host_like_the_drivers_fits_and_the_probe_leaves_nothing_behind(tmp_path: Path) -> None:
     """What it writes is seen, and removed."""
     (tmp_path / "in").mkdir()
-    places = Places((str(tmp_path / "out"),), (str(tmp_path / "in"),), "tag-00000001")
+    places = RunLocations((str(tmp_path / "out"),), (str(tmp_path / "in"),), "tag-00000001")
     (found,) = examiner(places, program)([])
     assert list((tmp_path / "out" / PENDING_DIRECTORY / "tag-00000001").iterdir())
-    assert require_fit([found]) == 1
+    assert check_compatibility([found]) == 1
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_output_that_the_driver_does_not_see_is_refused(tmp_path: Path) -> None:
     """A directory of the same name on another host is not the same directory."""
-    (found,) = examiner(Places((str(tmp_path / "out"),)), program)([])
+    (found,) = examiner(RunLocations((str(tmp_path / "out"),)), program)([])
     (tmp_path / "out").rename(tmp_path / "elsewhere")
     with pytest.raises(DagflowError, match=r"writes to .*/out is not seen on the driver's host\n    local paths need"):
-        require_fit([found])
+        check_compatibility([found])
 
 
 def test_input_that_an_executor_does_not_see_is_refused(tmp_path: Path) -> None:
     """It is said where it is missing."""
-    (found,) = examiner(Places((), (str(tmp_path / "absent"),)), program)([])
+    (found,) = examiner(RunLocations((), (str(tmp_path / "absent"),)), program)([])
     with pytest.raises(DagflowError, match=r"executor on .*: the input .*/absent is not there"):
-        require_fit([found])
+        check_compatibility([found])
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_input_that_an_executor_does_not_see_is_refused(tmp_path: Path) -> None:
 def test_packages_that_do_not_fit_are_named(versions: dict[str, str | None], complaint: str) -> None:
     """Absent or too old, with what to do."""
     with pytest.raises(DagflowError, match=complaint):
-        require_fit([{**FITTING, "versions": {**NEEDED, **versions}}])
+        check_compatibility([{**FITTING, "versions": {**NEEDED, **versions}}])
 
 
 def test_an_operator_that_an_executor_cannot_load_is_told_with_the_reason() -> None:
     """A user's module may import what only the driver has."""
     broken = Program("app", PhysicalPlan((), (), ()), {"mine": b"cno_such_module\nMine\n."})
     with pytest.raises(DagflowError, match="ModuleNotFoundError: No module named 'no_such_module'"):
-        require_fit(list(examiner(Places(), lambda: broken)([])))
+        check_compatibility(list(examiner(RunLocations(), lambda: broken)([])))
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ def test_an_operator_that_an_executor_cannot_load_is_told_with_the_reason() -> N
 )
 def test_interpreters_that_do_not_fit_are_named(text: str, told: str) -> None:
     """Spark's own complaint becomes one that says what to do."""
-    error = misfit(text)
+    error = incompatibility_of(text)
     assert error is not None
     assert told in str(error)
     assert "PYSPARK_PYTHON" in error.hint
 
 
 def test_other_complaints_of_spark_are_left_to_others() -> None:
-    """A lost connection is no misfit."""
-    assert misfit("Job aborted due to stage failure") is None
+    """A lost connection is no incompatibility_of."""
+    assert incompatibility_of("Job aborted due to stage failure") is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dagflow.errors import DagflowError
-from dagflow.execution.results import Program
+from dagflow.execution.program import Program
 from dagflow.runtime.spark import SparkRuntime
 from tests.runtime.test_backends import exchanging_plan, operators_of, window
 

@@ -15,7 +15,7 @@ from dagflow.cli.options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.run import parallelism_of
 from dagflow.engine.scaling import defined
-from dagflow.engine.simulating import read_trace, simulate
+from dagflow.engine.scaling_simulation import read_trace, simulate
 from dagflow.errors import DagflowError
 from dagflow.plan.explain import FORMATS, Estimate, Format, explain
 from dagflow.plan.logical import LogicalPlan, load_app

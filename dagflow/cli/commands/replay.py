@@ -14,10 +14,10 @@ from dagflow.cli.figures import count
 from dagflow.cli.options import Settings, conf_option, master_option, redaction, set_option, verbose_option
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.manifest import matching_windows
-from dagflow.engine.replay import ReplayedWindow
-from dagflow.engine.replaying import app_file, replay
+from dagflow.engine.reprocess import app_file, replay
+from dagflow.engine.reprocessor import ReprocessedWindow
 from dagflow.engine.run import RunOptions
-from dagflow.engine.stopping import StopRequest
+from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError, RunStoppedError
 from dagflow.plan.logical import load_app
 from dagflow.storage.options import options_in_use
@@ -62,9 +62,9 @@ def command(
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
     settings.redact = redaction(logical.spec.secrets if logical.spec else {})
-    replayed: list[ReplayedWindow] = []
+    replayed: list[ReprocessedWindow] = []
 
-    def tell(window: ReplayedWindow) -> None:
+    def tell(window: ReprocessedWindow) -> None:
         replayed.append(window)
         output.note(settings.redact(describe(window)))
 
@@ -85,7 +85,7 @@ def command(
     return 0
 
 
-def describe(window: ReplayedWindow) -> str:
+def describe(window: ReprocessedWindow) -> str:
     """What a replay changed: a summary, and a line for each file that is not what it was."""
     kinds = Counter(change.change for change in window.changes)
     lines = [f"window {window.window_id}: " + (", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "no files")]

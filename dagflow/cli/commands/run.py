@@ -18,7 +18,7 @@ from dagflow.cli.view import AppView
 from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
-from dagflow.engine.stopping import StopRequest
+from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, FencedError, RunStoppedError
 from dagflow.plan.logical import LogicalPlan, load_app
 from dagflow.plan.placement import place

@@ -9,7 +9,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.options import Settings, store_option, stores_of, verbose_option
-from dagflow.engine.requests import is_waiting, request_scan
+from dagflow.engine.scan_requests import is_waiting, request_scan
 from dagflow.errors import DagflowError, MissingError
 
 _LOOK_S = 0.2

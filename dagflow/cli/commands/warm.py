@@ -18,7 +18,7 @@ def command() -> int:
     It takes half a minute and 105 MB, and is worth repeating after another Java or another PySpark was installed.
     """
     # Here, because no other command imports Spark before it needs it.
-    from dagflow.runtime.spark import keep_classes
+    from dagflow.runtime.spark_context import keep_classes
 
     started = time.monotonic()
     archive = keep_classes()

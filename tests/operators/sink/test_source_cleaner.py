@@ -10,7 +10,8 @@ import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, OperatorError, StorageError
-from dagflow.execution.results import Program, WindowTask
+from dagflow.execution.messages import WindowTask
+from dagflow.execution.program import Program
 from dagflow.journal import committed_windows
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.plan.logical import load_app

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
-from dagflow.execution.results import Program
+from dagflow.execution.program import Program
 from dagflow.plan.logical import load_app
-from dagflow.runtime.inline import InlineRuntime, Runtime
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.fingerprint import fingerprint, left_out_from
 from operators import FileSplitterInput
 from operators.files.metadata import FileEnds

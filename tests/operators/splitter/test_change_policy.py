@@ -10,10 +10,12 @@ import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, MissingError, SourceChangedError
-from dagflow.execution.results import Program, WindowTask
+from dagflow.execution.messages import WindowTask
+from dagflow.execution.program import Program
 from dagflow.journal import committed_windows
 from dagflow.plan.logical import LogicalPlan, load_app
-from dagflow.runtime.inline import InlineRuntime, Runtime
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
 from tests.operators.splitter.driving import Follower, write
 from tests.properties.test_growing_files import append, read

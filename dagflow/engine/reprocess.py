@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 
-from dagflow.engine.replacing import finish_replays
-from dagflow.engine.replay import ReplayedWindow, Replayer
+from dagflow.engine.finish_reprocess import finish_reprocess
+from dagflow.engine.reprocessor import ReprocessedWindow, Reprocessor
 from dagflow.engine.run import RunOptions, RuntimeFactory, parallelism_of, prepare, spark, swept
-from dagflow.engine.stopping import StopRequest
+from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError
-from dagflow.execution.results import Program
+from dagflow.execution.program import Program
 from dagflow.journal import Journal, Retention, read_state
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
@@ -63,7 +63,7 @@ def replay(
     app: LogicalPlan,
     options: RunOptions,
     windows: Sequence[int],
-    told: Callable[[ReplayedWindow], None],
+    told: Callable[[ReprocessedWindow], None],
     stop: StopRequest | None = None,
     runtime: RuntimeFactory | None = None,
 ) -> None:
@@ -90,7 +90,7 @@ def replay(
         retention = Retention(kept_windows=app.attributes.retain_windows)
         journal = Journal.open(open_store(checkpoint), app=app.name, retention=retention, roots=located)
         try:
-            finish_replays(journal, windows)
+            finish_reprocess(journal, windows)
             plan = place(app)
             operators = {name: node.operator for name, node in app.operators.items()}
             places = prepare(operators, journal, checkpoint)
@@ -100,7 +100,7 @@ def replay(
             start = runtime or (lambda program: spark(app, program, options, places))
             tasks = LazyRuntime(lambda: start(program))
             parallelism = parallelism_of(options.master or app.attributes.master)
-            replayer = Replayer(journal, plan, operators, tasks.get, stop or StopRequest(), parallelism=parallelism)
+            replayer = Reprocessor(journal, plan, operators, tasks.get, stop or StopRequest(), parallelism=parallelism)
             with swept(places.outputs, journal):
                 try:
                     for window in replayer.replay(windows):

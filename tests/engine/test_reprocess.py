@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.manifest import tracked_files, window_manifest
-from dagflow.engine.replay import ReplayedWindow
-from dagflow.engine.replaying import app_file, replay
+from dagflow.engine.reprocess import app_file, replay
+from dagflow.engine.reprocessor import ReprocessedWindow
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.status import status
-from dagflow.engine.stopping import StopRequest
+from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import (
     DagflowError,
     JournalError,
@@ -25,7 +25,8 @@ from dagflow.errors import (
     SourceChangedError,
     StorageError,
 )
-from dagflow.execution.results import Program, StageResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.program import Program
 from dagflow.journal import Journal
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
@@ -64,10 +65,10 @@ def published(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted((folder / "out").iterdir())}
 
 
-def again(*windows: int, change: tuple[str, str] = ("", "")) -> list[ReplayedWindow]:
+def again(*windows: int, change: tuple[str, str] = ("", "")) -> list[ReprocessedWindow]:
     """Replay windows with an app in which something was replaced by something else."""
     Path("app.yaml").write_text(APP.replace(*change) if change[0] else APP)
-    told: list[ReplayedWindow] = []
+    told: list[ReprocessedWindow] = []
     replay(load_app(app_file("journal")), RunOptions(), list(windows), told.append, runtime=InlineRuntime)
     return told
 
@@ -157,7 +158,7 @@ def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -
     """Relative to it the app's output would lie elsewhere: that is refused. What is named by its path is the same."""
     before = published(folder)
     (folder / "else" / "where").mkdir(parents=True)
-    told: list[ReplayedWindow] = []
+    told: list[ReprocessedWindow] = []
 
     def replayed() -> None:
         app, options = load_app(app_file(str(folder / "journal"))), RunOptions(checkpoint=str(folder / "journal"))
@@ -195,9 +196,9 @@ class Endless(InlineRuntime):
     def __init__(self, program: Program, stop: StopRequest) -> None:
         super().__init__(program)
         self._stop = stop
-        self._running: list[Future[list[StageResult]]] = []
+        self._running: list[Future[list[TaskResult]]] = []
 
-    def submit(self, window: WindowTask) -> Future[list[StageResult]]:
+    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
         """Begin it."""
         super().submit(window).result()  # what its tasks have written by then lies about
         self._running.append(Future())
@@ -217,7 +218,7 @@ class Stopped(InlineRuntime):
         super().__init__(program)
         self._stop = stop
 
-    def submit(self, window: WindowTask) -> Future[list[StageResult]]:
+    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
         """Run it."""
         if window.window_id == 2:
             self._stop.request()
@@ -230,7 +231,7 @@ def test_a_replay_that_is_asked_to_stop_replaces_nothing(folder: Path, runtime: 
     before = published(folder)
     Path("app.yaml").write_text(APP.replace('drop: {prefix: "#"}', 'drop: {suffix: "1"}'))
     stop = StopRequest()
-    told: list[ReplayedWindow] = []
+    told: list[ReprocessedWindow] = []
     with pytest.raises(RunStoppedError, match="nothing was replaced"):
         replay(
             load_app("app.yaml"),

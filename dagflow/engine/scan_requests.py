@@ -45,7 +45,7 @@ def is_waiting(checkpoint: str, request: str) -> bool:
     return request in set(open_store(absolute(checkpoint)).list(REQUESTS))
 
 
-class Requests:
+class ScanRequests:
     """Takes requests on behalf of a run.
 
     Args:

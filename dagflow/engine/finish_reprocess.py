@@ -11,7 +11,7 @@ from dagflow.storage.pending import PendingFile
 from dagflow.storage.replacement import lost_of, replace_all
 
 
-def finish_replays(journal: Journal, again: Collection[int] = ()) -> None:
+def finish_reprocess(journal: Journal, again: Collection[int] = ()) -> None:
     """Replace the files of every replay that is decided and not done; a death in between is repaired by doing it again.
 
     All files are looked for before the first is replaced, so that what cannot be finished is not begun.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dagflow.api.partitioner import assign_balanced, size_bytes_of
-from dagflow.execution.results import WindowTask
+from dagflow.execution.messages import WindowTask
 from dagflow.plan.physical import PhysicalPlan
 
 

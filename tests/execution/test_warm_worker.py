@@ -1,4 +1,4 @@
-"""Settling a worker process."""
+"""A worker process is prepared once."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import sys
 
 PROBE = """
 import gc
-from dagflow.execution.process import settled
+from dagflow.execution.warm_worker import warm
 before = gc.get_freeze_count()
-with settled():
+with warm():
     import decimal
     inside = gc.get_freeze_count()
 frozen = gc.get_freeze_count()
 garbage = [[] for _ in range(1000)]
-with settled():
+with warm():
     pass
 print(before, inside, frozen > 1000, gc.get_freeze_count() == frozen)
 """
 
 
-def test_a_process_is_settled_once() -> None:
+def test_a_process_is_frozen_once() -> None:
     """All that the first task loads is frozen behind it; a later task must not freeze what tasks leave behind."""
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "0", "True", "True"]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 PROGRAM = """
 import sys
 from pathlib import Path
-from dagflow.runtime.spark import start_context, stop_context
+from dagflow.runtime.spark_context import start_context, stop_context
 
 context = start_context("stopping", "local[1]", {}, Path(sys.argv[1]) / "spark.log")
 socket = Path(context._accumulatorServer.server_address)

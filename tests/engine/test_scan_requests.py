@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.requests import LOOK_EVERY_S, Requests, is_waiting, request_scan
 from dagflow.engine.run import RunOptions, run
-from dagflow.engine.stopping import StopRequest
+from dagflow.engine.scan_requests import LOOK_EVERY_S, ScanRequests, is_waiting, request_scan
+from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
@@ -38,7 +38,7 @@ def test_a_request_is_taken_once_and_no_more_often_than_it_costs(tmp_path: Path)
     checkpoint = str(tmp_path / "journal")
     run(app_of(tmp_path, [b"a"]), RunOptions(checkpoint=checkpoint), runtime=InlineRuntime)
     now_s = 0.0
-    requests = Requests(open_store(checkpoint), lambda: now_s)
+    requests = ScanRequests(open_store(checkpoint), lambda: now_s)
     assert not requests.take_scan()
     request = request_scan(checkpoint)
     assert is_waiting(checkpoint, request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.engine.backlog import (
+from dagflow.engine.window_sizing import (
     FIRST_STEERED_BYTES,
     FIRST_WINDOW_TUPLES,
     MAX_WINDOW_TUPLES,

@@ -16,7 +16,7 @@ from dagflow.api.source_events import SourceEventListener
 from dagflow.engine.states import is_stateful, require_owners
 from dagflow.errors import PlanError, Problem
 from dagflow.execution.chain import Chain
-from dagflow.execution.stage import TaskOutputs
+from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.plan.physical import Edge, PhysicalPlan, PortRef, Stage
 from dagflow.storage.pending import PendingFile
 
@@ -87,7 +87,7 @@ class ControlGraph:
         operators: All operators by name.
         services: What the driver offers to each control operator, by its name.
         outputs: Where those that work at the commit of a window open files.
-        ordinals: Of the operators, and of those that the app no longer has; see ordinals_of.
+        ordinals: Of the operators, and of those that the app no longer has; see index_operators.
 
     Raises:
         PlanError: An operator that waits for results of a window would feed that window.
@@ -125,8 +125,8 @@ class ControlGraph:
         for edge in plan.control_edges:
             if edge.source.operator in sources and edge.target.operator in sinks:
                 self._sources.connect(edge.source, self._keeper(edge.target))
-        for outlet in self._sources.outlets.values():
-            outlet.connect(self._watch)
+        for buffer in self._sources.buffers.values():
+            buffer.connect(self._watch)
         self._upstream = {stage.head: _upstream_of(plan, stage) for stage in plan.stages if stage.takes_from_driver}
         heads = self._sources.operators.items()
         self._listeners = {name: each for name, each in heads if isinstance(each, SourceEventListener)}

@@ -8,17 +8,17 @@ from concurrent.futures import wait
 from dataclasses import astuple, dataclass, replace
 
 from dagflow.api.operator import Operator
-from dagflow.engine.control import waits_for_results
-from dagflow.engine.replacing import finish_replays
+from dagflow.engine.control_graph import waits_for_results
+from dagflow.engine.finish_reprocess import finish_reprocess
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.states import is_stateful
-from dagflow.engine.stopping import TICK_S, StopRequest, abandon
+from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
 from dagflow.engine.windows import WindowCodec, require_names_apart
 from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, SourceChangedError, StorageError
-from dagflow.execution.results import StageResult
+from dagflow.execution.messages import TaskResult
 from dagflow.journal import Journal, WindowIntent, WindowPlan, WindowRedo
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.runtime.inline import Runtime
+from dagflow.runtime.base import Runtime
 from dagflow.storage.files import stat
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile, discard, pending_tag
@@ -48,7 +48,7 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayedWindow:
+class ReprocessedWindow:
     """What a replay did.
 
     Attributes:
@@ -90,7 +90,7 @@ class _Redone:
     files: list[PendingFile]
 
 
-class Replayer:
+class Reprocessor:
     """Replays windows of one journal.
 
     Guarantee: files are replaced after all new ones, of all windows together, are complete and durable and one
@@ -128,7 +128,7 @@ class Replayer:
         self._codec = WindowCodec(plan, operators, pending_tag(journal.state.app_uuid, journal.epoch))
         self._counts = Scaling(plan, operators, parallelism).counts
 
-    def replay(self, window_ids: Iterable[int]) -> list[ReplayedWindow]:
+    def replay(self, window_ids: Iterable[int]) -> list[ReprocessedWindow]:
         """Run windows again, then replace the files of all of them.
 
         Raises:
@@ -158,9 +158,9 @@ class Replayer:
                 for each in redone
             ]
         )
-        finish_replays(self._journal)
+        finish_reprocess(self._journal)
         return [
-            ReplayedWindow(each.intent.window_id, tuple(_changes(each.before.files, each.files))) for each in redone
+            ReprocessedWindow(each.intent.window_id, tuple(_changes(each.before.files, each.files))) for each in redone
         ]
 
     def _before(self, window_id: int) -> _Before:
@@ -190,7 +190,7 @@ class Replayer:
             raise failure
         return _Redone(before, _intent_of(before.planned.window_id, self._plan, results), files)
 
-    def _run(self, planned: WindowPlan) -> list[StageResult]:
+    def _run(self, planned: WindowPlan) -> list[TaskResult]:
         heads = {stage.head for stage in self._plan.stages}
         ports = {str(exchange.edge.target) for stage in self._plan.stages for exchange in stage.inputs}
         if strangers := sorted(set(planned.tuples) - ports):
@@ -237,7 +237,7 @@ def _require_replayable(plan: PhysicalPlan, operators: dict[str, Operator]) -> N
         )
 
 
-def _failure_of(results: Sequence[StageResult], before: _Before) -> DagflowError | None:
+def _failure_of(results: Sequence[TaskResult], before: _Before) -> DagflowError | None:
     """Why the results of a window cannot take the place of what it did before; None where they can.
 
     What was published of a file that cannot be read any more exists nowhere else.
@@ -264,7 +264,7 @@ def _failure_of(results: Sequence[StageResult], before: _Before) -> DagflowError
     return None
 
 
-def _intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[StageResult]) -> WindowIntent:
+def _intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult]) -> WindowIntent:
     heads = {stage.index: stage.head for stage in plan.stages}
     counters: Counter[str] = Counter()
     for result in results:

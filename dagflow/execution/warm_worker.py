@@ -1,4 +1,4 @@
-"""Settles a worker process for a long life of short tasks."""
+"""Keeps a worker process warm: the first task prepares the process so that later tasks start fast."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KEPT_BYTES = 64 << 20
 
 
 @contextlib.contextmanager
-def settled() -> Iterator[None]:
-    """Surround the work of a task; the first one in a process makes all later ones cheap."""
-    if hasattr(sys, "_dagflow_settled"):
+def warm() -> Iterator[None]:
+    """Surrounds the work of a task; the first task of a process makes the process cheap for all later ones."""
+    if hasattr(sys, "_dagflow_is_warm"):
         yield
         return
-    sys._dagflow_settled = True  # type: ignore[attr-defined]  # the one object that outlives all tasks of a worker
+    sys._dagflow_is_warm = True  # type: ignore[attr-defined]  # the one object that outlives all tasks of a worker
     keep_freed_memory()
     yield
     # The worker's daemon collects garbage after every task, which takes 20 ms for the modules of an app.

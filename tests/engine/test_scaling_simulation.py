@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.cli.chart import WIDTH, chart, decisions
-from dagflow.engine.simulating import Sample, read_trace, simulate
+from dagflow.engine.scaling_simulation import Sample, read_trace, simulate
 from dagflow.errors import AppError
 from operators.partitioning.drain import DrainPartitioner
 from operators.reader.block_reader import BlockReader

@@ -9,7 +9,7 @@ from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError
 
 
-def packed_operator(name: str, operator: Operator) -> bytes:
+def pickled_operator(name: str, operator: Operator) -> bytes:
     """An operator as tasks get it.
 
     Raises:
@@ -27,7 +27,7 @@ def packed_operator(name: str, operator: Operator) -> bytes:
         ) from error
 
 
-def packed_state(state: Any, operator: str, window_id: int, partition: int) -> bytes:
+def pickled_state(state: Any, operator: str, window_id: int, partition: int) -> bytes:
     """What snapshot() gave, as it is kept until the next window.
 
     Raises:

@@ -10,13 +10,13 @@ from typing import Any
 from dagflow.api.bundle import Bundle
 from dagflow.api.operator import Operator
 from dagflow.api.survey import Surveying
-from dagflow.engine.control import Emission
+from dagflow.engine.control_graph import Emission
 from dagflow.engine.states import require_owners
 from dagflow.errors import DagflowError
-from dagflow.runtime.inline import Runtime
+from dagflow.runtime.base import Runtime
 
 
-class Surveyors:
+class PreScans:
     """The operators of an app that survey.
 
     Args:
@@ -51,7 +51,7 @@ class Surveyors:
         needy = [index for index, item in enumerate(items) if operator.needs_survey(item)]
         findings: list[Any] = [None] * len(items)
         if needy:
-            found = self._runtime().survey(name, [items[index] for index in needy])
+            found = self._runtime().prescan(name, [items[index] for index in needy])
             for index, finding in zip(needy, found, strict=True):
                 if isinstance(finding, DagflowError):
                     raise finding

@@ -18,7 +18,7 @@ _OWN_PAGES_BYTES = 256 << 10
 
 
 @contextlib.contextmanager
-def sparing_memory() -> Iterator[None]:
+def limited_memory() -> Iterator[None]:
     """Surround a run: Arrow's memory is malloc's, and threads share one heap.
 
     A driver holds little and makes many short-lived buffers, in threads of its own for windows, merges and scans.
@@ -40,7 +40,7 @@ def sparing_memory() -> Iterator[None]:
         pa.set_memory_pool(before)
 
 
-def give_back() -> None:
+def release_free_memory() -> None:
     """Return the holes of the heap to the system; takes about a millisecond.
 
     By itself glibc returns only what is free at the heap's end, and what a window leaves there is seldom the last.

@@ -7,54 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.api.context import Skipped
-from dagflow.api.operator import Operator
-from dagflow.api.source_events import SourceEventListener
 from dagflow.errors import DagflowError
-from dagflow.execution.packing import packed_operator
-from dagflow.plan.physical import PhysicalPlan, PortRef
-from dagflow.storage.options import StorageOptions
-from dagflow.storage.pending import Durability, PendingFile
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """All that tasks need to know of an app; sent to each worker once per run.
-
-    Attributes:
-        app: The app's name.
-        plan: The physical plan.
-        operators: Pickled operators by name; each task makes instances of its own.
-        storage: How tasks reach stores: options by protocol.
-        durability: What the files that tasks write survive.
-        listens: Whether a control operator wants to hear of source events.
-    """
-
-    app: str
-    plan: PhysicalPlan
-    operators: Mapping[str, bytes]
-    storage: StorageOptions = field(default_factory=dict, repr=False)
-    durability: Durability = "process"
-    listens: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        app: str,
-        plan: PhysicalPlan,
-        operators: Mapping[str, Operator],
-        storage: StorageOptions | None = None,
-        durability: Durability = "process",
-    ) -> Program:
-        """Pack the partitioned operators of a plan.
-
-        Raises:
-            OperatorError: One of them cannot be pickled.
-        """
-        names = [name for stage in plan.stages for name in stage.operators]
-        packed = {name: packed_operator(name, operators[name]) for name in names}
-        listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
-        listens = any(each.wants_source_events for each in listeners)
-        return cls(app, plan, packed, storage or {}, durability, listens)
+from dagflow.plan.physical import PortRef
+from dagflow.storage.pending import PendingFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +38,7 @@ class WindowTask:
 
 
 @dataclass(frozen=True, slots=True)
-class StageResult:
+class TaskResult:
     """What one task of one stage did.
 
     Attributes:
@@ -114,7 +69,7 @@ class StageResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ShuffleItem:
     """An item on its way to a stage of a higher level.
 
     Attributes:

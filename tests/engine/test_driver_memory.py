@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dagflow.engine.control import Emission
-from dagflow.engine.memory import sparing_memory
+from dagflow.engine.control_graph import Emission
+from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.windows import WindowCodec
 from dagflow.journal import JournalState, WindowPlan
 from dagflow.journal.records import Event
@@ -37,9 +37,9 @@ ALLOCATES = """
 import importlib, os, sys
 for name in sys.argv[1:]:
     importlib.import_module(name)
-from dagflow.engine.memory import sparing_memory
+from dagflow.engine.driver_memory import limited_memory
 import pyarrow
-with sparing_memory():
+with limited_memory():
     print(pyarrow.default_memory_pool().backend_name, end=" ")
 print(pyarrow.default_memory_pool().backend_name, os.environ.get("ARROW_DEFAULT_MEMORY_POOL"))
 """
@@ -74,7 +74,7 @@ def test_an_allocator_that_a_person_has_chosen_stays() -> None:
 def test_arrow_is_given_back_its_allocator_also_where_a_run_fails() -> None:
     """Whoever called it may go on."""
     before = pa.default_memory_pool().backend_name
-    with pytest.raises(ValueError, match="the run"), sparing_memory():
+    with pytest.raises(ValueError, match="the run"), limited_memory():
         assert pa.default_memory_pool().backend_name == "system"
         raise ValueError("the run")
     assert pa.default_memory_pool().backend_name == before
@@ -82,19 +82,19 @@ def test_arrow_is_given_back_its_allocator_also_where_a_run_fails() -> None:
 
 _HOLES = """
 import ctypes, os
-from dagflow.engine.memory import give_back, sparing_memory
+from dagflow.engine.driver_memory import release_free_memory, limited_memory
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20
-with sparing_memory():
+with limited_memory():
     blocks = [libc.malloc(64 << 10) for _ in range(1600)]
     for block in blocks:
         ctypes.memset(block, 1, 64 << 10)
     for block in blocks[:-1]:
         libc.free(ctypes.c_void_p(block))
     before = resident()
-    give_back()
+    release_free_memory()
 print(before - resident())
 """
 

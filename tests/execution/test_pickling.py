@@ -11,7 +11,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
-from dagflow.execution.packing import packed_operator
+from dagflow.execution.pickling import pickled_operator
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import app_of
 from tests.execution.sample_operators import Calls, DropComments
@@ -24,7 +24,7 @@ def lock(operator: Calls) -> Any:
 
 def test_an_operator_comes_out_as_it_went_in() -> None:
     """With its properties."""
-    copy = pickle.loads(packed_operator("drop", DropComments(prefix="#")))
+    copy = pickle.loads(pickled_operator("drop", DropComments(prefix="#")))
     assert isinstance(copy, DropComments)
     assert copy.prefix == "#"
 
@@ -48,7 +48,7 @@ def test_an_operator_of_a_class_that_nobody_can_find_is_told() -> None:
         """Inside of a function."""
 
     with pytest.raises(OperatorError, match=r"operator 'hidden': it cannot be pickled"):
-        packed_operator("hidden", Hidden())
+        pickled_operator("hidden", Hidden())
 
 
 def test_a_snapshot_that_cannot_be_pickled_is_told_of_its_operator(tmp_path: Path) -> None:

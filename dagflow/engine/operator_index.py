@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 
-def ordinals_of(names: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
+def index_operators(names: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
     """A number for each operator: the one that it had, or one that nobody had before.
 
     An operator that is put before others in the app takes no other's number: ids that were given out under it name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.runtime.spark import CLUSTER_SETTINGS, settings_for
+from dagflow.runtime.spark_settings import CLUSTER_SETTINGS, settings_for
 
 EXCLUSION = "spark.excludeOnFailure.enabled"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from concurrent.futures import CancelledError, Future, TimeoutError
 
 from dagflow.errors import DagflowError
-from dagflow.execution.results import StageResult
-from dagflow.runtime.inline import Runtime
+from dagflow.execution.messages import TaskResult
+from dagflow.runtime.base import Runtime
 from dagflow.storage.pending import discard
 
 TICK_S = 0.2
@@ -38,7 +38,7 @@ class StopRequest:
         return self._event.wait(seconds)
 
 
-def abandon(runtime: Runtime, windows: Iterable[Future[list[StageResult]]]) -> None:
+def abandon(runtime: Runtime, windows: Iterable[Future[list[TaskResult]]]) -> None:
     """Cancel windows under way, and remove what their tasks have written by now."""
     runtime.cancel()
     for window in windows:

@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import Buffer
 
 from dagflow.errors import StorageError
-from dagflow.execution.stage import ENDING_BYTES, ENDING_FILES, TaskOutputs
+from dagflow.execution.task_outputs import ENDING_BYTES, ENDING_FILES, TaskOutputs
 from dagflow.storage.pending import PendingFile
 
 

@@ -6,109 +6,24 @@ import logging
 import pickle
 import time
 import traceback
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from operator import index
 from typing import Any
-
-from typing_extensions import Buffer
 
 from dagflow.api.context import Counts, OperatorContext, Skipped
 from dagflow.api.operator import Operator
-from dagflow.errors import DagflowError, OperatorError, StorageError, TransientStorageError
+from dagflow.errors import DagflowError, OperatorError, TransientStorageError
 from dagflow.execution.chain import Chain
-from dagflow.execution.packing import packed_state
-from dagflow.execution.results import Parcel, Program, StageResult, WindowTask
-from dagflow.execution.routing import splitter_of
+from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
+from dagflow.execution.pickling import pickled_state
+from dagflow.execution.program import Program
+from dagflow.execution.routing import router_of
+from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.plan.physical import Edge, PortRef, Stage
-from dagflow.storage.location import redacted
 from dagflow.storage.options import use_options
-from dagflow.storage.pending import Durability, LateWriter, PendingFile, PendingWriter, open_pending
+from dagflow.storage.pending import PendingFile
 
 logger = logging.getLogger(__name__)
-
-ENDING_BYTES = 64 << 20
-ENDING_FILES = 32
-"""Files of a task that are ended, and whose last bytes still travel to a remote store, at most: memory's bound."""
-
-
-class TaskOutputFile:
-    """A file of a task that waits for its window's commit."""
-
-    def __init__(self, outputs: TaskOutputs, writer: PendingWriter) -> None:
-        self._outputs = outputs
-        self._writer = writer
-
-    def write(self, data: Buffer) -> None:
-        """Append bytes."""
-        self._writer.write(data)
-
-    def close(self, *, records: int) -> None:
-        """End the file and report it with the task's result."""
-        self._outputs.end(self._writer, index(records))
-
-
-class TaskOutputs:
-    """The files that a task's operators open.
-
-    Every name is unique to this attempt, because Spark may run a task twice at once, and a task whose
-    driver is gone may write on for as long as it likes.
-    """
-
-    def __init__(self, tag: str, durability: Durability) -> None:
-        self._tag = tag
-        self._durability = durability
-        self._open: list[PendingWriter] = []
-        self._url_by_unended: dict[PendingWriter, str] = {}
-        self._ending: deque[tuple[PendingWriter, int, int]] = deque()
-        self._ending_bytes = 0
-        self._finished: list[PendingFile] = []
-
-    def open(self, url: str) -> TaskOutputFile:
-        """Begin the file that will be published as url."""
-        # The checksum takes 0.02 s of a core per GiB, and lets the manifest say what was published.
-        writer = open_pending(url, directory_tag=self._tag, durability=self._durability, checksum=True)
-        self._open.append(writer)
-        self._url_by_unended[writer] = url
-        return TaskOutputFile(self, writer)
-
-    def end(self, writer: PendingWriter, records: int) -> None:
-        """Complete a file; on a remote store while the next one is written already."""
-        self._url_by_unended.pop(writer, None)
-        held_bytes = writer.end() if isinstance(writer, LateWriter) else 0
-        self._ending.append((writer, records, held_bytes))
-        self._ending_bytes += held_bytes
-        while self._ending and (
-            not self._ending[0][2] or self._ending_bytes > ENDING_BYTES or len(self._ending) > ENDING_FILES
-        ):
-            self._complete_oldest()
-
-    def _complete_oldest(self) -> None:
-        writer, records, held_bytes = self._ending.popleft()
-        self._ending_bytes -= held_bytes
-        self._finished.append(writer.close(records=records))
-
-    def take_finished(self) -> tuple[PendingFile, ...]:
-        """The files that were ended since the last call, in that order.
-
-        Raises:
-            StorageError: The store refused one of them, or one that was opened has not been ended.
-        """
-        if self._url_by_unended:
-            url = next(iter(self._url_by_unended.values()))
-            hint = "an operator closes the files that it has opened in end_window() at the latest"
-            raise StorageError("was opened and never closed; what is in it would be lost", url=redacted(url), hint=hint)
-        while self._ending:
-            self._complete_oldest()
-        finished = tuple(self._finished)
-        self._finished.clear()
-        self._open.clear()
-        return finished
-
-    def abandon(self) -> None:
-        """Remove what was written; for tasks that failed."""
-        for writer in self._open:
-            writer.abandon()
 
 
 class StageTask:
@@ -127,7 +42,7 @@ class StageTask:
         self._stage = stage
         self._partition = partition
         self._outputs = TaskOutputs(window.tag, program.durability)
-        self._outgoing: list[Parcel] = []
+        self._outgoing: list[ShuffleItem] = []
         self._reports: list[tuple[PortRef, list[Any]]] = []
         self._sequence = 0
         self._ledger: Counter[str] = Counter()
@@ -151,13 +66,13 @@ class StageTask:
         counts = self._window.partitions
         earlier = [stage for stage in plan.levels[receiver.level] if stage.index < receiver.index]
         first_slot = sum(counts[stage.head] for stage in earlier)
-        split = splitter_of(plan.exchange_of(edge), counts[receiver.head], self._partition)
+        split = router_of(plan.exchange_of(edge), counts[receiver.head], self._partition)
 
         def send(payload: Any) -> None:
             for partition, part in split(payload):
                 self._sequence += 1
                 order = (edge_index, self._stage.index, self._partition, self._sequence)
-                self._outgoing.append(Parcel(receiver.level, first_slot + partition, order, edge.target, part))
+                self._outgoing.append(ShuffleItem(receiver.level, first_slot + partition, order, edge.target, part))
 
         return send
 
@@ -190,7 +105,7 @@ class StageTask:
         yield from self._stage.reports
         yield from (exchange.edge for exchange in self._stage.inputs)
 
-    def run(self, inputs: Iterable[tuple[PortRef, Any]]) -> Iterator[Parcel | StageResult]:
+    def run(self, inputs: Iterable[tuple[PortRef, Any]]) -> Iterator[ShuffleItem | TaskResult]:
         """Process everything that arrives, and yield what leaves, the result last.
 
         Raises:
@@ -224,7 +139,7 @@ class StageTask:
         if error is not None:
             self._outputs.abandon()
         yield from self._sent()
-        yield StageResult(
+        yield TaskResult(
             stage=self._stage.index,
             partition=self._partition,
             counters=counters,
@@ -238,7 +153,7 @@ class StageTask:
             source_events=tuple(self._source_events or ()),
         )
 
-    def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[Parcel, None, dict[str, bytes]]:
+    def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[ShuffleItem, None, dict[str, bytes]]:
         """Let everything that arrives pass the operators, from their setup to their teardown.
 
         Returns:
@@ -266,7 +181,7 @@ class StageTask:
             # The failure before it is the one to tell; this one often comes of it.
             logger.warning("teardown failed as well window=%d: %s", self._window.window_id, error)
 
-    def _sent(self) -> list[Parcel]:
+    def _sent(self) -> list[ShuffleItem]:
         sent, self._outgoing = self._outgoing, []
         return sent
 
@@ -275,11 +190,11 @@ class StageTask:
         for name, operator in self._chain.operators.items():
             state = self._chain.call(name, operator.snapshot)
             if state is not None:
-                states[name] = packed_state(state, name, self._window.window_id, self._partition)
+                states[name] = pickled_state(state, name, self._window.window_id, self._partition)
         return states
 
 
-def run_survey(program: Program, operator: str, items: Iterable[Any]) -> Iterator[Any]:
+def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterator[Any]:
     """Let an operator examine tuples before their window is planned.
 
     Yields:
@@ -299,7 +214,7 @@ def run_survey(program: Program, operator: str, items: Iterable[Any]) -> Iterato
 
 def run_level(
     program: Program, window: WindowTask, level: int, slot: int, items: Iterable[Any]
-) -> Iterator[Parcel | StageResult]:
+) -> Iterator[ShuffleItem | TaskResult]:
     """Run whatever stage has this slot of a level.
 
     Args:
@@ -307,11 +222,11 @@ def run_level(
         window: The window.
         level: The level.
         slot: Spark partition within the level.
-        items: Level 0: (port, tuples) pairs. Above: Parcels and StageResults in order; what is meant for
+        items: Level 0: (port, tuples) pairs. Above: ShuffleItems and TaskResults in order; what is meant for
             a higher level, and results of lower ones, pass through.
 
     Yields:
-        Parcels for higher levels, and one StageResult per stage task of this level and all lower ones.
+        ShuffleItems for higher levels, and one TaskResult per stage task of this level and all lower ones.
     """
     use_options(program.storage)
     partition = slot
@@ -334,7 +249,7 @@ def _own(items: Iterable[Any], level: int, passing: list[Any]) -> Iterator[tuple
     for item in items:
         if isinstance(item, tuple):
             yield item
-        elif isinstance(item, Parcel) and item.level == level:
+        elif isinstance(item, ShuffleItem) and item.level == level:
             yield item.target, item.payload
         else:
             passing.append(item)

@@ -1,4 +1,4 @@
-"""An outlet: one output port inside of a chain, which makes batches of what an operator emits."""
+"""One output port inside a chain: gathers what an operator emits and passes it on in batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BrokenContractError(Exception):
     """An operator's method did what cannot be made sense of; the message goes on from the method's name."""
 
 
-class Outlet:
+class PortBuffer:
     """One output port inside of a chain: gathers single items and passes on whole batches.
 
     Attributes:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.engine.pacing import paced
-from dagflow.execution.results import WindowTask
+from dagflow.engine.rate_limit import paced
+from dagflow.execution.messages import WindowTask
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.plan.placement import place
 from tests.engine.dags import Given, dag

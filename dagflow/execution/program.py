@@ -1,0 +1,54 @@
+"""The program of a run: what every task needs to know of the app. Pickled, and sent to each worker process once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dagflow.api.operator import Operator
+from dagflow.api.source_events import SourceEventListener
+from dagflow.execution.pickling import pickled_operator
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.storage.options import StorageOptions
+from dagflow.storage.pending import Durability
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All that tasks need to know of an app; sent to each worker once per run.
+
+    Attributes:
+        app: The app's name.
+        plan: The physical plan.
+        operators: Pickled operators by name; each task makes instances of its own.
+        storage: How tasks reach stores: options by protocol.
+        durability: What the files that tasks write survive.
+        listens: Whether a control operator wants to hear of source events.
+    """
+
+    app: str
+    plan: PhysicalPlan
+    operators: Mapping[str, bytes]
+    storage: StorageOptions = field(default_factory=dict, repr=False)
+    durability: Durability = "process"
+    listens: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        app: str,
+        plan: PhysicalPlan,
+        operators: Mapping[str, Operator],
+        storage: StorageOptions | None = None,
+        durability: Durability = "process",
+    ) -> Program:
+        """Pack the partitioned operators of a plan.
+
+        Raises:
+            OperatorError: One of them cannot be pickled.
+        """
+        names = [name for stage in plan.stages for name in stage.operators]
+        packed = {name: pickled_operator(name, operators[name]) for name in names}
+        listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
+        listens = any(each.wants_source_events for each in listeners)
+        return cls(app, plan, packed, storage or {}, durability, listens)

@@ -1,0 +1,95 @@
+"""The output files of a task: open while it runs, then pending until its window is committed."""
+
+from __future__ import annotations
+
+from collections import deque
+from operator import index
+
+from typing_extensions import Buffer
+
+from dagflow.errors import StorageError
+from dagflow.storage.location import redacted
+from dagflow.storage.pending import Durability, LateWriter, PendingFile, PendingWriter, open_pending
+
+ENDING_BYTES = 64 << 20
+ENDING_FILES = 32
+"""Files of a task that are ended, and whose last bytes still travel to a remote store, at most: memory's bound."""
+
+
+class TaskOutputFile:
+    """A file of a task that waits for its window's commit."""
+
+    def __init__(self, outputs: TaskOutputs, writer: PendingWriter) -> None:
+        self._outputs = outputs
+        self._writer = writer
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes."""
+        self._writer.write(data)
+
+    def close(self, *, records: int) -> None:
+        """End the file and report it with the task's result."""
+        self._outputs.end(self._writer, index(records))
+
+
+class TaskOutputs:
+    """The files that a task's operators open.
+
+    Every name is unique to this attempt, because Spark may run a task twice at once, and a task whose
+    driver is gone may write on for as long as it likes.
+    """
+
+    def __init__(self, tag: str, durability: Durability) -> None:
+        self._tag = tag
+        self._durability = durability
+        self._open: list[PendingWriter] = []
+        self._url_by_unended: dict[PendingWriter, str] = {}
+        self._ending: deque[tuple[PendingWriter, int, int]] = deque()
+        self._ending_bytes = 0
+        self._finished: list[PendingFile] = []
+
+    def open(self, url: str) -> TaskOutputFile:
+        """Begin the file that will be published as url."""
+        # The checksum takes 0.02 s of a core per GiB, and lets the manifest say what was published.
+        writer = open_pending(url, directory_tag=self._tag, durability=self._durability, checksum=True)
+        self._open.append(writer)
+        self._url_by_unended[writer] = url
+        return TaskOutputFile(self, writer)
+
+    def end(self, writer: PendingWriter, records: int) -> None:
+        """Complete a file; on a remote store while the next one is written already."""
+        self._url_by_unended.pop(writer, None)
+        held_bytes = writer.end() if isinstance(writer, LateWriter) else 0
+        self._ending.append((writer, records, held_bytes))
+        self._ending_bytes += held_bytes
+        while self._ending and (
+            not self._ending[0][2] or self._ending_bytes > ENDING_BYTES or len(self._ending) > ENDING_FILES
+        ):
+            self._complete_oldest()
+
+    def _complete_oldest(self) -> None:
+        writer, records, held_bytes = self._ending.popleft()
+        self._ending_bytes -= held_bytes
+        self._finished.append(writer.close(records=records))
+
+    def take_finished(self) -> tuple[PendingFile, ...]:
+        """The files that were ended since the last call, in that order.
+
+        Raises:
+            StorageError: The store refused one of them, or one that was opened has not been ended.
+        """
+        if self._url_by_unended:
+            url = next(iter(self._url_by_unended.values()))
+            hint = "an operator closes the files that it has opened in end_window() at the latest"
+            raise StorageError("was opened and never closed; what is in it would be lost", url=redacted(url), hint=hint)
+        while self._ending:
+            self._complete_oldest()
+        finished = tuple(self._finished)
+        self._finished.clear()
+        self._open.clear()
+        return finished
+
+    def abandon(self) -> None:
+        """Remove what was written; for tasks that failed."""
+        for writer in self._open:
+            writer.abandon()

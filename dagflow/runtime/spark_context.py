@@ -1,0 +1,124 @@
+"""Starts and stops Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyspark.util
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+from pyspark import SparkConf, SparkContext
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
+
+from dagflow.errors import DagflowError
+from dagflow.runtime.class_archive import archive_options, make_archive
+from dagflow.runtime.java import use_java
+from dagflow.runtime.spark_errors import first_line, translating
+from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, local_cores, settings_for
+
+_NUMPY_CONVERTERS = NumpyArrayConverter, NumpyScalarConverter
+
+# dagflow uses no accumulators, and the JVM's end is told once, by the job that fails; PySpark would print a traceback,
+# there and where what is pickled asks the JVM something.
+for _server in (AccumulatorTCPServer, AccumulatorUnixServer):
+    _server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the hook that socketserver offers
+pyspark.util.print_exec = lambda stream: None
+
+
+def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | None = None) -> SparkContext:
+    """Start Spark with the settings that suit dagflow.
+
+    Args:
+        app: Name for Spark's own displays.
+        master: A Spark master URL.
+        conf: Settings that take precedence over dagflow's.
+        log: Where the JVM and the Python workers write; None leaves them this process's stderr.
+
+    Raises:
+        DagflowError: Java or Spark could not be started.
+    """
+    cores = local_cores(master)
+    settings = settings_for(master, conf)
+    if cores:
+        # Written like this, local mode runs a failed task again, as a cluster does.
+        master = f"local[{cores},4]"
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if "spark.pyspark.python" in conf:
+        # PySpark reads this setting in spark-submit only.
+        os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
+    # Unset, workers would run whatever python3 is first on PATH.
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    java_home = use_java()
+    if cores:
+        settings.setdefault(JAVA_OPTIONS, shlex.join([*LOCAL_JAVA, *archive_options(java_home)]))
+        if python == sys.executable:  # another one has perhaps no dagflow to start with
+            settings.setdefault("spark.python.daemon.module", "dagflow.runtime.daemon")
+    spark_conf = SparkConf().setMaster(master).setAppName(f"dagflow {app}")
+    for key, value in settings.items():
+        spark_conf.set(key, value)
+    try:
+        with contextlib.ExitStack() as stack:
+            output: Any = None
+            if log is not None:
+                log.parent.mkdir(parents=True, exist_ok=True)
+                output = stack.enter_context(log.open("ab"))
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
+                spark_conf, popen_kwargs={"stdout": output, "stderr": output} if output else {}
+            )
+            # Those of NumPy's values import pandas where there is one, half a second and 36 MiB, to ask whether there
+            # is NumPy; dagflow sends the JVM none.
+            client = gateway._gateway_client
+            client.converters = [each for each in client.converters if not isinstance(each, _NUMPY_CONVERTERS)]
+            return SparkContext(conf=spark_conf, gateway=gateway)
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        where = f"; see {log}" if log is not None else ""
+        raise DagflowError(f"Spark did not start on {master}: {first_line(error)}{where}") from error
+
+
+def stop_context(context: SparkContext) -> None:
+    """Stop Spark, without the second that PySpark waits for the server of its accumulators."""
+    opened: Any = context
+    server, opened._accumulatorServer = opened._accumulatorServer, None
+    context.stop()
+    if server is None:  # it was stopped before
+        return
+    if isinstance(server, AccumulatorUnixServer):
+        # Here, because this process may be at its end before its threads are.
+        Path(str(server.server_address)).unlink(missing_ok=True)
+    threading.Thread(target=server.shutdown, daemon=True).start()
+
+
+def keep_classes() -> Path:
+    """Let local runs start faster from now on: keep Spark's classes as a small job has them in memory.
+
+    Returns:
+        The archive.
+
+    Raises:
+        DagflowError: Spark did not start, or the archive was not made.
+    """
+    return make_archive(use_java(), _run_once)
+
+
+def _run_once(option: str, log: Path) -> str:
+    """Let a Java process with one more option run a small job, to its end; returns its class path."""
+    context: Any = start_context("classes", "local[2]", {JAVA_OPTIONS: shlex.join([*LOCAL_JAVA, option])}, log)
+    with translating("a job whose classes are kept"):
+        pairs = context.parallelize(range(8), 2).map(lambda number: (number % 3, number))
+        pairs.repartitionAndSortWithinPartitions(2).collect()
+        class_path = str(context._jvm.System.getProperty("java.class.path"))
+    gateway = context._gateway
+    stop_context(context)
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    return class_path
