@@ -83,11 +83,11 @@ def directory_mib(directory: Path) -> float:
 def track(directory: Path, entries: int, order: str, first: int) -> dict[str, Any]:
     """Take files from one number on, at most as many as a process takes, and leave the last snapshot behind."""
     from operators.files.metadata import FileEnds
-    from operators.splitter.awaited import AwaitedEnds
-    from operators.splitter.file_index import FileIndex
+    from operators.splitter.index.file_index import FileIndex
+    from operators.splitter.index.pending_fingerprints import PendingFingerprints
 
     index = FileIndex(str(directory / "index"))
-    ends = AwaitedEnds(index)
+    ends = PendingFingerprints(index)
     unread: deque[FileEnds] = deque()
     if first:
         index.restore(pickle.loads((directory / "state").read_bytes()))
@@ -129,7 +129,7 @@ def check(directory: Path, entries: int) -> dict[str, Any]:
     """Go back to the snapshot, and compare a listing of everything with it."""
     import numpy as np
 
-    from operators.splitter.file_index import FileIndex
+    from operators.splitter.index.file_index import FileIndex
 
     begin = time.perf_counter()
     index = FileIndex(str(directory / "index"))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from operators.aggregate.top_n import TopN
     from operators.control.file_completion import FileCompletion
     from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
-    from operators.partitioning.drain import DrainPartitioner
+    from operators.partitioning.deadline import DeadlinePartitioner
     from operators.partitioning.stateless import StatelessPartitioner
     from operators.reader.block_reader import BlockReader
     from operators.reader.formats.base import ReaderContext
@@ -28,8 +28,8 @@ __all__ = [
     "BlockMetadata",
     "BlockReader",
     "CountBy",
+    "DeadlinePartitioner",
     "Deduplicator",
-    "DrainPartitioner",
     "FileCompletion",
     "FileInfo",
     "FileMerger",
@@ -53,7 +53,7 @@ _MODULE_BY_NAME = {
     "BlockReader": "operators.reader.block_reader",
     "CountBy": "operators.aggregate.count_by",
     "Deduplicator": "operators.stateful.deduplicator",
-    "DrainPartitioner": "operators.partitioning.drain",
+    "DeadlinePartitioner": "operators.partitioning.deadline",
     "FileCompletion": "operators.control.file_completion",
     "FileInfo": "operators.files.metadata",
     "FileMerger": "operators.sink.file_merger",

@@ -51,7 +51,7 @@ def test_the_app_of_the_page_runs(folder: Path) -> None:
     assert len(done.read_text().splitlines()) == 2
     app = (folder / "app.yaml").read_text().replace("module: common.yaml, properties: {n: 5}", "class: biggest.Longest")
     app = app.replace("common.lines", "common.input").replace("common.text", "common.output").replace("/j}", "/k}")
-    app = re.sub(r"DrainPartitioner, properties: \{.*?\}", "my_policies.Shared, properties: {blocks: 1}", app)
+    app = re.sub(r"DeadlinePartitioner, properties: \{.*?\}", "my_policies.Shared, properties: {blocks: 1}", app)
     (folder / "longest.yaml").write_text(app.replace(f"{folder}/out/", f"{folder}/out2/"))
     run(load_app(folder / "longest.yaml"), runtime=InlineRuntime)
     assert [path.read_text() for path in (folder / "out2" / "best").glob("part-*")] == ["two\n"]

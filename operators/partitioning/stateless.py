@@ -1,4 +1,4 @@
-"""A count that stays."""
+"""A fixed number of partitions."""
 
 from __future__ import annotations
 

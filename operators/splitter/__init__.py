@@ -1,4 +1,4 @@
-"""Discovery: which files there are, and which bytes of them are read in which window."""
+"""ChangeDetector: which files there are, and which bytes of them are read in which window."""
 
 from operators.splitter.splitter import FileSplitterBase, FileSplitterInput
 

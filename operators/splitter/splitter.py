@@ -22,30 +22,30 @@ from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import expanded, root_of, shortened
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
 from operators.files.metadata import BlockMetadata, FileEnds, FileInfo, FileMetadata, FileVersion
-from operators.splitter.awaited import AwaitedEnds, Heard
-from operators.splitter.changes import OnChange
-from operators.splitter.clock import Clock, SystemClock
-from operators.splitter.cutting import DEFAULT_BUDGET, Allowance, BlockCutter, estimated
-from operators.splitter.discovery import Candidate, Discovery, Rules
-from operators.splitter.ends import EMPTY, Fingerprinter
-from operators.splitter.file_index import FileIndex, Seen
-from operators.splitter.following import TimeBasedDirectoryScanner
-from operators.splitter.found import FoundFiles
-from operators.splitter.packing import (
+from operators.splitter.batching import (
     DEFAULT_PACK_BYTES,
     DEFAULT_PACK_FILES,
+    BatchRules,
     PackBytes,
-    Packer,
     PackFiles,
     PackMillis,
-    PackRules,
     Packs,
+    SmallFileBatcher,
 )
-from operators.splitter.places import Places, require_same_names
-from operators.splitter.roots import find_root
-from operators.splitter.scanner import Scanner
-from operators.splitter.selection import Selection
-from operators.splitter.sharding import ShardedLister
+from operators.splitter.block_cutter import DEFAULT_BUDGET, BlockCutter, WindowQuota, estimated
+from operators.splitter.change_detection import Candidate, ChangeDetector, Rules
+from operators.splitter.change_policy import OnChange
+from operators.splitter.clock import Clock, SystemClock
+from operators.splitter.index.file_index import FileIndex, Seen
+from operators.splitter.index.fingerprinter import EMPTY, Fingerprinter
+from operators.splitter.index.index_locations import IndexLocations, require_same_names
+from operators.splitter.index.pending_fingerprints import Heard, PendingFingerprints
+from operators.splitter.scan.listed_files import FoundFiles
+from operators.splitter.scan.periodic_scan import TimeBasedDirectoryScanner
+from operators.splitter.scan.roots import find_root
+from operators.splitter.scan.scanner import Scanner
+from operators.splitter.scan.selection import Selection
+from operators.splitter.scan.sharding import ShardedLister
 
 BlockSize = Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")]
 CutCompressed = Annotated[
@@ -80,7 +80,7 @@ class FileSplitterBase(ControlOperator):
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         self._context = context
-        packer = Packer(PackRules(self.pack_bytes, self.pack_files, 0, self.packs == "whole"), SystemClock())
+        packer = SmallFileBatcher(BatchRules(self.pack_bytes, self.pack_files, 0, self.packs == "whole"), SystemClock())
         outputs = self.files_metadata_output, self.blocks_metadata_output
         self._cutter = BlockCutter(*outputs, context, packer, self.cut_compressed)
         self._waiting = deque()
@@ -207,9 +207,9 @@ class FileSplitterInput(InputOperator):
     _context: OperatorContext
     _cutter: BlockCutter
     _index: FileIndex
-    _places: Places
-    _awaited: AwaitedEnds
-    _discovery: Discovery
+    _places: IndexLocations
+    _awaited: PendingFingerprints
+    _discovery: ChangeDetector
     _source: _OneScan | TimeBasedDirectoryScanner | None
     _scanned: Counter[str]
     _has_begun: bool
@@ -239,13 +239,13 @@ class FileSplitterInput(InputOperator):
         self._context = context
         control = context.control
         self._is_following = self.follow or (control is not None and control.follow)
-        full = PackRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
-        packer = Packer(full, self._clock, waits=self._waits)
+        full = BatchRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
+        packer = SmallFileBatcher(full, self._clock, waits=self._waits)
         outputs = self.files_metadata_output, self.blocks_metadata_output
         self._cutter = BlockCutter(*outputs, context, packer, self.cut_compressed)
         self._is_noted = self._has_noted = self._has_news = False
         self._root = ""
-        self._places = Places.of(self.files)
+        self._places = IndexLocations.of(self.files)
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
         self._index = FileIndex("" if control is None else control.state_url, retain_millis)
         # Counted apart, because the scanner's thread must not touch what the driver is reading.
@@ -257,10 +257,10 @@ class FileSplitterInput(InputOperator):
         scanner = Scanner(
             self.files, self._selection(), self._scanned, tolerates_missing=self._is_following, sharded=sharded
         )
-        self._awaited = AwaitedEnds(self._index)
+        self._awaited = PendingFingerprints(self._index)
         rules = Rules(self.on_change, self.settle_millis, self.done_marker, self.latest_first, self._waits)
         looked = Fingerprinter(in_tasks)
-        self._discovery = Discovery(scanner, self._index, rules, self._scanned, self._clock, looked, self._awaited)
+        self._discovery = ChangeDetector(scanner, self._index, rules, self._scanned, self._clock, looked, self._awaited)
         self._source = None
         self._has_begun = False
 
@@ -455,7 +455,7 @@ class FileSplitterInput(InputOperator):
             JournalError: A part of the index is gone, or the index calls files otherwise than the app's roots do.
         """
         if "places" in state:  # not in a checkpoint of before they were kept
-            require_same_names(Places(*state["places"]), self.files)
+            require_same_names(IndexLocations(*state["places"]), self.files)
         self._cutter.restore(state["cut"])
         self._index.restore(state["index"])
         self._has_begun = self._is_noted = state["has_begun"]
@@ -495,6 +495,6 @@ class _OneScan:
 
 def _allowance(
     context: OperatorContext, blocks: int | None, files: int | None = None, size_bytes: int | None = None
-) -> Allowance:
+) -> WindowQuota:
     budget = DEFAULT_BUDGET if context.control is None else context.control.budget
-    return Allowance(budget, blocks, files, size_bytes)
+    return WindowQuota(budget, blocks, files, size_bytes)

@@ -14,7 +14,7 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
-from operators.splitter import file_index
+from operators.splitter.index import file_index
 from tests.crash.apps import files_app, leftovers, published, require_part_of
 from tests.engine.sample_app import app_of
 

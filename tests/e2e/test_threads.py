@@ -20,7 +20,7 @@ from tests.cli.processes import PATIENCE_S, environment
 
 STATE = """
 import numpy as np
-from operators.splitter.runs import SCHEMA, entries_of, packed, unpacked
+from operators.splitter.index.sorted_runs import SCHEMA, entries_of, packed, unpacked
 entries = entries_of([b"%06d" % number for number in range(20_000)], [np.arange(20_000)] * (len(SCHEMA) - 1))
 work = lambda: unpacked(packed(entries))
 """

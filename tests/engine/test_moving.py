@@ -16,7 +16,7 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.plan.logical import LogicalPlan, load_app
 from dagflow.runtime.inline import InlineRuntime
-from operators.splitter import file_index
+from operators.splitter.index import file_index
 from tests.engine.test_driver import crashing
 
 APP = """\

@@ -10,7 +10,7 @@ import pytest
 from dagflow.cli.chart import WIDTH, chart, decisions
 from dagflow.engine.scaling_simulation import Sample, read_trace, simulate
 from dagflow.errors import AppError
-from operators.partitioning.drain import DrainPartitioner
+from operators.partitioning.deadline import DeadlinePartitioner
 from operators.reader.block_reader import BlockReader
 
 CSV = "millis,backlog,bytes\n0,0,0\n1000,3,300\n2000,20,2000\n3000,1,100\n"
@@ -72,7 +72,7 @@ def test_the_published_table_comes_out_of_the_reader() -> None:
 
 def test_a_change_in_the_first_sample_is_seen() -> None:
     """The start is one moment, what the first sample calls for is another."""
-    moments = simulate("s", DrainPartitioner(target_drain_millis=1000), [Sample(5, 1, 4000, 1000.0)])
+    moments = simulate("s", DeadlinePartitioner(target_drain_millis=1000), [Sample(5, 1, 4000, 1000.0)])
     assert [(moment.millis, moment.partitions) for moment in moments] == [(5, 1), (5, 2)]
 
 

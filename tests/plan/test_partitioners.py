@@ -14,7 +14,7 @@ from dagflow.engine.status import status
 from dagflow.errors import OperatorError
 from dagflow.plan.logical import load_app
 from dagflow.runtime.inline import InlineRuntime
-from operators.partitioning.drain import DrainPartitioner
+from operators.partitioning.deadline import DeadlinePartitioner
 from tests.spec.apps import problems_of
 
 
@@ -57,7 +57,7 @@ operators:
   splitter: {class: FileSplitterInput, properties: {files: ROOT/data, block_size: 10}}
   reader:
     class: BlockReader
-    partitioner: {class: DrainPartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}}
+    partitioner: {class: DeadlinePartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}}
   writer: {class: RecordWriter, properties: {path: ROOT/out}, partition: parallel}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
@@ -70,12 +70,12 @@ def test_a_policy_takes_the_operators_place(tmp_path: Path) -> None:
     """Each plan has a fresh one, with the app's properties."""
     (tmp_path / "app.yaml").write_text(APP)
     one, two = (load_app(tmp_path / "app.yaml").operators["reader"].partitioner for _ in range(2))
-    assert isinstance(one, DrainPartitioner) and one.max_partitions == 4 and one is not two
+    assert isinstance(one, DeadlinePartitioner) and one.max_partitions == 4 and one is not two
 
 
 def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
     """The count is the policy's, and status says so."""
-    old = "DrainPartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}"
+    old = "DeadlinePartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}"
     text = APP.replace(old, f"{HERE}.Nightly, properties: {{size: 5}}").replace("ROOT", str(tmp_path))
     (tmp_path / "app.yaml").write_text(text)
     (tmp_path / "data").write_bytes(b"a\n" * 30)
@@ -89,23 +89,27 @@ def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("DrainPartitioner", "DrainPartitoner", "7:26: partitioner of operator 'reader': there is no built-in partit"),
         (
-            "DrainPartitioner",
+            "DeadlinePartitioner",
+            "DeadlinePartitoner",
+            "7:26: partitioner of operator 'reader': there is no built-in partit",
+        ),
+        (
+            "DeadlinePartitioner",
             "RecordFilter",
             "7:26: partitioner of operator 'reader': there is no built-in partitioner",
         ),
-        ("DrainPartitioner", f"{HERE}.Plane", "has no class 'Plane'; did you mean 'Plain'?"),
-        ("DrainPartitioner", f"{HERE}.BacklogStats", "is not a partitioner; give it the method define_partitions"),
+        ("DeadlinePartitioner", f"{HERE}.Plane", "has no class 'Plane'; did you mean 'Plain'?"),
+        ("DeadlinePartitioner", f"{HERE}.BacklogStats", "is not a partitioner; give it the method define_partitions"),
         (
             "max_partitions: 4",
             "max_partitons: 4",
-            "7:84: partitioner of operator 'reader' (DrainPartitioner) has no prop",
+            "7:87: partitioner of operator 'reader' (DeadlinePartitioner) has no prop",
         ),
         ("max_partitions: 4", "max_partitions: no", "property 'max_partitions': expected a whole number, got 'no'"),
         ("max_partitions: 4", "min_partitions: 40", "min_partitions, 40, is above max_partitions, 16"),
         (
-            "{class: DrainPartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}}",
+            "{class: DeadlinePartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}}",
             "4",
             "expected a map",
         ),
@@ -128,7 +132,9 @@ def test_a_wrong_partitioner_is_named_at_its_place(tmp_path: Path, old: str, new
 def test_a_key_leaves_the_count_to_a_policy(tmp_path: Path) -> None:
     """`by` without a count, together with a partitioner, is an app that is right; any class with the method will do."""
     text = APP.replace("    partitioner:", "    partition: {by: url}\n    partitioner:").replace("ROOT", str(tmp_path))
-    text = text.replace("DrainPartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}", f"{HERE}.Plain")
+    text = text.replace(
+        "DeadlinePartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}", f"{HERE}.Plain"
+    )
     assert problems_of(tmp_path, text) == []
 
 

@@ -23,7 +23,7 @@ operators:
   reader:
     class: BlockReader
     partitioner:
-      class: DrainPartitioner
+      class: DeadlinePartitioner
       properties: {target_drain_millis: 2000, max_partitions: 4, cool_down_millis: 100}
   slow: {class: tests.execution.sample_operators.Slow, partition: parallel}
   writer: {class: RecordWriter, properties: {path: ROOT/out}, partition: parallel}

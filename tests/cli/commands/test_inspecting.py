@@ -182,8 +182,8 @@ def test_partitioners_are_listed_and_shown() -> None:
     code, out, err = invoke("operators")
     assert (code, err) == (0, "")
     operators, _, partitioners = out.partition("\n\nPartitioners")
-    assert "\n  DrainPartitioner " in partitioners and "DrainPartitioner" not in operators
-    code, out, err = invoke("operators", "DrainPartitioner")
+    assert "\n  DeadlinePartitioner " in partitioners and "DeadlinePartitioner" not in operators
+    code, out, err = invoke("operators", "DeadlinePartitioner")
     assert (code, err) == (0, "")
     assert "target_drain_millis  milliseconds, default 60000" in out
 

@@ -14,7 +14,7 @@ from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.testing.clock import ManualClock
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata
 from operators.splitter import FileSplitterBase, FileSplitterInput
-from operators.splitter.cutting import DEFAULT_BUDGET
+from operators.splitter.block_cutter import DEFAULT_BUDGET
 
 WAIT_S = 30.0  # a guard for a broken scanner, never waited for by one that works
 

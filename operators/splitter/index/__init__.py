@@ -1,0 +1,1 @@
+"""Which version of each file was taken, in memory and in sorted runs."""

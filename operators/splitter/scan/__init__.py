@@ -1,0 +1,1 @@
+"""Finding files: roots, walks, listings and the versions of what they find."""

@@ -1,0 +1,469 @@
+"""What readers tell of the ends of files: on real files and a real journal, over restarts."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagflow.engine.result import RunSummary
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
+from dagflow.execution.program import Program
+from dagflow.plan.logical import load_app
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.fingerprint import fingerprint, left_out_from
+from operators import FileSplitterInput
+from operators.files.metadata import FileEnds
+from operators.splitter import change_detection
+from operators.splitter.index.file_index import FileIndex, Seen
+from operators.splitter.index.pending_fingerprints import PendingFingerprints
+from tests.operators.splitter.driving import Driver, Follower, write
+from tests.properties.test_growing_files import append, read
+
+APP = """\
+name: sample
+attributes: {{checkpoint: {folder}/journal}}
+operators:
+  splitter:
+    class: FileSplitterInput
+    properties: {{files: ["{folder}/in"], pack_bytes: {pack}, block_size: {block}, on_change: {{appended: {appended}}}}}
+  reader: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+WAYS = pytest.mark.parametrize(
+    ("pack", "block"), [("0", 1 << 20), ("0", 2), ("16MiB", 1 << 20)], ids=["alone", "in blocks", "in a pack"]
+)
+
+
+class Counting(InlineRuntime):
+    """Counts the files that tasks look at for the splitter."""
+
+    looked = 0
+
+    def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Apply it at once."""
+        Counting.looked += sum(map(len, items))
+        return super().map(function, items)
+
+
+def once(folder: Path, pack: str = "16MiB", block: int = 1 << 20, appended: str = "tail") -> tuple[RunSummary, int]:
+    """Run the app to completion; how it went, and at how many files tasks looked for the splitter."""
+    write(folder / "app.yaml", APP.format(folder=folder, pack=pack, block=block, appended=appended))
+    Counting.looked = 0
+    summary = run(load_app(str(folder / "app.yaml")), RunOptions(), runtime=Counting)
+    return summary, Counting.looked
+
+
+def published(folder: Path) -> list[bytes]:
+    """All records of the output, sorted."""
+    return sorted(line for path in (folder / "out").iterdir() for line in path.read_bytes().splitlines())
+
+
+@WAYS
+def test_a_later_run_tells_an_append_from_a_rewrite_by_what_the_reader_saw(
+    tmp_path: Path, pack: str, block: int
+) -> None:
+    """Nobody opened the files but those who read them; what the last window told is not lost with the driver."""
+    for number in range(6):
+        write(tmp_path / "in" / str(number), b"%d\n" % number * 3)
+    assert once(tmp_path, pack, block)[1] == 0
+    append(tmp_path / "in" / "2", b"appended\n")
+    (tmp_path / "in" / "4").write_bytes(b"rewritten, longer\n")
+    summary, looked = once(tmp_path, pack, block)
+    assert looked == 2
+    assert (summary.counts["splitter:files_appended"], summary.counts["splitter:files_replaced"]) == (1, 1)
+    expected = [b"%d" % number for number in range(6) for _ in range(3)] + [b"appended", b"rewritten, longer"]
+    assert published(tmp_path) == sorted(expected)
+    assert once(tmp_path, pack, block)[0].windows == 0
+
+
+@WAYS
+def test_what_nobody_told_is_looked_at_once(tmp_path: Path, pack: str, block: int) -> None:
+    """As where the app began to ask for tails later; the next run remembers, also where nothing else was new."""
+    for number in range(6):
+        write(tmp_path / "in" / str(number), b"%d\n" % number)
+    write(tmp_path / "in" / "empty", b"")
+    assert once(tmp_path, pack, block, "reread")[1] == 0
+    summary, looked = once(tmp_path, pack, block)
+    assert (looked, summary.files, summary.windows) == (6, 0, 1)
+    assert once(tmp_path, pack, block)[1] == 0
+    (tmp_path / "in" / "3").write_bytes(b"7\n8\n")
+    assert once(tmp_path, pack, block)[0].counts["splitter:files_replaced"] == 1
+
+
+@WAYS
+@pytest.mark.parametrize("dies_at", range(1, 5))
+def test_a_death_between_windows_loses_no_fingerprint(tmp_path: Path, pack: str, block: int, dies_at: int) -> None:
+    """Whatever window it strikes: a rewrite before the next run is told from an append."""
+    for number in range(8):
+        write(tmp_path / "in" / str(number), b"%d\n" % number)
+    text = APP.format(folder=tmp_path, pack=pack, block=block, appended="tail")
+    write(tmp_path / "app.yaml", text.replace("block_size", "max_files_per_window: 2, block_size"))
+    app = load_app(str(tmp_path / "app.yaml"))
+
+    def die(window: Any) -> None:
+        if window.window_id == dies_at:
+            raise DagflowError("the machine is gone")
+
+    def dying(program: Program) -> Runtime:
+        return InlineRuntime(program, before=die)
+
+    with pytest.raises(DagflowError, match="the machine is gone"):
+        run(app, RunOptions(), runtime=dying)
+    done = 2 * (dies_at - 1)
+    for number in range(done):
+        (tmp_path / "in" / str(number)).write_bytes(b"rewritten %d\n" % number)
+    summary = run(app, RunOptions(), runtime=InlineRuntime)
+    assert summary.counts.get("splitter:files_replaced", 0) == done
+    expected = [b"%d" % number for number in range(8)] + [b"rewritten %d" % number for number in range(done)]
+    assert published(tmp_path) == sorted(expected)
+
+
+def taken(path: Path) -> tuple[bytes, Seen]:
+    """A file as the splitter saw it."""
+    found = path.stat()
+    return os.fsencode(path), Seen(found.st_size, found.st_mtime_ns, found.st_ino, 1)
+
+
+def told(*paths: Path) -> FileEnds:
+    """What a reader says of files."""
+    stats = [path.stat() for path in paths]
+    sizes, mtimes = [one.st_size for one in stats], [one.st_mtime_ns for one in stats]
+    looked = [fingerprint(str(path), size) for path, size in zip(paths, sizes, strict=True)]
+    return FileEnds.of("", list(map(str, paths)), sizes, mtimes, looked)
+
+
+def known(index: FileIndex, path: Path) -> Seen | None:
+    """What the index says of a file."""
+    return index.view().look_up([os.fsencode(path)])[0]
+
+
+@pytest.fixture
+def index() -> FileIndex:
+    return FileIndex()
+
+
+def expect(index: FileIndex, ends: PendingFingerprints, path: Path) -> None:
+    """Take a file."""
+    name, seen = taken(path)
+    index.record(name, seen)
+    ends.expect_one(name, seen)
+
+
+Version = tuple[int, int]
+"""A length and a modification time."""
+
+NAMES = [b"/in/%c" % letter for letter in b"abcdefgh"] + [b"/in/d/\xff", b"/in/d/x y", b"/other"]
+VERSIONS = st.tuples(st.integers(1, 2), st.integers(1, 2))
+LOOKED_AT = 9
+"""The fingerprint of a version of which nobody needs to tell."""
+
+TAKEN = st.lists(
+    st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(0, 2), st.integers(1, 2), st.booleans()), max_size=8),
+    min_size=1,
+    max_size=4,
+)
+
+
+@st.composite
+def tellings(draw: st.DrawFn, windows: int) -> list[list[tuple[bytes, Version]]]:
+    """What is told window by window, of some files, in any order."""
+    each = st.lists(st.tuples(st.sampled_from(NAMES), VERSIONS), max_size=8, unique_by=lambda told: told[0])
+    return draw(st.lists(each, min_size=windows, max_size=windows))
+
+
+def events_of(told: list[tuple[bytes, Version]], base: str, cuts: int) -> list[FileEnds]:
+    """Events that tell of files by the rest of their paths, several in each."""
+    fitting = [(os.fsdecode(path).removeprefix(base), *version) for path, version in told if path.startswith(b"/in/")]
+    others = [(os.fsdecode(path), *version) for path, version in told if not path.startswith(b"/in/")]
+    events = [(base, fitting[start::cuts]) for start in range(cuts)] + [("", others)]
+    return [
+        FileEnds.of(base, names, sizes, mtimes, [100 + size for size in sizes])
+        for base, some in events
+        for names, sizes, mtimes in [tuple(zip(*some, strict=True)) or ((), (), ())]
+    ]
+
+
+@settings(max_examples=300)
+@given(taken=TAKEN, data=st.data(), base=st.sampled_from(["", "/in/"]), cuts=st.integers(1, 3))
+def test_an_entry_is_complete_once_its_own_version_was_told(
+    taken: list[dict[bytes, tuple[int, int, bool]]], data: st.DataObject, base: str, cuts: int
+) -> None:
+    """Whoever tells, in whatever order, of files of several windows at once, again, or of versions that nobody took."""
+    index = FileIndex()
+    ends = PendingFingerprints(index)
+    for number, files in enumerate(taken, 1):
+        ends.begin_window(number)
+        paths = sorted(path for path in files if not files[path][2])
+        sizes, mtimes = [files[path][0] for path in paths], [files[path][1] for path in paths]
+        ends.expect(index.record_all(paths, sizes, mtimes, [7] * len(paths), number, [0] * len(paths)))
+        for path in files.keys() - set(paths):
+            seen = Seen(files[path][0], files[path][1], 7, number, LOOKED_AT)
+            index.record(path, seen)
+            ends.expect_nothing(path, seen)
+    expected = {path: (file[:2], LOOKED_AT * file[2]) for files in taken for path, file in files.items()}
+    for number, told in enumerate(data.draw(tellings(len(taken))), 1):
+        ends.hear(number, events_of(told, base, cuts))
+        for path, version in told:
+            is_newest = not any(path in files for files in taken[number:])
+            if is_newest and expected.get(path) == (version, 0):
+                expected[path] = version, 100 + version[0]
+    paths = sorted(expected)
+    answers = index.view().look_up(paths)
+    found = zip(answers.size_bytes.tolist(), answers.mtime_ns.tolist(), answers.fingerprint.tolist(), strict=True)
+    assert list(found) == [(*expected[path][0], expected[path][1]) for path in paths]
+    if paths:
+        newest = [expected[path] for path in paths]
+        assert ends.expected(paths).tolist() == [size > 0 and not looked for (size, _), looked in newest]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_end_that_was_read_counts_more_than_a_beginning_that_was_left_out(
+    index: FileIndex, tmp_path: Path, is_first: bool
+) -> None:
+    """What is appended is read from there on: to read all of it again would publish what was read twice."""
+    path = write(tmp_path / "a", b"1\n2\n3\n")
+    ends = PendingFingerprints(index)
+    ends.begin_window(1)
+    expect(index, ends, path)
+    end = told(path)
+    events = [end, end._replace(fingerprints=np.array([left_out_from(0)]))]
+    ends.hear(1, events if is_first else events[::-1])
+    seen = known(index, path)
+    assert seen is not None
+    assert seen.fingerprint == fingerprint(str(path), 6)
+
+
+def test_what_is_told_of_many_files_makes_no_object_for_each(tmp_path: Path) -> None:
+    """A window has 20,000, and each name as an object, beside its columns, takes three times the room."""
+    names = [f"{number // 1000:05}/file-{number:08}.txt" for number in range(20_000)]
+    numbers = list(range(1, 20_001))
+    index = FileIndex(str(tmp_path / "index"))
+    ends = PendingFingerprints(index)
+    paths = [b"/in/" + name.encode() for name in names]
+    ends.expect(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
+    events = [FileEnds.of("/in/", names[at : at + 200], *[numbers[at : at + 200]] * 3) for at in range(0, 20_000, 200)]
+    tracemalloc.start()
+    try:
+        ends.hear(1, events[::-1])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert not ends.expected(paths).any()
+    assert peak < 100 * len(paths)
+
+
+@pytest.mark.parametrize("window_id", [1, 2])
+def test_what_is_told_of_another_version_is_not_taken_for_this_one(
+    tmp_path: Path, index: FileIndex, window_id: int
+) -> None:
+    """A file may be taken again before the first version's window is committed, or emitted."""
+    ends = PendingFingerprints(index)
+    path = write(tmp_path / "a", b"1\n", mtime_s=1000)
+    ends.begin_window(1)
+    expect(index, ends, path)
+    first = told(path)
+    append(path, b"2\n")
+    ends.begin_window(window_id)
+    expect(index, ends, path)
+    newer = known(index, path)
+    ends.hear(1, [first])
+    assert known(index, path) == newer
+    ends.hear(2, [told(path)])
+    assert newer is not None
+    assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
+
+
+@pytest.mark.parametrize("told_at", [2, 3])
+def test_what_is_told_late_of_an_older_version_does_not_take_the_place_of_the_newer_one(
+    tmp_path: Path, index: FileIndex, told_at: int
+) -> None:
+    """The file would be read once more: a large one may be taken again before its last block is read."""
+    ends = PendingFingerprints(index)
+    path = write(tmp_path / "a", b"1\n", mtime_s=1000)
+    ends.begin_window(1)
+    expect(index, ends, path)
+    older = told(path)
+    ends.hear(1, [])
+    append(path, b"2\n")
+    ends.begin_window(2)
+    expect(index, ends, path)
+    newer = known(index, path)
+    assert newer is not None
+    ends.hear(2, [older] if told_at == 2 else [told(path)])
+    assert known(index, path) == newer._replace(fingerprint=0 if told_at == 2 else told(path).fingerprints[0])
+    ends.hear(3, [told(path)] if told_at == 2 else [older])
+    assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
+
+
+def test_what_a_later_snapshot_holds_is_not_given_back(tmp_path: Path, index: FileIndex) -> None:
+    """It would put an older version in the place of one that was taken since."""
+    ends = PendingFingerprints(index)
+    path = write(tmp_path / "a", b"1\n", mtime_s=1000)
+    ends.begin_window(1)
+    ends.kept_id = 1
+    expect(index, ends, path)
+    ends.hear(1, [told(path)])
+    kept = ends.heard()
+    for newest, is_held in ((1, False), (2, True), (3, True)):
+        later = FileIndex()
+        after = PendingFingerprints(later)
+        after.kept_id = newest
+        after.restore_heard(kept)
+        assert (known(later, path) is None) == is_held
+    ends.hear(2, [])
+    assert ends.heard() == []
+
+
+def test_files_of_which_nobody_tells_do_not_fill_the_memory(tmp_path: Path, index: FileIndex) -> None:
+    """A reader of somebody's own may never tell; the newest are waited for longest."""
+    ends = PendingFingerprints(index, most_late=3)
+    paths = [write(tmp_path / str(number)) for number in range(5)]
+    for path in reversed(paths):
+        ends.begin_window(ends.window_id + 1)
+        name, seen = taken(path)
+        index.record(name, seen)
+        ends.expect_one(name, seen._replace(taken_millis=ends.window_id))
+    names = [os.fsencode(path) for path in paths]
+    assert ends.expected(names).tolist() == [True] * 5
+    ends.hear(5, [])
+    assert ends.expected(names).tolist() == [True, True, True, False, False]
+    ends.hear(6, [told(*paths)])
+    assert ends.expected(names).tolist() == [False] * 5
+    entries = [known(index, path) for path in paths]
+    assert [entry is not None and entry.fingerprint != 0 for entry in entries] == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize("count", [2, 700])
+def test_what_was_told_outlives_the_index_that_was_told(tmp_path: Path, count: int) -> None:
+    """Few entries in the commit itself, many in a run of their own, which a snapshot that is older counts less than."""
+    url = str(tmp_path / "state")
+    index = FileIndex(url)
+    ends = PendingFingerprints(index)
+    ends.begin_window(1)
+    paths = [write(tmp_path / "in" / f"{number:04}") for number in range(count)]
+    for path in paths:
+        expect(index, ends, path)
+    ends.kept_id = 1
+    state = index.snapshot()
+    ends.hear(1, [told(*paths)])
+    kept = ends.heard()
+    for _ in range(3):
+        later = FileIndex(url)
+        later.restore(state)
+        after = PendingFingerprints(later)
+        after.kept_id = 1
+        after.restore_heard(kept)
+        names = [os.fsencode(path) for path in paths]
+        assert later.view().look_up(names).fingerprint.tolist() == list(told(*paths).fingerprints)
+        again = FileIndex(url)
+        again.restore(later.snapshot())
+        assert again.view().look_up(names).fingerprint.tolist() == list(told(*paths).fingerprints)
+
+
+def test_files_in_flight_are_held_in_a_fraction_of_their_paths(tmp_path: Path) -> None:
+    """Five windows of 20,000 files are under way at a time, and nobody asks for these entries until they are read."""
+    index = FileIndex(str(tmp_path / "index"))
+    awaited = PendingFingerprints(index)
+    paths = [b"/in/2024-11-22/%05d/file-%08d.txt" % (number // 1000, number) for number in range(20_000)]
+    numbers = list(range(20_000))
+    gc.collect()
+    arrow = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        awaited.expect(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
+        index.snapshot()
+        gc.collect()
+        held = pa.total_allocated_bytes() - arrow + tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert 0 < held < sum(map(len, paths)) // 2
+    assert awaited.expected([paths[1], paths[2] + b"x", paths[-1]]).tolist() == [True, False, True]
+
+
+def test_what_readers_tell_of_many_files_is_few_objects() -> None:
+    """The driver holds it for several windows, so that it must not be an object for each file and number."""
+    names = [f"file-{number}" for number in range(1000)]
+    numbers = list(range(10**6, 10**6 + 1000))
+    sent = pickle.dumps(FileEnds.of("/in/", names, numbers, numbers, numbers), protocol=5)
+    gc.collect()
+    before = sys.getallocatedblocks()
+    arrived: FileEnds = pickle.loads(sent)
+    assert sys.getallocatedblocks() - before < 100
+    assert arrived.names.split(b"\0") == list(map(str.encode, names))
+
+
+EMITTED: list[dict[str, Any]] = [
+    {"pack_bytes": 0},
+    {"pack_bytes": 0, "block_size": 2, "blocks_threshold": 1},
+    {"pack_millis": 2500},
+    {},
+]
+
+
+@pytest.mark.parametrize("properties", [{"unterminated": "keep"}, {"settle_millis": 1}], ids=["keep", "settle"])
+@pytest.mark.parametrize("emitted", EMITTED, ids=["alone", "over windows", "in a pack that waits", "in a pack"])
+@pytest.mark.parametrize(
+    ("content", "change", "records"),
+    [(b"7\n8\n9\n0\n", "replaced", [b"7", b"8", b"9", b"0"]), (b"1\n2\n3\n4\n", "appended", [b"4"])],
+)
+def test_a_file_that_got_longer_before_its_window_is_committed_waits_for_that(
+    tmp_path: Path,
+    properties: dict[str, Any],
+    emitted: dict[str, Any],
+    content: bytes,
+    change: str,
+    records: list[bytes],
+) -> None:
+    """Until its reader has told what it saw, nobody can tell an append from a rewrite in place."""
+    path = write(tmp_path / "in" / "a", b"1\n2\n3\n", mtime_s=1000)
+    with Follower(files=str(tmp_path / "in"), **properties, **emitted) as follower:
+        windows = [follower.scanned(), *(follower.next_scan() for _ in range(4))]
+        last = max(number for number, window in enumerate(windows, 1) if window.blocks)
+        for window_id in range(1, last):
+            follower.following.handle_source_events(window_id, [])
+        event = told(path)
+        write(path, content, mtime_s=2000)
+        assert follower.next_scan().files == []
+        assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (0, 1)
+        follower.following.handle_source_events(last, [event])
+        assert [record for _ in range(8) for record in read(follower.next_scan())] == records
+        assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (1, 1)
+
+
+def test_a_file_that_is_rewritten_in_a_run_to_completion_is_left_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that scans again for the rest of many files says that it leaves it, and the next one reads all of it."""
+    monkeypatch.setattr(change_detection, "NEWEST_HELD", 3)
+    paths = [write(tmp_path / "in" / str(number), b"%d\n" % number, mtime_s=1000 + number) for number in range(5)]
+    splitter, later = (
+        FileSplitterInput(files=str(tmp_path / "in"), latest_first=True, max_files_per_window=2) for _ in range(2)
+    )
+    driver = Driver(splitter)
+    assert driver.window().paths == ["4", "3"]
+    event = told(*paths)
+    write(paths[4], b"7\n8\n", mtime_s=2000)
+    rest = driver.everything()
+    assert (rest.paths, driver.counters["unsettled"]) == (["2", "1", "0"], 1)
+    splitter.handle_source_events(1, [event])
+    next_run = Driver(later, state=rest.state)
+    later.restore_heard(splitter.heard())
+    assert read(next_run.window()) == [b"7", b"8"]

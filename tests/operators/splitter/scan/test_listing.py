@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from operators.splitter.scan.listing import LocalLister, Stat
+from tests.operators.splitter.driving import write
+
+
+@pytest.mark.parametrize("held_names", [1, 2, 3, 7, 19, 20, 21, 1000])
+def test_a_large_directory_is_listed_in_parts(tmp_path: Path, held_names: int) -> None:
+    """However few names are held, each comes once and in order."""
+    for number in range(20):
+        write(tmp_path / f"{number * 7 % 20:02}")
+    (tmp_path / "05-").mkdir()
+    found = [name for name, _ in LocalLister(held_names).children(bytes(tmp_path))]
+    assert found == sorted([b"%02d" % number for number in range(20)] + [b"05-/"])
+
+
+def test_an_etag_is_an_identity_and_otherwise_the_inode_is() -> None:
+    """The index holds a number for either."""
+    assert Stat(1, 2, "", 77).identity == 77
+    assert Stat(1, 2, "abc").identity == Stat(5, 6, "abc", 9).identity != Stat(1, 2, "abd").identity

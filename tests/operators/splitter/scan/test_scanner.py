@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import os
+import re
+import socket
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dagflow.errors import MissingError, StorageError
+from operators.splitter.scan.scanner import Scanner
+from operators.splitter.scan.selection import Selection
+from operators.splitter.scan.sharding import ShardedLister
+from tests.operators.splitter.driving import write
+
+
+def scan(*locations: Path | str, recursive: bool = True, **patterns: str) -> list[str]:
+    """The files that a scan finds, as URLs; and the law that keys ascend and no key comes twice."""
+    selection = Selection(recursive, **{name: re.compile(pattern) for name, pattern in patterns.items()})
+    found = list(Scanner([str(location) for location in locations], selection).scan())
+    keys = [entry.key for entry in found]
+    assert keys == sorted(set(keys))
+    return [entry.url for entry in found if not entry.is_directory]
+
+
+def below(root: Path, *locations: Path | str, recursive: bool = True, **patterns: str) -> list[str]:
+    """The same, by their paths below root."""
+    return [os.path.relpath(url, root) for url in scan(*locations, recursive=recursive, **patterns)]
+
+
+names = st.text(st.sampled_from("ab-.0[*é "), min_size=1, max_size=3).filter(lambda name: name.strip(".") != "")
+trees = st.lists(st.lists(names, min_size=1, max_size=4).map(tuple), max_size=12, unique=True)
+
+
+def grow(root: Path, paths: list[tuple[str, ...]]) -> None:
+    """Make files at paths, except where one would have to be a file and a directory."""
+    for parts in paths:
+        try:
+            write(root.joinpath(*parts))
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            continue
+
+
+@given(paths=trees)
+def test_a_scan_finds_what_a_walk_of_the_file_system_finds(
+    tmp_path_factory: pytest.TempPathFactory, paths: list[tuple[str, ...]]
+) -> None:
+    """For any tree: every file whose path has no hidden part, by the bytes of the path."""
+    root = tmp_path_factory.mktemp("tree")
+    grow(root, paths)
+    walked = [os.path.join(directory, name) for directory, _, names in os.walk(root) for name in names]
+    visible = [url for url in walked if not re.search(r"/\.", url[len(str(root)) :])]
+    assert scan(root) == sorted(visible, key=os.fsencode)
+
+
+@given(
+    paths=trees, pattern=st.sampled_from(["a*", "*/a*", "**/a", "**", "a/**/b", "[ab]/*", "*-*", "?", "**/*/?", "[[]*"])
+)
+def test_a_glob_means_what_pathlib_says(
+    tmp_path_factory: pytest.TempPathFactory, paths: list[tuple[str, ...]], pattern: str
+) -> None:
+    """For any tree and glob: the files that pathlib matches, and all below the directories that it matches."""
+    root = tmp_path_factory.mktemp("tree")
+    grow(root, [tuple(part.replace(".", "_.") for part in parts) for parts in paths])
+    assume(not (root / pattern).exists())  # a name that exists is itself, not a glob
+    expected = set()
+    for match in root.glob(pattern):
+        inside = match.rglob("*") if match.is_dir() else [match]
+        expected |= {str(path) for path in inside if path.is_file()}
+    try:
+        found = scan(root / pattern)
+    except MissingError:
+        found = []
+    assert found == sorted(expected, key=os.fsencode)
+
+
+@given(
+    paths=trees,
+    pattern=st.sampled_from(["*", "a*", "*/a*", "**/a", "a/**/b", "**", "*-*/**", "**/[ab]*/**/b"]),
+    patterns=st.fixed_dictionaries({}, optional={"file_pattern": st.just("a.*"), "ignore_pattern": st.just(".*b")}),
+    recursive=st.booleans(),
+)
+def test_a_hidden_file_beside_others_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory,
+    paths: list[tuple[str, ...]],
+    pattern: str,
+    patterns: dict[str, str],
+    recursive: bool,
+) -> None:
+    """Names that are looked at one by one, because one of them is hidden, are taken as all at once are."""
+    root = tmp_path_factory.mktemp("tree")
+    grow(root, [tuple(part.replace(".", "_.") for part in parts) for parts in paths])
+
+    def found() -> tuple[list[str], Counter[str]]:
+        counters: Counter[str] = Counter()
+        selection = Selection(recursive, **{name: re.compile(pattern) for name, pattern in patterns.items()})
+        scanner = Scanner([f"{root}/{pattern}"], selection, counters)
+        try:
+            return [each.url for each in scanner.scan()], counters
+        except MissingError:
+            return [], counters
+
+    before, counted = found()
+    for directory, _, _ in list(os.walk(root)):
+        write(Path(directory) / ".hidden")
+    after, counted_after = found()
+    assert after == before
+    assert counted_after["ignored"] >= counted["ignored"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b", "[", "[123]", "%", "ke ep2 %", "a\nb", "é", "*", "?", "'\"", "#", "a:b", "~"],
+)
+def test_a_special_name_is_read_when_named_and_when_scanned(tmp_path: Path, name: str) -> None:
+    """A name that exists is itself, whatever it would mean as a glob."""
+    path = write(tmp_path / name)
+    assert scan(path) == [str(path)]
+    assert scan(tmp_path) == [str(path)]
+
+
+def test_a_directory_with_brackets_is_taken_literally_where_it_exists(tmp_path: Path) -> None:
+    """Only what does not exist is read as a glob; brackets around one character escape it."""
+    write(tmp_path / "[1]" / "x")
+    write(tmp_path / "1" / "y")
+    assert below(tmp_path, tmp_path / "[1]") == ["[1]/x"]
+    assert below(tmp_path, tmp_path / "[[]1]/*") == ["[1]/x"]
+    assert below(tmp_path, tmp_path / "[1]*") == ["1/y"]
+
+
+def test_a_name_that_is_no_text_is_read(tmp_path: Path) -> None:
+    """Bytes that are not UTF-8 reach the reader as surrogates, from which the name can be made again."""
+    path = os.fsencode(tmp_path) + b"/\xff\xfe"
+    with open(path, "wb") as file:
+        file.write(b"x")
+    [url] = scan(tmp_path)
+    assert os.fsencode(url) == path
+    assert scan(os.fsdecode(os.fsencode(tmp_path) + b"/\xff*")) == [url]
+
+
+@pytest.mark.parametrize(
+    "name", [".hidden", "_SUCCESS", "_temporary", "part-0._COPYING_", "half.tmp", ".x/y", "_temporary/y"]
+)
+def test_hidden_and_unfinished_names_are_passed_over_unless_they_are_named(tmp_path: Path, name: str) -> None:
+    """A scan counts what it passes over; a file that is named by its own path is read."""
+    path = write(tmp_path / name)
+    counters: Counter[str] = Counter()
+    assert list(Scanner([str(tmp_path)], Selection(), counters).scan()) == []
+    assert counters == {"ignored": 1}
+    assert scan(path) == [str(path)]
+    assert scan(tmp_path, path) == [str(path)]
+    assert scan(path.parent) == ([str(path)] if path.parent != tmp_path else [])
+
+
+@pytest.mark.parametrize(
+    "name", ["__init__.py", "_private.txt", "_vendor/y", "__main__", "a_b", "a._", "tmp", "x.tmp2"]
+)
+def test_names_that_only_look_hidden_are_read(tmp_path: Path, name: str) -> None:
+    """An underscore before a name with an extension is no marker of another system."""
+    write(tmp_path / name)
+    assert below(tmp_path, tmp_path) == [name]
+
+
+def test_a_glob_takes_in_hidden_names_only_where_it_asks_for_them(tmp_path: Path) -> None:
+    """As in a shell, a star does not stand for a leading dot."""
+    for name in (".a", "a", ".d/b", "e/b"):
+        write(tmp_path / name)
+    assert below(tmp_path, tmp_path / "*") == ["a", "e/b"]
+    assert below(tmp_path, tmp_path / ".*") == [".a", ".d/b"]
+    assert below(tmp_path, tmp_path / "**/b") == ["e/b"]
+
+
+def test_a_scan_that_is_not_recursive_stays_in_its_directory(tmp_path: Path) -> None:
+    """The same goes for directories that a glob matches."""
+    for name in ("a", "sub/b", "sub/deep/c"):
+        write(tmp_path / name)
+    assert below(tmp_path, tmp_path, recursive=False) == ["a"]
+    assert below(tmp_path, tmp_path / "s*", recursive=False) == ["sub/b"]
+    assert below(tmp_path, tmp_path / "**" / "c", recursive=False) == ["sub/deep/c"]
+
+
+def test_links_are_followed_and_loops_are_cut(tmp_path: Path) -> None:
+    """A link to a file or directory is read under its own name; one that leads back up ends there."""
+    write(tmp_path / "in" / "a")
+    write(tmp_path / "other" / "b")
+    (tmp_path / "in" / "file").symlink_to(tmp_path / "other" / "b")
+    (tmp_path / "in" / "dir").symlink_to(tmp_path / "other")
+    (tmp_path / "in" / "loop").symlink_to(".")
+    (tmp_path / "in" / "sub").mkdir()
+    (tmp_path / "in" / "sub" / "up").symlink_to("..")
+    (tmp_path / "in" / "nowhere").symlink_to("gone")
+    (tmp_path / "in" / "itself").symlink_to("itself")
+    assert below(tmp_path / "in", tmp_path / "in") == ["a", "dir/b", "file"]
+
+
+@pytest.mark.parametrize("tolerates_missing", [False, True])
+@pytest.mark.parametrize("sharded", [None, lambda: ShardedLister(lambda function, items: list(map(function, items)))])
+@pytest.mark.parametrize("target", ["a/x", "gone", "link"])
+def test_a_link_that_leads_nowhere_leaves_out_nothing_else(
+    tmp_path: Path,
+    target: str,
+    sharded: Callable[[], ShardedLister] | None,
+    tolerates_missing: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Through a file, to nothing or to itself, in the root or below: its directory is there, and it is told of."""
+    for directory in (tmp_path, tmp_path / "sub"):
+        write(directory / "a")
+        write(directory / "z")
+        (directory / "link").symlink_to(target)
+    scanner = Scanner([str(tmp_path)], Selection(), tolerates_missing=tolerates_missing, sharded=sharded)
+    found = [each.relative_path for each in scanner.scan() if not each.is_directory]
+    assert found == ["a", "sub/a", "sub/z", "z"]
+    assert {record.getMessage() for record in caplog.records} == {
+        f"gone, or a link that leads nowhere, left out path={directory}/link"
+        for directory in (tmp_path, tmp_path / "sub")
+    }
+
+
+def test_pipes_and_sockets_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A scan does not block on them, and says that they were there."""
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        assert scan(tmp_path) == []
+    assert [record.getMessage() for record in caplog.records] == [
+        f"neither file nor directory, left out path={tmp_path}/{name}" for name in ("pipe", "socket")
+    ]
+    with pytest.raises(MissingError, match="neither a file nor a directory"):
+        scan(tmp_path / "pipe")
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that every user may enter, while the test runs as one who owns nothing."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        write(Path(directory) / "closed" / "a")
+        os.chmod(Path(directory) / "closed", 0o000)
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield Path(directory)
+        finally:
+            os.seteuid(user)
+            os.chmod(Path(directory) / "closed", 0o755)
+
+
+def test_a_directory_that_may_not_be_read_is_an_error(open_directory: Path) -> None:
+    """Nothing is left out in silence; leaving it out is a property away."""
+    with pytest.raises(StorageError, match=r"closed/: cannot be listed: Permission denied\n.*ignore_pattern"):
+        scan(open_directory)
+    assert scan(open_directory, ignore_pattern="closed") == []
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("z*", r"z\*: the glob matches nothing"),
+        ("gone/z*", r"the glob begins in .*/gone, which is no directory"),
+        ("gone/a", r"gone/a: no such file or directory\n    there is no gone in"),
+        ("hulu/a", r"did you mean .*/lulu\?"),
+    ],
+)
+def test_a_location_that_names_nothing_is_an_error(tmp_path: Path, location: str, message: str) -> None:
+    """Each way of naming nothing says what is there instead."""
+    (tmp_path / "lulu").mkdir()
+    with pytest.raises(MissingError, match=message):
+        scan(tmp_path / location)
+
+
+def test_a_glob_whose_matches_are_all_passed_over_is_no_error(tmp_path: Path) -> None:
+    """What it matches is there; that nothing of it is to be read is the patterns' doing."""
+    write(tmp_path / "a.bak")
+    assert scan(tmp_path / "*.bak", ignore_pattern=r".*\.bak") == []
+
+
+def test_thousands_of_locations_are_opened_one_after_the_other(tmp_path: Path) -> None:
+    """Directories that lie beside each other are not all listed before the first file is found."""
+    for number in range(30):
+        write(tmp_path / f"{number:03}" / "a")
+    locations = sorted((str(path) for path in tmp_path.iterdir()), reverse=True)
+    scanning = Scanner(locations, Selection()).scan()
+    assert next(scanning).url == str(tmp_path / "000" / "a")
+    (tmp_path / "001" / "b").write_bytes(b"")
+    assert [found.relative_path for found in scanning][:2] == ["a", "b"]

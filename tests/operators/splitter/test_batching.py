@@ -1,0 +1,193 @@
+"""Small files in packs, as the splitter emits them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagflow.api.context import OperatorContext, WindowBudget
+from dagflow.api.ports import Emitter
+from dagflow.testing.clock import ManualClock
+from operators import FileSplitterInput
+from operators.files.metadata import BlockMetadata
+from operators.files.small_file_batch import BlockPack
+from operators.splitter.batching import BatchRules, SmallFileBatcher
+from operators.splitter.change_detection import Candidate
+from operators.splitter.scan.listed_files import FoundFiles
+from tests.operators.splitter.driving import Driver, Follower, Services, write
+
+
+def emitted(driver: Driver) -> list[list[BlockMetadata | BlockPack]]:
+    """What each window emits, packs as they are."""
+    items: list[BlockMetadata | BlockPack] = []
+    emitter: Emitter[Any] = driver.splitter.blocks_metadata_output
+    emitter.emit = items.append
+    windows = []
+    while (window := driver.window()).files or items:
+        windows.append(list(items))
+        items.clear()
+        assert window.blocks == []
+    return windows
+
+
+def shapes(windows: list[list[BlockMetadata | BlockPack]]) -> list[list[int]]:
+    """Sizes of packs, counted in files; -1 for a single block."""
+    return [[len(item) if isinstance(item, BlockPack) else -1 for item in window] for window in windows]
+
+
+def tree(tmp_path: Path, sizes: list[int]) -> Path:
+    """A directory with files of these sizes, in order of their names."""
+    for number, size in enumerate(sizes):
+        write(tmp_path / f"{number:04}", b"x" * size)
+    return tmp_path
+
+
+def test_large_and_small_files_mix_in_one_listing(tmp_path: Path) -> None:
+    """Ids ascend in order of the listing, whether files travel in packs or as blocks."""
+    root = tree(tmp_path, [1, 1, 50, 0, 1])
+    windows = emitted(Driver(FileSplitterInput(files=str(root), block_size=30, pack_bytes=160)))
+    assert shapes(windows) == [[2, -1, -1, 2]]
+    ids = [item.first_id if isinstance(item, BlockPack) else item.block_id for item in windows[0]]
+    assert ids == [1, 3, 4, 5]
+
+
+def test_packs_are_bounded_by_bytes_and_by_files(tmp_path: Path) -> None:
+    """A pack ends before the file that would exceed its bytes or its files."""
+    root = tree(tmp_path, [3] * 12)
+    by_bytes = emitted(Driver(FileSplitterInput(files=str(root), pack_bytes=49)))
+    assert shapes(by_bytes) == [[12]]
+    small = emitted(Driver(FileSplitterInput(files=str(tree(tmp_path / "more", [4] * 40)), pack_bytes=64)))
+    assert shapes(small) == [[16, 16, 8]]
+    by_files = emitted(Driver(FileSplitterInput(files=str(root), recursive=False, pack_files=5)))
+    assert shapes(by_files) == [[5, 5, 2]]
+
+
+def test_a_file_is_small_up_to_a_sixteenth_of_a_pack(tmp_path: Path) -> None:
+    """So that packs are filled evenly; pack_bytes: 0 packs nothing but empty files."""
+    root = tree(tmp_path, [4, 5, 0])
+    assert shapes(emitted(Driver(FileSplitterInput(files=str(root), pack_bytes=64)))) == [[1, -1, 1]]
+    assert shapes(emitted(Driver(FileSplitterInput(files=str(root), pack_bytes=0)))) == [[-1, -1, 1]]
+
+
+@given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 9), st.integers(0, 320), st.integers(1, 200))
+def test_packs_are_the_same_for_the_same_listing(
+    sizes: list[int], pack_files: int, pack_bytes: int, window_bytes: int
+) -> None:
+    """Every small file is in one pack, in order; two passes give the same packs, and none exceeds its bounds."""
+
+    def run() -> list[list[str]]:
+        packer = SmallFileBatcher(BatchRules(pack_bytes, pack_files), ManualClock())
+        packs: list[list[str]] = []
+        for number, size in enumerate(sizes):
+            if packer.is_small(size, 1000):
+                if not packer.has_room(size):
+                    packs.append([block for block in _urls(packer.take(1))])
+                packer.add(f"/in/{number}", size, 0, "")
+        return [*packs, list(_urls(packer.take(1)))] if len(packer) else packs
+
+    packs = run()
+    assert packs == run()
+    small = [f"/in/{n}" for n, size in enumerate(sizes) if size == 0 or size * 16 <= pack_bytes]
+    assert [url for pack in packs for url in pack] == small
+    for pack in packs:
+        total = sum(sizes[int(url.removeprefix("/in/"))] for url in pack)
+        assert len(pack) <= pack_files
+        assert total <= pack_bytes or len(pack) == 1
+
+
+def _urls(pack: BlockPack) -> list[str]:
+    return [pack.url(index) for index in range(len(pack))]
+
+
+def test_whole_packs_end_where_they_are_full(tmp_path: Path) -> None:
+    """A window that is full goes on to the end of its pack, so that packs do not depend on windows."""
+    root = tree(tmp_path, [1] * 20)
+    services = Services(budget=WindowBudget(tuples=3, size_bytes=1 << 40))
+    whole = FileSplitterInput(files=str(root), pack_files=8, packs="whole")
+    windows = emitted(Driver(whole, services))
+    assert shapes(windows) == [[8], [8], [4]]
+    assert all(isinstance(item, BlockPack) and item.is_whole for window in windows for item in window)
+    divided = emitted(Driver(FileSplitterInput(files=str(root), pack_files=8), services))
+    assert shapes(divided) == [[3]] * 6 + [[2]]
+
+
+def test_small_files_may_wait_for_their_pack_to_be_filled(tmp_path: Path) -> None:
+    """While following, a pack that is neither full nor old is held, across restarts, and nothing is lost."""
+    write(tmp_path / "a", b"x")
+    with Follower(files=str(tmp_path), pack_millis=3500, pack_files=3) as follower:
+        assert follower.scanned().blocks == []
+        write(tmp_path / "b", b"x")
+        window = follower.next_scan()
+        assert window.blocks == []
+        state = window.state
+    with Follower(files=str(tmp_path), pack_millis=3500, pack_files=3, state=state) as follower:
+        assert follower.scanned().blocks == []
+        for name in "cd":
+            write(tmp_path / name, b"x")
+        assert [Path(block.url).name for block in follower.next_scan().blocks] == ["a", "b", "c"]
+        assert follower.next_scan().blocks == []
+        follower.clock.advance(3500)
+        assert [Path(block.url).name for block in follower.scanned().blocks] == ["d"]
+        assert window.blocks == []
+
+
+class OneByOne(FileSplitterInput):
+    """Takes files one at a time, as it does where somebody listens to them."""
+
+    def _take(self, found: Candidate | FoundFiles) -> int:
+        return int(self._begin(found if isinstance(found, Candidate) else Candidate.of(found, 0)))
+
+
+def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[Any]], Any]:
+    """What each window emits, and what is known at the end, where nobody listens to files."""
+    items: list[Any] = []
+    splitter.blocks_metadata_output.emit = items.append
+    counters: Counter[str] = Counter()
+    connected = frozenset({"blocks_metadata_output"})
+    splitter.setup(OperatorContext(counters=counters, control=services, connected=connected))
+    windows: list[list[Any]] = []
+    while not windows or windows[-1]:
+        splitter.begin_window(len(windows) + 1)
+        splitter.emit_tuples()
+        windows.append([item.to_json() if isinstance(item, BlockPack) else item for item in items])
+        items.clear()
+    state = splitter.snapshot()
+    versions = [(path, *seen[:3], seen[4]) for path, *seen in state["index"]["recent"]]
+    return windows, (state["cut"], versions, counters)
+
+
+@settings(max_examples=60)  # a tree is written for each, on a disk that others use
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "a/", "b/", "b/c/"]), st.integers(0, 40)), max_size=30),
+    st.sampled_from(["divided", "whole"]),
+    st.integers(1, 9),
+    st.sampled_from([0, 64, 320, 10_000]),
+    st.integers(1, 12),
+    st.integers(1, 200),
+    st.sampled_from([{}, {"blocks_threshold": 3}, {"max_files_per_window": 4}, {"max_bytes_per_window": 50}]),
+)
+def test_packs_are_the_same_in_columns_as_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[tuple[str, int]],
+    packs: str,
+    pack_files: int,
+    pack_bytes: int,
+    tuples: int,
+    size_bytes: int,
+    limits: dict[str, int],
+) -> None:
+    """Any tree, any limits: the same windows, packs, blocks, index and counts."""
+    root = tmp_path_factory.mktemp("tree")
+    for number, (folder, size) in enumerate(files):
+        write(root / f"{folder}{number:02}", b"x" * size)
+    services = Services(budget=WindowBudget(tuples, size_bytes))
+    rules: dict[str, Any] = {"packs": packs, "pack_files": pack_files, "pack_bytes": pack_bytes, **limits}
+    in_columns, one_by_one = (
+        unheard(kind(files=str(root), **rules), services) for kind in (FileSplitterInput, OneByOne)
+    )
+    assert in_columns == one_by_one

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dagflow.testing.clock import ManualClock
+from operators.splitter import change_detection
+from operators.splitter.change_detection import Candidate, ChangeDetector, Rules
+from operators.splitter.index.file_index import FileIndex, Seen
+from operators.splitter.index.fingerprinter import Fingerprinter
+from operators.splitter.index.pending_fingerprints import PendingFingerprints
+from operators.splitter.scan.scanner import Scanner
+from operators.splitter.scan.selection import Selection
+from tests.operators.splitter.driving import Follower, write
+
+
+@pytest.fixture
+def three_held() -> Iterator[None]:
+    """Three files wait in memory at most."""
+    before, change_detection.NEWEST_HELD = change_detection.NEWEST_HELD, 3
+    yield
+    change_detection.NEWEST_HELD = before
+
+
+def discovery_of(scanner: Scanner, index: FileIndex, rules: Rules) -> ChangeDetector:
+    """A discovery that looks at files in this process."""
+    return ChangeDetector(
+        scanner, index, rules, Counter(), ManualClock(), Fingerprinter(None), PendingFingerprints(index)
+    )
+
+
+@pytest.mark.usefixtures("three_held")
+@pytest.mark.parametrize("count", [0, 2, 3, 4, 10])
+def test_the_newest_are_found_first_however_many_there_are(tmp_path: Path, count: int) -> None:
+    """The tree is scanned again for those that did not fit into memory; each comes once."""
+    for number in range(count):
+        write(tmp_path / str(number * 7 % 10), mtime_s=1000 + number)
+    index = FileIndex()
+    found = []
+    scanner = Scanner([str(tmp_path)], Selection())
+    discovery = ChangeDetector(
+        scanner,
+        index,
+        Rules(latest_first=True),
+        Counter(),
+        ManualClock(),
+        Fingerprinter(None),
+        PendingFingerprints(index),
+    )
+    for candidate in discovery.stretches():
+        assert isinstance(candidate, Candidate)
+        stat = candidate.found.stat
+        found.append(stat.mtime_ns // 10**9 - 1000)
+        index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))
+    assert found == list(reversed(range(count)))
+
+
+@pytest.mark.usefixtures("three_held")
+def test_the_newest_come_first_and_once_while_following(tmp_path: Path) -> None:
+    """A scan for the rest begins when what was found before is taken, however long that takes, and without delay."""
+    for number in range(10):
+        write(tmp_path / str(number), mtime_s=1000 + number)
+    with Follower(
+        files=str(tmp_path), latest_first=True, max_files_per_window=2, scan_interval_millis=10**9
+    ) as follower:
+        found = [path for _ in range(4) for window in (follower.scanned(), follower.window()) for path in window.paths]
+        write(tmp_path / "new")
+        follower.following.scan_now()
+        assert (found, follower.scanned().paths) == ([*"9876543210"], ["new"])
+
+
+def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
+    """More files than one step of the join, of which one is new in the middle and one at the end."""
+    for number in range(1000):
+        write(tmp_path / "in" / f"{number:04}", b"")
+    index = FileIndex(str(tmp_path / "index"))
+    scanner = Scanner([str(tmp_path / "in")], Selection())
+
+    def scanned() -> list[str]:
+        found = []
+        for candidate in discovery_of(scanner, index, Rules()).candidates():
+            stat = candidate.found.stat
+            found.append(candidate.found.relative_path)
+            index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))
+        index.snapshot()
+        return found
+
+    assert scanned() == [f"{number:04}" for number in range(1000)]
+    assert scanned() == []
+    write(tmp_path / "in" / "0500-")
+    write(tmp_path / "in" / "9999")
+    assert scanned() == ["0500-", "9999"]
+    assert scanned() == []
