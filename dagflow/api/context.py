@@ -10,6 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from typing_extensions import Buffer
 
+from dagflow.storage.context import StorageContext
+
 
 class OutputFile(Protocol):
     """A file that is being written and that nobody sees before its window is committed."""
@@ -171,6 +173,7 @@ class OperatorContext:
         source_events: What control operators shall hear of the window's tuples, if any listens; picklable. See
             SourceEventListener.
         connected: Names of the operator's ports that the app connects.
+        storage: Reaches the stores of the app: files to read, directories to list.
         outputs: Where files to be published are opened; None in control operators that work when a window is planned.
         control: What the driver offers; None in partitioned operators.
     """
@@ -185,6 +188,7 @@ class OperatorContext:
     skipped: list[Skipped] = field(default_factory=list)
     source_events: list[Any] | None = None
     connected: frozenset[str] = frozenset()
+    storage: StorageContext = field(default_factory=StorageContext.default)
     outputs: OutputFiles | None = None
     control: ControlServices | None = None
 
@@ -195,6 +199,10 @@ class RunPreparation(Protocol):
     @property
     def published(self) -> Iterable[str]:
         """URLs of the files that this checkpoint's journal has published; may be long, and is read anew each time."""
+
+    @property
+    def storage(self) -> StorageContext:
+        """Reaches the stores of the app."""
 
     def has_forgotten(self, url: str) -> bool:
         """Whether it may also have published files below a location that it does not know any more."""

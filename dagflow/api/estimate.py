@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from dagflow.storage.context import StorageContext
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -39,11 +41,12 @@ class Estimate:
 class Estimating(Protocol):
     """An input operator that can say what it would emit, without emitting or changing anything."""
 
-    def estimate(self, within_s: float) -> Estimate:
+    def estimate(self, within_s: float, storage: StorageContext) -> Estimate:
         """Count what there is.
 
         Args:
             within_s: Seconds after which to stop, with what was counted by then.
+            storage: Reaches the stores of the app.
 
         Raises:
             DagflowError: The input cannot be looked at.

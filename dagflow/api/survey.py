@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from dagflow.storage.context import StorageContext
+
 
 @runtime_checkable
 class Surveying(Protocol):
@@ -22,8 +24,12 @@ class Surveying(Protocol):
         """
         ...
 
-    def survey(self, item: Any) -> Any:
-        """Examine one tuple, in a task.
+    def survey(self, item: Any, storage: StorageContext) -> Any:
+        """Examine one tuple, in a task, before setup.
+
+        Args:
+            item: The tuple.
+            storage: Reaches the stores of the app.
 
         Returns:
             Something small and picklable.

@@ -18,6 +18,7 @@ from dagflow.errors import PlanError, Problem
 from dagflow.execution.chain import Chain
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.plan.physical import Edge, PhysicalPlan, PortRef, Stage
+from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 
 
@@ -88,6 +89,7 @@ class ControlGraph:
         services: What the driver offers to each control operator, by its name.
         outputs: Where those that work at the commit of a window open files.
         ordinals: Of the operators, and of those that the app no longer has; see index_operators.
+        storage: Reaches the stores of the app.
 
     Raises:
         PlanError: An operator that waits for results of a window would feed that window.
@@ -101,7 +103,9 @@ class ControlGraph:
         services: Mapping[str, ControlServices],
         outputs: TaskOutputs | None = None,
         ordinals: Mapping[str, int] | None = None,
+        storage: StorageContext | None = None,
     ) -> None:
+        self._storage = storage or StorageContext.default()
         self.ordinals = dict(ordinals or {})
         sources, sinks = _split(plan, operators)
         entries = [exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned]
@@ -155,6 +159,7 @@ class ControlGraph:
                 operator=name,
                 counters=counters[name],
                 connected=ports,
+                storage=self._storage,
                 outputs=outputs,
                 control=services[name],
             )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dagflow.api.estimate import Estimate, Estimating
 from dagflow.engine.window_sizing import FIRST_WINDOW_BYTES, FIRST_WINDOW_TUPLES
 from dagflow.plan.logical import LogicalPlan
+from dagflow.storage.context import StorageContext
 from dagflow.storage.options import options_in_use
 
 WITHIN_S = 2.0
@@ -49,11 +50,12 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
         DagflowError: The input cannot be looked at.
     """
     found = Estimate()
+    storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
     windows = 0
     inputs = [node.operator for node in app.operators.values() if isinstance(node.operator, Estimating)]
     for operator in inputs:
         with options_in_use(app.attributes.storage):
-            part = operator.estimate(WITHIN_S / len(inputs))
+            part = operator.estimate(WITHIN_S / len(inputs), storage)
         found += part
         by_limit = [
             part.blocks / (getattr(operator, "blocks_threshold", None) or FIRST_WINDOW_TUPLES * parallelism),

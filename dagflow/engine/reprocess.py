@@ -15,6 +15,7 @@ from dagflow.journal import Journal, Retention, read_state
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.runtime.lazy import LazyRuntime
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.options import options_in_use
 from dagflow.storage.roots import roots_in_use
@@ -93,10 +94,11 @@ def replay(
             finish_reprocess(journal, windows)
             plan = place(app)
             operators = {name: node.operator for name, node in app.operators.items()}
-            places = prepare(operators, journal, checkpoint)
+            storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
+            places = prepare(operators, journal, checkpoint, storage)
             _require_same_places(places.outputs, journal)
             # Whatever the app asks for its own windows: a record says that these files are complete.
-            program = Program.of(app.name, plan, operators, app.attributes.storage, "power")
+            program = Program.of(app.name, plan, operators, storage, "power")
             start = runtime or (lambda program: spark(app, program, options, places))
             tasks = LazyRuntime(lambda: start(program))
             parallelism = parallelism_of(options.master or app.attributes.master)

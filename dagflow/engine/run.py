@@ -31,6 +31,7 @@ from dagflow.plan.placement import place
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.lazy import LazyRuntime
 from dagflow.runtime.probe import RunLocations
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.options import options_in_use
 from dagflow.storage.pending import pending_tag, remove, sweep
@@ -91,8 +92,9 @@ class _Services:
 class _Preparation:
     """Collects who publishes where."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, storage: StorageContext) -> None:
         self._journal = journal
+        self.storage = storage
         self.operator = ""
         self.claims: dict[str, str] = {}
         self.inputs: list[str] = []
@@ -138,9 +140,11 @@ class _Preparation:
                     )
 
 
-def prepare(operators: Mapping[str, Operator], journal: Journal, checkpoint: str) -> RunLocations:
+def prepare(
+    operators: Mapping[str, Operator], journal: Journal, checkpoint: str, storage: StorageContext
+) -> RunLocations:
     """Let operators look at the world before anything runs, and return what they read and publish into."""
-    preparation = _Preparation(journal)
+    preparation = _Preparation(journal, storage)
     for name, operator in operators.items():
         if isinstance(operator, Prepared):
             preparation.operator = name
@@ -212,11 +216,12 @@ def run(
         try:
             finish_reprocess(journal)
             operators = {name: node.operator for name, node in app.operators.items()}
-            places = prepare(operators, journal, checkpoint)
+            storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
+            places = prepare(operators, journal, checkpoint, storage)
             with swept(places.outputs, journal):
                 start = runtime or (lambda program: spark(app, program, options, places))
                 watcher = observer or SilentObserver()
-                return _drive(app, options, journal, checkpoint, watcher, stop or StopRequest(), start)
+                return _drive(app, options, journal, storage, checkpoint, watcher, stop or StopRequest(), start)
         finally:
             journal.close()
 
@@ -257,6 +262,7 @@ def _drive(
     app: LogicalPlan,
     options: RunOptions,
     journal: Journal,
+    storage: StorageContext,
     checkpoint: str,
     observer: Observer,
     stop: StopRequest,
@@ -269,14 +275,14 @@ def _drive(
     throughput = Throughput(parallelism_of(options.master or app.attributes.master))
     feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
     ordinals = index_operators((name for name in plan.control if name in feeding), kept_ordinals(journal.state))
-    program = Program.of(app.name, plan, operators, app.attributes.storage, app.attributes.durability)
+    program = Program.of(app.name, plan, operators, storage, app.attributes.durability)
     tasks = LazyRuntime(lambda: start(program))
     services = {
         name: _Services(join(checkpoint, "state", name), follow, throughput, ordinals.get(name, 0), tasks)
         for name in plan.control
     }
     outputs = TaskOutputs(pending_tag(journal.state.app_uuid, journal.epoch), app.attributes.durability)
-    control = ControlGraph(app.name, plan, operators, services, outputs, ordinals)
+    control = ControlGraph(app.name, plan, operators, services, outputs, ordinals, storage)
     try:
         driver = Driver(
             app.name,

@@ -9,7 +9,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.source_events import SourceEventListener
 from dagflow.execution.pickling import pickled_operator
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.storage.options import StorageOptions
+from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability
 
 
@@ -21,7 +21,7 @@ class Program:
         app: The app's name.
         plan: The physical plan.
         operators: Pickled operators by name; each task makes instances of its own.
-        storage: How tasks reach stores: options by protocol.
+        storage: Reaches the stores of the app.
         durability: What the files that tasks write survive.
         listens: Whether a control operator wants to hear of source events.
     """
@@ -29,7 +29,7 @@ class Program:
     app: str
     plan: PhysicalPlan
     operators: Mapping[str, bytes]
-    storage: StorageOptions = field(default_factory=dict, repr=False)
+    storage: StorageContext = field(default_factory=StorageContext.default)
     durability: Durability = "process"
     listens: bool = False
 
@@ -39,7 +39,7 @@ class Program:
         app: str,
         plan: PhysicalPlan,
         operators: Mapping[str, Operator],
-        storage: StorageOptions | None = None,
+        storage: StorageContext | None = None,
         durability: Durability = "process",
     ) -> Program:
         """Pack the partitioned operators of a plan.
@@ -51,4 +51,4 @@ class Program:
         packed = {name: pickled_operator(name, operators[name]) for name in names}
         listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
         listens = any(each.wants_source_events for each in listeners)
-        return cls(app, plan, packed, storage or {}, durability, listens)
+        return cls(app, plan, packed, storage or StorageContext.default(), durability, listens)

@@ -91,6 +91,7 @@ class StageTask:
                 skipped=self._skipped,
                 source_events=self._source_events,
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
+                storage=self._program.storage,
                 outputs=self._outputs,
             )
             self._chain.call(name, operator.setup, context)
@@ -200,12 +201,12 @@ def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterat
     Yields:
         For each item, in order, what the operator found; or the DagflowError that it raised.
     """
-    use_options(program.storage)
+    use_options(program.storage.options)
     instance: Any = pickle.loads(program.operators[operator])
     chain = Chain({operator: instance}, (), {})
     for item in items:
         try:
-            yield chain.call(operator, instance.survey, item)
+            yield chain.call(operator, instance.survey, item, program.storage)
         except TransientStorageError:
             raise
         except DagflowError as error:
@@ -228,7 +229,7 @@ def run_level(
     Yields:
         ShuffleItems for higher levels, and one TaskResult per stage task of this level and all lower ones.
     """
-    use_options(program.storage)
+    use_options(program.storage.options)
     partition = slot
     for stage in program.plan.levels[level]:
         count = window.partitions[stage.head]

@@ -167,7 +167,7 @@ def examiner(places: RunLocations, program: Callable[[], Any]) -> Callable[[Iter
                 from dagflow.storage.pending import open_pending
 
                 app = program()
-                use_options(app.storage)
+                use_options(app.storage.options)
                 for operator in app.operators.values():
                     pickle.loads(operator)
                 found["missing"] = [url for url in inputs if not os.path.exists(url)]

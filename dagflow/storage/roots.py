@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dagflow.errors import StorageError
@@ -16,74 +17,86 @@ MARK = "\0"
 
 ONE_ROOT = "name one of them only: everything below it moves with it"
 
-# For each the location and what stands for it.
-_roots: tuple[tuple[str, str], ...] = ()
 
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Named locations, none of them in another one.
 
-def use_roots(roots: Mapping[str, str]) -> None:
-    """Let this process remember locations below these roots by name.
-
-    Args:
-        roots: Locations by name.
-
-    Raises:
-        StorageError: One lies in another.
+    Attributes:
+        pairs: For each root its location, and the mark and name that stand for it in what is persisted.
     """
-    global _roots
-    for inner, outer in nested(roots):
-        raise StorageError(
-            f"root '{inner}' lies in root '{outer}'", url=redacted(absolute(roots[inner])), hint=ONE_ROOT
-        )
-    _roots = tuple((url, MARK + name) for url, name in _in_order(roots))
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, url_by_name: Mapping[str, str]) -> Roots:
+        """The roots with these locations.
+
+        Raises:
+            StorageError: One lies in another.
+        """
+        for inner, outer in nested(url_by_name):
+            raise StorageError(
+                f"root '{inner}' lies in root '{outer}'", url=redacted(absolute(url_by_name[inner])), hint=ONE_ROOT
+            )
+        return cls(tuple((url, MARK + name) for url, name in _in_order(url_by_name)))
+
+    @property
+    def url_by_name(self) -> dict[str, str]:
+        """Where the roots are, by name."""
+        return {mark[1:]: root for root, mark in self.pairs}
+
+    def shorten(self, url: str) -> str:
+        """The location with its root's name in the place of the root; as it is where it is in none."""
+        for root, mark in self.pairs:
+            if url.startswith(root) and _is_in(url, root):
+                return mark + url[len(root) :]
+        return url
+
+    def expand(self, text: str) -> str:
+        """The location that shorten() was given, where its root is now; as it is where there is no such root."""
+        if text.startswith(MARK):
+            for root, mark in self.pairs:
+                if text.startswith(mark) and text[len(mark) :][:1] in ("", "/"):
+                    return root + text[len(mark) :]
+        return text
+
+    def shorten_all(self, value: Any) -> Any:
+        """JSON values in which every text that is a location below a root is shortened."""
+        return _mapped(value, self.shorten) if self.pairs else value
+
+    def expand_all(self, value: Any) -> Any:
+        """What shorten_all() was given, with the roots where they are now."""
+        return _mapped(value, self.expand) if self.pairs else value
+
+    def name_of(self, url: str) -> str:
+        """The name of the root that a location is in; "" for none."""
+        return next((mark[1:] for root, mark in self.pairs if _is_in(url, root)), "")
+
+    def key_prefix(self, base: bytes) -> tuple[bytes, bytes]:
+        """For keys at and below a location: the beginning that is left out, and what replaces it; b"" twice for none.
+
+        Raises:
+            StorageError: A root lies below the location, so that some keys are in it and others are not.
+        """
+        url = os.fsdecode(base)
+        for root, mark in self.pairs:
+            if _is_in(url, root):
+                return os.fsencode(root), os.fsencode(mark)
+            if _is_in(root, url):
+                raise StorageError(
+                    f"root '{mark[1:]}' lies below it",
+                    url=redacted(url),
+                    hint="let the root be what is read, or hold it, so that all of it moves together",
+                )
+        return b"", b""
 
 
-def nested(roots: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def nested(url_by_name: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Names of roots that lie in another one, each with the other's; not all of them, but one where there are any."""
-    for (outer, first), (inner, second) in itertools.pairwise(_in_order(roots)):
+    for (outer, first), (inner, second) in itertools.pairwise(_in_order(url_by_name)):
         if _is_in(inner, outer):
             yield second, first
-
-
-def _in_order(roots: Mapping[str, str]) -> list[tuple[str, str]]:
-    # With a slash behind each, what lies in a root stands right behind it.
-    return sorted(((absolute(url), name) for name, url in roots.items()), key=lambda pair: f"{pair[0]}/")
-
-
-@contextlib.contextmanager
-def roots_in_use(roots: Mapping[str, str]) -> Iterator[None]:
-    """Use these roots for a while.
-
-    Raises:
-        StorageError: One lies in another.
-    """
-    before = _roots
-    use_roots(roots)
-    try:
-        yield
-    finally:
-        _restore(before)
-
-
-def shortened(url: str) -> str:
-    """The location with its root's name in the place of the root; as it is where it is in none."""
-    for root, mark in _roots:
-        if url.startswith(root) and _is_in(url, root):
-            return mark + url[len(root) :]
-    return url
-
-
-def expanded(text: str) -> str:
-    """The location that shortened() was given, wherever its root is now; as it is where there is no such root."""
-    if text.startswith(MARK):
-        for root, mark in _roots:
-            if text.startswith(mark) and text[len(mark) :][:1] in ("", "/"):
-                return root + text[len(mark) :]
-    return text
-
-
-def roots_now() -> dict[str, str]:
-    """Where the roots are, by name."""
-    return {mark[1:]: root for root, mark in _roots}
 
 
 def require_located(value: Any) -> None:
@@ -106,50 +119,16 @@ def _located(text: str) -> str:
     return text
 
 
-def root_of(url: str) -> str:
-    """The name of the root that a location is in; "" for none."""
-    return next((mark[1:] for root, mark in _roots if _is_in(url, root)), "")
-
-
-def key_prefix(base: bytes) -> tuple[bytes, bytes]:
-    """For keys at and below a location: the beginning that is left out, and what stands for it; twice b"" for none.
-
-    Raises:
-        StorageError: A root lies below the location, so that some keys are in it and others are not.
-    """
-    url = os.fsdecode(base)
-    for root, mark in _roots:
-        if _is_in(url, root):
-            return os.fsencode(root), os.fsencode(mark)
-        if _is_in(root, url):
-            raise StorageError(
-                f"root '{mark[1:]}' lies below it",
-                url=redacted(url),
-                hint="let the root be what is read, or hold it, so that all of it moves together",
-            )
-    return b"", b""
-
-
-def shortened_all(value: Any) -> Any:
-    """JSON values in which every text that is a location below a root is shortened."""
-    return _mapped(value, shortened) if _roots else value
-
-
-def expanded_all(value: Any) -> Any:
-    """What shortened_all() was given, with the roots where they are now."""
-    return _mapped(value, expanded) if _roots else value
-
-
-def _restore(roots: tuple[tuple[str, str], ...]) -> None:
-    global _roots
-    _roots = roots
+def _in_order(url_by_name: Mapping[str, str]) -> list[tuple[str, str]]:
+    # With a slash behind each, what lies in a root stands right behind it.
+    return sorted(((absolute(url), name) for name, url in url_by_name.items()), key=lambda pair: f"{pair[0]}/")
 
 
 def _is_in(url: str, root: str) -> bool:
     return url == root or url.startswith(root if root.endswith("/") else f"{root}/")
 
 
-def _mapped(value: Any, change: Any) -> Any:
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -157,3 +136,63 @@ def _mapped(value: Any, change: Any) -> Any:
     if isinstance(value, dict):
         return {change(key): _mapped(each, change) for key, each in value.items()}
     return value
+
+
+# The functions below go when every caller has a StorageContext.
+_roots = Roots()
+
+
+def use_roots(roots: Mapping[str, str]) -> None:
+    """Let this process remember locations below these roots by name."""
+    _restore(Roots.of(roots))
+
+
+@contextlib.contextmanager
+def roots_in_use(roots: Mapping[str, str]) -> Iterator[None]:
+    """Use these roots for a while."""
+    before = _roots
+    use_roots(roots)
+    try:
+        yield
+    finally:
+        _restore(before)
+
+
+def shortened(url: str) -> str:
+    """See Roots.shorten."""
+    return _roots.shorten(url)
+
+
+def expanded(text: str) -> str:
+    """See Roots.expand."""
+    return _roots.expand(text)
+
+
+def roots_now() -> dict[str, str]:
+    """See Roots.url_by_name."""
+    return _roots.url_by_name
+
+
+def root_of(url: str) -> str:
+    """See Roots.name_of."""
+    return _roots.name_of(url)
+
+
+def key_prefix(base: bytes) -> tuple[bytes, bytes]:
+    """See Roots.key_prefix."""
+    return _roots.key_prefix(base)
+
+
+def shortened_all(value: Any) -> Any:
+    """See Roots.shorten_all."""
+    return _roots.shorten_all(value)
+
+
+def expanded_all(value: Any) -> Any:
+    """See Roots.expand_all."""
+    return _roots.expand_all(value)
+
+
+def _restore(roots: Roots) -> None:
+    global _roots
+    _roots = roots

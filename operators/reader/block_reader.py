@@ -27,6 +27,7 @@ from dagflow.errors import (
     TransientStorageError,
 )
 from dagflow.metrics.names import BLOCKS, BYTES, CONTENT_BYTES, FILES, LEFT_OUT_BYTES, REJECTED, SKIPPED, SKIPPED_BYTES
+from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
 from dagflow.storage.location import name_of, redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
@@ -299,7 +300,7 @@ class BlockReader(Operator):
         """Whether the format must look at a block before its file can be read in parallel."""
         return self._surveys.is_needed(item)
 
-    def survey(self, item: Any) -> Any:
+    def survey(self, item: Any, storage: StorageContext | None = None) -> Any:
         """Look at a block, in a task; of one that cannot be read, what lies behind it is left out when it is read."""
         try:
             return self._surveys.examine(self._open(item), item)

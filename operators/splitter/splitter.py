@@ -18,6 +18,7 @@ from dagflow.api.operator import ControlOperator, InputOperator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size
 from dagflow.errors import MissingError
+from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import expanded, root_of, shortened
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
@@ -264,7 +265,7 @@ class FileSplitterInput(InputOperator):
         self._source = None
         self._has_begun = False
 
-    def estimate(self, within_s: float) -> Estimate:
+    def estimate(self, within_s: float, storage: StorageContext | None = None) -> Estimate:
         """What there is to be read, as if nothing had been; see Estimating.
 
         Raises:

@@ -18,6 +18,7 @@ from dagflow.errors import DagflowError, JournalError, OperatorError, StorageErr
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of, published, words
 from tests.execution.sample_operators import Broken, Sample, Total
 
@@ -259,7 +260,7 @@ class Quotes(Operator):
         """Every sample but the first."""
         return item.url != "s0"
 
-    def survey(self, item: Sample) -> int:
+    def survey(self, item: Sample, storage: StorageContext) -> int:
         """How many quotes the sample has."""
         if b"?" in item.text:
             raise DagflowError(f"{item.url} cannot be examined")

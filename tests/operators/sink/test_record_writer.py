@@ -10,6 +10,7 @@ import pytest
 
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import OperatorError, StorageError
+from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.sink.record_writer import RecordWriter
@@ -21,6 +22,7 @@ class Preparation:
     def __init__(self, published: Iterable[str] = ()) -> None:
         self.published = list(published)
         self.claims: list[str] = []
+        self.storage = StorageContext.default()
 
     def has_forgotten(self, url: str) -> bool:
         """It knows all that it has published."""
