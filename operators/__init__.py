@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from operators.reader.block_reader import BlockReader
     from operators.reader.formats.base import ReaderContext
     from operators.reader.read_block import read_block
-    from operators.sink.file_merger import FileMerger
+    from operators.sink.cleaner import SourceCleaner
+    from operators.sink.merger import FileMerger
     from operators.sink.metadata_writer import MetadataWriter
     from operators.sink.record_writer import RecordWriter
-    from operators.sink.source_cleaner import SourceCleaner
     from operators.splitter.splitter import FileSplitterBase, FileSplitterInput
     from operators.stateful.deduplicator import Deduplicator
     from operators.stateful.key_counter import KeyCounter
@@ -56,7 +56,7 @@ _MODULE_BY_NAME = {
     "DeadlinePartitioner": "operators.partitioning.deadline",
     "FileCompletion": "operators.control.file_completion",
     "FileInfo": "operators.files.metadata",
-    "FileMerger": "operators.sink.file_merger",
+    "FileMerger": "operators.sink.merger",
     "FileMetadata": "operators.files.metadata",
     "FileSplitterBase": "operators.splitter.splitter",
     "FileSplitterInput": "operators.splitter.splitter",
@@ -67,7 +67,7 @@ _MODULE_BY_NAME = {
     "RecordFilter": "operators.transform.record_filter",
     "RecordWriter": "operators.sink.record_writer",
     "TopN": "operators.aggregate.top_n",
-    "SourceCleaner": "operators.sink.source_cleaner",
+    "SourceCleaner": "operators.sink.cleaner",
     "StatelessPartitioner": "operators.partitioning.stateless",
     "read_block": "operators.reader.read_block",
 }

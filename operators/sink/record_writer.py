@@ -16,7 +16,7 @@ from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.errors import StorageError
 from dagflow.storage.location import absolute, join
 from operators.sink.directory import take_directory
-from operators.sink.json_rows import json_lines
+from operators.sink.formats.json_lines import json_lines
 
 _NAMES = {"block": re.compile(r"[0-9a-f]{16}"), "part": re.compile(r"part-\d{8}-\d{5}-\d{4}")}
 

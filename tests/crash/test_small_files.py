@@ -12,7 +12,7 @@ from dagflow.storage.concatenated import INDEX_SUFFIX
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.crash.apps import leftovers
 from tests.operators.reader.test_pack_reader import written
-from tests.operators.sink.test_file_merger import app_in, originals
+from tests.operators.sink.test_merger import app_in, originals
 
 MOST_CALLS = 1000
 CONTENTS = {f"{number:03}": bytes([65 + number]) * (number % 5) for number in range(9)}

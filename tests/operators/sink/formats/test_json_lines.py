@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.sink.json_rows import json_lines
+from operators.sink.formats.json_lines import json_lines
 
 LONG = "12345678901234567890.123456789"
 DAY = datetime.date(2024, 2, 29)

@@ -20,7 +20,7 @@ from dagflow.storage.store import open_store
 from dagflow.testing.operators import OperatorHarness
 from operators import BlockReader, FileSplitterInput, SourceCleaner
 from tests.operators.reader.test_pack_reader import written
-from tests.operators.sink.test_file_merger import app_in, originals
+from tests.operators.sink.test_merger import app_in, originals
 from tests.operators.splitter.driving import Driver, Follower, write
 
 SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"

@@ -1,0 +1,1 @@
+"""Output formats: how records become the bytes of a file."""
