@@ -23,8 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dagflow.engine.status import status
 from dagflow.errors import DagflowError
+from dagflow.report.status import status
 from tests.cluster.hosts import WORKERS, Cluster
 from tests.crash.killing import OPERATORS, visible_files
 

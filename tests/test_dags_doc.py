@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.run import run
-from dagflow.engine.status import status
 from dagflow.plan.logical import load_app
+from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 
 PAGE = Path(__file__).parent.parent / "docs" / "dags.md"

@@ -17,7 +17,7 @@ from rich.text import Text
 from dagflow.cli import output
 from dagflow.cli.render import Rates, account, progress_line, table
 from dagflow.cli.view import AppView
-from dagflow.engine.result import RunSummary
+from dagflow.report.snapshot import RunSnapshot
 
 LINE_INTERVAL_S = 5.0  # a log of an hour's run stays readable
 STOPPING = "stopping: the window in flight is finished or set aside; a second signal (Ctrl-C) stops at once"
@@ -33,7 +33,7 @@ class Display:
 
     def __init__(self, view: AppView) -> None:
         self.view = view
-        self.last: RunSummary | None = None
+        self.last: RunSnapshot | None = None
 
     def __enter__(self) -> Display:
         return self
@@ -43,7 +43,7 @@ class Display:
     ) -> None:
         """Leave the screen as it is to be left."""
 
-    def progress(self, summary: RunSummary) -> None:
+    def progress(self, summary: RunSnapshot) -> None:
         """Take in the run's figures; called from the driver's thread a few times a second."""
         self.last = summary
 
@@ -56,7 +56,7 @@ class Display:
     def abandon(self) -> None:
         """Leave the screen usable before the process dies; called from a signal handler."""
 
-    def finish(self, summary: RunSummary) -> None:
+    def finish(self, summary: RunSnapshot) -> None:
         """Say what the run has done."""
         self.last = summary
 
@@ -68,9 +68,9 @@ class LineDisplay(Display):
         super().__init__(view)
         self._rates = Rates(view)
         self._next_s = LINE_INTERVAL_S
-        self._told: RunSummary | None = None
+        self._told: RunSnapshot | None = None
 
-    def progress(self, summary: RunSummary) -> None:
+    def progress(self, summary: RunSnapshot) -> None:
         """Write a line if the last one is old enough, by the run's own clock."""
         super().progress(summary)
         self._rates.update(summary)
@@ -90,7 +90,7 @@ class LineDisplay(Display):
         """Write past Python's buffers: the thread that was interrupted may hold their lock."""
         output.at_once(f"{self.view.name}: {STOPPING}\n")
 
-    def finish(self, summary: RunSummary) -> None:
+    def finish(self, summary: RunSnapshot) -> None:
         """Write the account."""
         super().finish(summary)
         output.note(account(self.view, summary))
@@ -129,7 +129,7 @@ class LiveDisplay(Display):
         self._live.transient = kind is None or self.last is None
         self._live.stop()
 
-    def progress(self, summary: RunSummary) -> None:
+    def progress(self, summary: RunSnapshot) -> None:
         """Have the next redrawing show the figures."""
         super().progress(summary)
         self._rates.update(summary)
@@ -148,7 +148,7 @@ class LiveDisplay(Display):
         """Show the cursor again; the table stays as it is."""
         output.at_once("\x1b[?25h\n")
 
-    def finish(self, summary: RunSummary) -> None:
+    def finish(self, summary: RunSnapshot) -> None:
         """Replace the table by the account."""
         super().finish(summary)
         self._live.stop()

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from dagflow.cli.figures import brief, count, duration, size
 from dagflow.cli.view import AppView, Rate
-from dagflow.engine.result import RunSummary
 from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED
+from dagflow.report.snapshot import RunSnapshot
 
 
 class Rates:
@@ -21,7 +21,7 @@ class Rates:
         self._bytes = Rate()
         self._records = Rate()
 
-    def update(self, summary: RunSummary) -> None:
+    def update(self, summary: RunSnapshot) -> None:
         """Take in the run's figures as they stand."""
         self._bytes.update(summary.seconds, summary.bytes)
         self._records.update(summary.seconds, self._view.records_read(summary.records))
@@ -37,7 +37,7 @@ class Rates:
         return f"{brief(self._records.per_second)}/s"
 
 
-def progress_line(view: AppView, summary: RunSummary, rates: Rates) -> str:
+def progress_line(view: AppView, summary: RunSnapshot, rates: Rates) -> str:
     """One line that says how far the run is."""
     backlog = sum(summary.backlog.values())
     partitions = " ".join(f"{name}={held.last}" for name, held in summary.partitions.items())
@@ -54,7 +54,7 @@ def progress_line(view: AppView, summary: RunSummary, rates: Rates) -> str:
     return f"{view.name}: " + ", ".join(part for part in parts if part)
 
 
-def account(view: AppView, summary: RunSummary) -> str:
+def account(view: AppView, summary: RunSnapshot) -> str:
     """What a run that is over has done.
 
     Args:
@@ -88,7 +88,7 @@ def account(view: AppView, summary: RunSummary) -> str:
     return "\n".join(lines)
 
 
-def _left_out(summary: RunSummary) -> list[str]:
+def _left_out(summary: RunSnapshot) -> list[str]:
     """What a run that completes must not pass over in silence."""
     readers = [key.rpartition(":")[0] for key in summary.counts if key.endswith(f":{LEFT_OUT_BYTES}")]
     blocks = sum(summary.counts.get(f"{name}:{SKIPPED}", 0) for name in readers)
@@ -99,7 +99,7 @@ def _left_out(summary: RunSummary) -> list[str]:
     return [f"    left out: {count(blocks, 'block')} that could not be read, {size(size_bytes)}; {which}"]
 
 
-def table(view: AppView, summary: RunSummary | None, rates: Rates, spinner: Spinner, status: str) -> RenderableType:
+def table(view: AppView, summary: RunSnapshot | None, rates: Rates, spinner: Spinner, status: str) -> RenderableType:
     """The live display, at most 80 columns wide where names are of ordinary length.
 
     Args:
@@ -118,7 +118,7 @@ def table(view: AppView, summary: RunSummary | None, rates: Rates, spinner: Spin
     return Group(spinner, _figures(view, summary, rates), _operators(view, summary))
 
 
-def _figures(view: AppView, summary: RunSummary, rates: Rates) -> RenderableType:
+def _figures(view: AppView, summary: RunSnapshot, rates: Rates) -> RenderableType:
     grid = Table.grid(padding=(0, 3, 0, 0))
     cells = [
         ("windows", f"{summary.windows:,}", ""),
@@ -136,7 +136,7 @@ def _figures(view: AppView, summary: RunSummary, rates: Rates) -> RenderableType
     return grid
 
 
-def _operators(view: AppView, summary: RunSummary) -> RenderableType:
+def _operators(view: AppView, summary: RunSnapshot) -> RenderableType:
     grid = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", pad_edge=False)
     grid.add_column("operator", no_wrap=True, overflow="ellipsis")
     grid.add_column("partitions", justify="right", no_wrap=True)
@@ -154,12 +154,12 @@ def _operators(view: AppView, summary: RunSummary) -> RenderableType:
     return grid
 
 
-def _emitted(summary: RunSummary, operator: str) -> dict[str, int]:
+def _emitted(summary: RunSnapshot, operator: str) -> dict[str, int]:
     """What left the ports of one operator, by "operator.port"."""
     return {port: number for port, number in summary.records.items() if port.partition(".")[0] == operator}
 
 
-def _partitions(view: AppView, summary: RunSummary, operator: str) -> str:
+def _partitions(view: AppView, summary: RunSnapshot, operator: str) -> str:
     head = view.head_by_operator.get(operator)
     if head is None:
         return "driver"

@@ -13,7 +13,7 @@ from dagflow.api.committed import CommitListener
 from dagflow.api.context import ControlServices, Counts, OperatorContext
 from dagflow.api.operator import ControlOperator, InputOperator, Operator
 from dagflow.api.source_events import SourceEventListener
-from dagflow.engine.states import is_stateful, require_owners
+from dagflow.engine.operator_state import is_stateful, require_owners
 from dagflow.errors import PlanError, Problem
 from dagflow.execution.chain import Chain
 from dagflow.execution.task_outputs import TaskOutputs

@@ -22,20 +22,20 @@ from dagflow.api.partitioner import Partitioner
 from dagflow.api.supervision import Supervising
 from dagflow.engine.control_graph import ControlGraph, Emission, Report
 from dagflow.engine.driver_memory import release_free_memory
+from dagflow.engine.operator_state import Kept, StateBook
 from dagflow.engine.prescan import PreScans
 from dagflow.engine.rate_limit import paced
-from dagflow.engine.result import RunSummary
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.scan_requests import ScanRequests
-from dagflow.engine.states import Kept, StateBook
 from dagflow.engine.stop_request import STOP_GRACE_S, TICK_S, StopRequest, abandon
-from dagflow.engine.tally import Tally
+from dagflow.engine.window_codec import Load, WindowCodec, load_of, load_of_task, require_names_apart
 from dagflow.engine.window_sizing import Speeds, Throughput
-from dagflow.engine.windows import Load, WindowCodec, load_of, load_of_task, require_names_apart
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import Journal, JournalState, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.statistics import RunStatistics
 from dagflow.runtime.base import Runtime
 from dagflow.storage.pending import Durability, PendingFile, discard_all_rivals, pending_tag, publish_all
 
@@ -58,7 +58,7 @@ the operators' ordinals, which checkpoints of before lack."""
 class Observer(Protocol):
     """Somebody who watches a run; called from the driver's thread."""
 
-    def progress(self, summary: RunSummary) -> None:
+    def progress(self, summary: RunSnapshot) -> None:
         """The run as it stands, a few times a second."""
 
     def notice(self, text: str) -> None:
@@ -126,7 +126,7 @@ class Driver:
         self._emitted: deque[tuple[Emission, Load]] = deque()
         self._in_flight: deque[InFlight] = deque()
         self._next_window = self._first_window = journal.state.next_window_id
-        self._tally = Tally(app, {stage.head for stage in plan.stages})
+        self._statistics = RunStatistics(app, {stage.head for stage in plan.stages})
         # The state that a window leaves behind is what the next one starts from, so they cannot overlap.
         # Partitions divide an allowed rate among themselves, and know nothing of other windows' partitions.
         paces = (getattr(operator, "max_bytes_per_second", None) for operator in operators.values())
@@ -153,7 +153,7 @@ class Driver:
         control.restore(planned_state[0], reported)
         self._surveyors.restore(planned_state[1])
 
-    def run(self) -> RunSummary:
+    def run(self) -> RunSnapshot:
         """Process what there is, or follow it until asked to stop.
 
         Raises:
@@ -194,9 +194,9 @@ class Driver:
                 self._runtime.close()
         return self.summary(state)
 
-    def summary(self, state: str = "running") -> RunSummary:
+    def summary(self, state: str = "running") -> RunSnapshot:
         """The run as it stands."""
-        return self._tally.summary(state, self._backlog(), self._journal.state)
+        return self._statistics.summary(state, self._backlog(), self._journal.state)
 
     # Recovery
 
@@ -270,7 +270,7 @@ class Driver:
             future = runtime.submit(task)
         else:
             future.set_result([])
-        self._tally.planned(planned)
+        self._statistics.planned(planned)
         self._in_flight.append(InFlight(planned, load, future))
 
     def _running(self) -> Runtime:
@@ -327,7 +327,7 @@ class Driver:
         self._states.committed(window_id)
         self._throughput.committed(sum(flight.load.tuples.values()), sum(flight.load.size_bytes.values()))
         self._speeds.committed(flight.load, _busy_s(self._plan, results))
-        self._tally.committed(flight.planned, counters)
+        self._statistics.committed(flight.planned, counters)
         self._observer.progress(self.summary())
         logger.info("window committed window=%d files=%d", window_id, len(files))
         self._journal.maintain()

@@ -25,7 +25,7 @@ def finish_reprocess(journal: Journal, again: Collection[int] = ()) -> None:
         FencedError: Another driver has taken over.
         StorageError: A file is lost, or the store refused.
     """
-    redos = journal.state.redos
+    redos = journal.state.reprocessing
     files = [PendingFile.from_json(file) for redo in redos.values() for file in redo.intent.files]
     if lost := lost_of(files):
         if redos.keys() <= set(again):
@@ -39,4 +39,4 @@ def finish_reprocess(journal: Journal, again: Collection[int] = ()) -> None:
     if redos:
         replace_all(files, {url for redo in redos.values() for url in redo.removed}, journal.check_epoch)
     for window_id in redos:
-        journal.end_replay(window_id)
+        journal.end_reprocess(window_id)

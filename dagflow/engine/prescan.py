@@ -11,7 +11,7 @@ from dagflow.api.bundle import Bundle
 from dagflow.api.operator import Operator
 from dagflow.api.survey import Surveying
 from dagflow.engine.control_graph import Emission
-from dagflow.engine.states import require_owners
+from dagflow.engine.operator_state import require_owners
 from dagflow.errors import DagflowError
 from dagflow.runtime.base import Runtime
 

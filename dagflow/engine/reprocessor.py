@@ -10,13 +10,13 @@ from dataclasses import astuple, dataclass, replace
 from dagflow.api.operator import Operator
 from dagflow.engine.control_graph import waits_for_results
 from dagflow.engine.finish_reprocess import finish_reprocess
+from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.scaling import Scaling
-from dagflow.engine.states import is_stateful
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
-from dagflow.engine.windows import WindowCodec, require_names_apart
+from dagflow.engine.window_codec import WindowCodec, require_names_apart
 from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, SourceChangedError, StorageError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import Journal, WindowIntent, WindowPlan, WindowRedo
+from dagflow.journal import Journal, Reprocess, WindowIntent, WindowPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.storage.files import stat
@@ -152,9 +152,9 @@ class Reprocessor:
                 discard(file)
             raise
         kept = {file.final_url for file in new}
-        self._journal.begin_replays(
+        self._journal.begin_reprocess(
             [
-                WindowRedo(each.intent, sorted(each.before.urls - kept), dict(each.before.intent.counters))
+                Reprocess(each.intent, sorted(each.before.urls - kept), dict(each.before.intent.counters))
                 for each in redone
             ]
         )
@@ -170,7 +170,7 @@ class Reprocessor:
                 f"window {window_id} is not published yet", url="journal", hint="finish it first, with dagflow run"
             )
         # A replay whose files were lost before they were in their places may have replaced some, and removed some.
-        undone = self._journal.state.redos.get(window_id)
+        undone = self._journal.state.reprocessing.get(window_id)
         return _Before(
             planned, undone.intent if undone else intent, _files_of(intent), _files_of(undone.intent) if undone else []
         )

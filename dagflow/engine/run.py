@@ -16,9 +16,8 @@ from dagflow.engine.driver import Driver, Observer, kept_ordinals
 from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.finish_reprocess import finish_reprocess
 from dagflow.engine.operator_index import index_operators
-from dagflow.engine.result import RunSummary
+from dagflow.engine.operator_state import StateBook
 from dagflow.engine.scan_requests import ScanRequests
-from dagflow.engine.states import StateBook
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_sizing import Throughput
 from dagflow.errors import DagflowError, FencedError, JournalError, MissingError, StorageError
@@ -28,6 +27,7 @@ from dagflow.journal import Journal, Retention, read_state, set_aside
 from dagflow.metrics.names import CLEANED
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
+from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.lazy import LazyRuntime
 from dagflow.runtime.probe import RunLocations
@@ -65,7 +65,7 @@ class RunOptions:
 class SilentObserver:
     """An observer that looks away."""
 
-    def progress(self, summary: RunSummary) -> None:
+    def progress(self, summary: RunSnapshot) -> None:
         """Ignore."""
 
     def notice(self, text: str) -> None:
@@ -193,7 +193,7 @@ def run(
     observer: Observer | None = None,
     stop: StopRequest | None = None,
     runtime: RuntimeFactory | None = None,
-) -> RunSummary:
+) -> RunSnapshot:
     """Run an app until all its input is processed and published, or until it is asked to stop.
 
     Args:
@@ -267,7 +267,7 @@ def _drive(
     observer: Observer,
     stop: StopRequest,
     start: RuntimeFactory,
-) -> RunSummary:
+) -> RunSnapshot:
     """Put a driver together, and let it run."""
     plan = place(app)
     operators = {name: node.operator for name, node in app.operators.items()}

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
 from dagflow.api.context import WindowBudget
-from dagflow.engine.windows import Load
+from dagflow.engine.window_codec import Load
 
 WINDOW_TARGET_S = 1.0
 """A window should keep all readers busy for about this long: short enough to lose little in a crash, long enough

@@ -9,16 +9,16 @@ from types import MappingProxyType
 from typing import Any
 
 from dagflow.errors import DagflowError, JournalError, StorageError
-from dagflow.journal.folding import fold_archives
+from dagflow.journal.compaction import compact_archives
 from dagflow.journal.log import Log, Replay, SlotTakenError, fold, load
-from dagflow.journal.records import Event, WindowIntent, WindowPlan, WindowRedo
+from dagflow.journal.records import Event, Reprocess, WindowIntent, WindowPlan
 from dagflow.journal.retention import (
     Retention,
     archive,
     archive_directory,
     find_window,
     forget,
-    keep_replayed,
+    keep_reprocessed,
     published_urls,
     remove_forgotten,
     take_snapshot,
@@ -164,7 +164,7 @@ class Journal:
         """
         self.append(Event("INTENT", intent.to_json()))
 
-    def begin_replays(self, redone: Sequence[WindowRedo]) -> None:
+    def begin_reprocess(self, redone: Sequence[Reprocess]) -> None:
         """Commit to putting what replays made in the place of what done windows published: all of it, in one record.
 
         Raises:
@@ -174,7 +174,7 @@ class Journal:
         """
         self.append(*(Event("REDO", each.to_json()) for each in redone))
 
-    def end_replay(self, window_id: int) -> None:
+    def end_reprocess(self, window_id: int) -> None:
         """Note that all files of a replayed window are in their places.
 
         Raises:
@@ -183,7 +183,7 @@ class Journal:
         """
         intent = WindowIntent.from_json(self.state.redoing[str(window_id)]["intent"])
         plan, _ = find_window(self._store, self.state, window_id)
-        name = keep_replayed(self._store, self._log, self.state, self._seq, plan, intent)
+        name = keep_reprocessed(self._store, self._log, self.state, self._seq, plan, intent)
         self.append(Event("REDONE", {"window_id": window_id, "name": name}))
 
     def window(self, window_id: int) -> tuple[WindowPlan, WindowIntent | None]:
@@ -274,7 +274,7 @@ class Journal:
         self._snapshot_seq = self._seq
         trim(self._store, self._log)
         remove_forgotten(self._store, self._log, self.state)
-        fold_archives(self._store, self._log, archive_directory(self.state))
+        compact_archives(self._store, self._log, archive_directory(self.state))
 
     def published(self) -> Iterator[str]:
         """The final URL of every file that this journal has published, or will publish.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dagflow.errors import AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
-from dagflow.journal.codec import TornError, decode, encode
+from dagflow.journal.frames import TornError, decode, encode
 from dagflow.journal.records import Event, Holder, Record
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted

@@ -90,7 +90,7 @@ class WindowIntent(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowRedo:
+class Reprocess:
     """What a replay puts in the place of what a window published.
 
     Attributes:
@@ -108,7 +108,7 @@ class WindowRedo:
         return {"intent": self.intent.to_json(), "removed": self.removed, "before": self.before}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> WindowRedo:
+    def from_json(cls, value: dict[str, Any]) -> Reprocess:
         """What to_json() described."""
         return cls(WindowIntent.from_json(value["intent"]), value["removed"], value["before"])
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from dagflow.errors import MissingError
-from dagflow.journal.codec import decode_all, encode
-from dagflow.journal.folding import archives_in
+from dagflow.journal.compaction import archives_in
+from dagflow.journal.create_if_absent import create_if_absent
+from dagflow.journal.frames import decode_all, encode
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, number_of, slot_name
-from dagflow.journal.once import create_once
 from dagflow.journal.records import WindowIntent, WindowPlan
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
@@ -59,7 +59,7 @@ def archive(store: Store, log: Log, state: JournalState) -> None:
     first, last = min(state.finished), max(state.finished)
     name = f"{_directory(state)}{first:012d}-{last:012d}"
     frames = [state.finished[window_id] for window_id in sorted(state.finished)]
-    create_once(store, log, name, b"".join(frames), len(frames))
+    create_if_absent(store, log, name, b"".join(frames), len(frames))
     state.archived = last
     state.finished.clear()
 
@@ -70,7 +70,7 @@ def take_snapshot(store: Store, log: Log, state: JournalState, seq: int) -> None
     Raises:
         StorageError: The store failed.
     """
-    create_once(store, log, slot_name(SNAPSHOTS, seq), encode(state.to_json()))
+    create_if_absent(store, log, slot_name(SNAPSHOTS, seq), encode(state.to_json()))
 
 
 def trim(store: Store, log: Log) -> None:
@@ -97,7 +97,7 @@ def forget(state: JournalState, kept_windows: int | None) -> None:
     """Let the state say that windows older than the newest so many are not kept; before a snapshot is taken of it."""
     if kept_windows is not None:
         # A replay that is decided needs its windows until it is done.
-        last = min([state.last_done - kept_windows, *(window_id - 1 for window_id in state.redos)])
+        last = min([state.last_done - kept_windows, *(window_id - 1 for window_id in state.reprocessing)])
         state.forgotten = max(state.forgotten, last)
         state.redone = {text: name for text, name in state.redone.items() if int(text) > state.forgotten}
 
@@ -164,14 +164,16 @@ def all_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterat
         yield window if name is None else next(_windows(store, name))
 
 
-def keep_replayed(store: Store, log: Log, state: JournalState, seq: int, plan: WindowPlan, intent: WindowIntent) -> str:
+def keep_reprocessed(
+    store: Store, log: Log, state: JournalState, seq: int, plan: WindowPlan, intent: WindowIntent
+) -> str:
     """Write down what a window did when it was replayed, and return the name of the object.
 
     Raises:
         StorageError: The store failed.
     """
     name = f"redone/{state.generation:06d}/{plan.window_id:012d}-{seq:012d}"
-    create_once(store, log, name, encode([plan.without_state().to_json(), intent.without_state().to_json()]))
+    create_if_absent(store, log, name, encode([plan.without_state().to_json(), intent.without_state().to_json()]))
     return name
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dagflow.errors import AlreadyExistsError
-from dagflow.journal.codec import decode, encode
+from dagflow.journal.frames import decode, encode
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import LOG, SNAPSHOTS
 from dagflow.journal.records import Event

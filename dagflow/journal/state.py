@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagflow.journal.codec import encode
-from dagflow.journal.records import Event, WindowIntent, WindowPlan, WindowRedo
+from dagflow.journal.frames import encode
+from dagflow.journal.records import Event, Reprocess, WindowIntent, WindowPlan
 
 _PLAIN = (
     *("app", "app_uuid", "generation", "setting_aside", "next_window_id", "last_planned", "last_committed"),
@@ -164,13 +164,13 @@ class JournalState:
         self.finished[window_id] = encode([plan.to_json(), intent.without_state().to_json()])
 
     @property
-    def redos(self) -> dict[int, WindowRedo]:
+    def reprocessing(self) -> dict[int, Reprocess]:
         """The replays that are decided, and of which not all files are known to be in their places, by window id."""
-        return {int(text): WindowRedo.from_json(self.redoing[text]) for text in sorted(self.redoing, key=int)}
+        return {int(text): Reprocess.from_json(self.redoing[text]) for text in sorted(self.redoing, key=int)}
 
     def awaited_files(self) -> Iterator[dict[str, Any]]:
         """PendingFile.to_json() of every file that is decided, and perhaps not in its place yet."""
-        for intent in [*self.intents.values(), *(redo.intent for redo in self.redos.values())]:
+        for intent in [*self.intents.values(), *(redo.intent for redo in self.reprocessing.values())]:
             yield from intent.files
 
     def _redo(self, value: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dagflow.cli.view import AppView
-from dagflow.engine.result import PartitionRange, RunSummary
+from dagflow.report.snapshot import PartitionRange, RunSnapshot
 
 VIEW = AppView(
     name="block-reader",
@@ -13,9 +13,9 @@ VIEW = AppView(
 )
 
 
-def summary(seconds: float = 12.0, *, state: str = "running", windows: int = 14, rejected: int = 0) -> RunSummary:
+def summary(seconds: float = 12.0, *, state: str = "running", windows: int = 14, rejected: int = 0) -> RunSnapshot:
     """A run that reads 100 MiB and a million records a second."""
-    return RunSummary(
+    return RunSnapshot(
         app="block-reader",
         state=state,
         windows=windows,

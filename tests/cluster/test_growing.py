@@ -7,7 +7,7 @@ import os
 import pytest
 
 from dagflow.engine.scaling import SIDE_BY_SIDE
-from dagflow.engine.status import status
+from dagflow.report.status import status
 from tests.cluster.hosts import WORKERS
 from tests.cluster.runs import ClusterRun
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.journal.codec import decode
+from dagflow.journal.frames import decode
 from dagflow.journal.records import Holder
 from dagflow.storage.remote import filesystem_of
 from dagflow.storage.store import open_store

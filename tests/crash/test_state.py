@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine import states
+from dagflow.engine import operator_state as states
 from dagflow.engine.run import run
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
@@ -17,7 +17,7 @@ from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.stateful.deduplicator import Deduplicator
 from operators.stateful.key_counter import KeyCounter
 from tests.crash.apps import leftovers, published, records_of, require_part_of
-from tests.engine.test_states import WORDS, by_record, keyed_app
+from tests.engine.test_operator_state import WORDS, by_record, keyed_app
 
 MOST_CALLS = 2000
 

@@ -11,12 +11,12 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.engine import driver
 from dagflow.engine import run as running
-from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, OperatorError, StorageError
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
+from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of, published, words
@@ -43,11 +43,11 @@ def pending_in(tmp_path: Path) -> list[Path]:
 class Watcher:
     """Remembers what a run says; may act on it."""
 
-    def __init__(self, act: Callable[[RunSummary], None] = lambda summary: None) -> None:
+    def __init__(self, act: Callable[[RunSnapshot], None] = lambda summary: None) -> None:
         self.notices: list[str] = []
         self._act = act
 
-    def progress(self, summary: RunSummary) -> None:
+    def progress(self, summary: RunSnapshot) -> None:
         """Act."""
         self._act(summary)
 
@@ -125,7 +125,7 @@ def test_a_run_that_is_asked_to_stop_leaves_a_resumable_journal(tmp_path: Path) 
     """Stopping loses nothing and publishes nothing twice."""
     stop = StopRequest()
 
-    def act(summary: RunSummary) -> None:
+    def act(summary: RunSnapshot) -> None:
         if summary.windows >= 2:
             stop.request()
 
@@ -154,9 +154,9 @@ def test_a_stop_is_heeded_while_earlier_windows_run_again(tmp_path: Path, monkey
     with pytest.raises(DagflowError, match="the lights went out"):
         run(app_of(tmp_path, TEXTS), runtime=crashing(1))
     stop = StopRequest()
-    looks: list[RunSummary] = []
+    looks: list[RunSnapshot] = []
 
-    def act(summary: RunSummary) -> None:
+    def act(summary: RunSnapshot) -> None:
         stop.request()
         looks.append(summary)
         assert len(looks) < 10, "the run goes on waiting"

@@ -12,7 +12,7 @@ import pytest
 
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.driver_memory import limited_memory
-from dagflow.engine.windows import WindowCodec
+from dagflow.engine.window_codec import WindowCodec
 from dagflow.journal import JournalState, WindowPlan
 from dagflow.journal.records import Event
 from dagflow.plan.logical import load_app

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine import driver
-from dagflow.engine.manifest import tracked_files
 from dagflow.engine.reprocess import replay
 from dagflow.engine.reprocessor import ReprocessedWindow
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.plan.logical import LogicalPlan, load_app
+from dagflow.report.manifest import tracked_files
 from dagflow.runtime.inline import InlineRuntime
 from operators.splitter.index import file_index
 from tests.engine.test_driver import crashing

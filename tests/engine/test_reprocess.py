@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.manifest import tracked_files, window_manifest
 from dagflow.engine.reprocess import app_file, replay
 from dagflow.engine.reprocessor import ReprocessedWindow
 from dagflow.engine.run import RunOptions, run
-from dagflow.engine.status import status
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import (
     DagflowError,
@@ -29,6 +27,8 @@ from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.journal import Journal
 from dagflow.plan.logical import load_app
+from dagflow.report.manifest import tracked_files, window_manifest
+from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
 from tests.engine.test_driver import crashing

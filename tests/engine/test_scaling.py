@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from dagflow.engine.run import run
-from dagflow.engine.status import status
 from dagflow.execution.messages import WindowTask
 from dagflow.execution.program import Program
+from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import dag, lines

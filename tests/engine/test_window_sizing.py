@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dagflow.engine.window_codec import Load
 from dagflow.engine.window_sizing import (
     FIRST_STEERED_BYTES,
     FIRST_WINDOW_TUPLES,
@@ -13,7 +14,6 @@ from dagflow.engine.window_sizing import (
     Speeds,
     Throughput,
 )
-from dagflow.engine.windows import Load
 
 
 def load(tuples: int, size_bytes: int, head: str = "reader") -> Load:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError
-from dagflow.journal import Retention, committed_windows, folding, set_aside
+from dagflow.journal import Retention, committed_windows, compaction, set_aside
 from dagflow.storage.pending import remove
 from dagflow.storage.store import open_store
 from dagflow.testing.faults import Faults, InjectedCrash, Moment, crashing_disk
@@ -61,9 +61,9 @@ def test_every_number_is_published_once_whichever_change_of_the_disk_is_the_last
 @pytest.fixture
 def two_are_enough() -> Iterator[None]:
     """Every second archive is folded into the one before."""
-    before, folding.FOLDED_ARCHIVES = folding.FOLDED_ARCHIVES, 2
+    before, compaction.COMPACTED_ARCHIVES = compaction.COMPACTED_ARCHIVES, 2
     yield
-    folding.FOLDED_ARCHIVES = before
+    compaction.COMPACTED_ARCHIVES = before
 
 
 @pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])

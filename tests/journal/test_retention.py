@@ -7,15 +7,15 @@ import pytest
 from dagflow.errors import FencedError, MissingError, StorageError
 from dagflow.journal import (
     Journal,
+    Reprocess,
     Retention,
     WindowIntent,
     WindowPlan,
-    WindowRedo,
     committed_windows,
     history,
     read_state,
 )
-from dagflow.journal.folding import FOLDED_ARCHIVES
+from dagflow.journal.compaction import COMPACTED_ARCHIVES
 from dagflow.journal.log import EPOCHS_KEPT
 from dagflow.storage.store import Store, open_store
 
@@ -147,7 +147,7 @@ def test_small_archives_are_folded_into_large_ones(quick_path: Path) -> None:
     store = open_store(str(quick_path))
     run_windows(store, 1, 300, Retention(finished_windows=2))
     names = list(store.list("archive/000000/"))
-    assert len(names) <= 150 / FOLDED_ARCHIVES + FOLDED_ARCHIVES
+    assert len(names) <= 150 / COMPACTED_ARCHIVES + COMPACTED_ARCHIVES
     assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 301))
     assert history(store, 77)[0].tuples == [77]
 
@@ -184,8 +184,8 @@ def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> Non
         most = max(most, sum(map(len, journal.state.finished.values())))
     assert most < retention.finished_bytes
     archives = len(list(inner.list("archive/000000/")))
-    assert archives > FOLDED_ARCHIVES
-    assert store.archives == archives - FOLDED_ARCHIVES + 1
+    assert archives > COMPACTED_ARCHIVES
+    assert store.archives == archives - COMPACTED_ARCHIVES + 1
     assert [plan.window_id for plan, _ in committed_windows(inner)] == list(range(1, 141))
 
 
@@ -275,14 +275,14 @@ def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
     journal = run_windows(store, 1, 8, Retention(finished_windows=4))
     for number in range(3):
         for window_id in (2, 7):
-            journal.begin_replays([WindowRedo(WindowIntent(window_id, [{"final_url": f"new/{number}"}]), [], {})])
-            journal.end_replay(window_id)
-    journal.begin_replays([WindowRedo(WindowIntent(6, [{"final_url": "late/6"}]), [], {})])
+            journal.begin_reprocess([Reprocess(WindowIntent(window_id, [{"final_url": f"new/{number}"}]), [], {})])
+            journal.end_reprocess(window_id)
+    journal.begin_reprocess([Reprocess(WindowIntent(6, [{"final_url": "late/6"}]), [], {})])
     journal = run_windows(store, 9, 16, Retention(finished_windows=4, kept_windows=6))
     assert journal.state.forgotten == 5
     assert len(list(store.list("redone/000000/"))) == 1
     assert [file["final_url"] for file in history(store, 7)[1].files] == ["new/2"]  # type: ignore[union-attr]  # done
-    journal.end_replay(6)
+    journal.end_reprocess(6)
     journal = run_windows(store, 17, 24, Retention(finished_windows=4, kept_windows=6))
     assert journal.state.forgotten == 18
     assert list(store.list("redone/000000/")) == []

@@ -10,9 +10,9 @@ import pytest
 from dagflow.api.partitioner import BacklogStats, StatsResponse
 from dagflow.api.policy import PartitionPolicy
 from dagflow.engine.run import run
-from dagflow.engine.status import status
 from dagflow.errors import OperatorError
 from dagflow.plan.logical import load_app
+from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from operators.partitioning.deadline import DeadlinePartitioner
 from tests.spec.apps import problems_of

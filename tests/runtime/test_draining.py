@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dagflow.engine.run import run
-from dagflow.engine.status import status
 from dagflow.plan.logical import load_app
+from dagflow.report.status import status
 from dagflow.runtime.spark import SparkRuntime
 
 pytestmark = pytest.mark.spark

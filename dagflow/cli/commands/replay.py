@@ -13,13 +13,13 @@ from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.options import Settings, conf_option, master_option, redaction, set_option, verbose_option
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
-from dagflow.engine.manifest import matching_windows
 from dagflow.engine.reprocess import app_file, replay
 from dagflow.engine.reprocessor import ReprocessedWindow
 from dagflow.engine.run import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError, RunStoppedError
 from dagflow.plan.logical import load_app
+from dagflow.report.manifest import matching_windows
 from dagflow.storage.options import options_in_use
 
 STOPPING = "stopping: nothing is replaced, unless all windows have run; a second signal (Ctrl-C) stops at once"

@@ -15,13 +15,13 @@ from dagflow.cli.progress import Display, display_for, logging_to
 from dagflow.cli.resume import resume_command
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.cli.view import AppView
-from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, FencedError, RunStoppedError
 from dagflow.plan.logical import LogicalPlan, load_app
 from dagflow.plan.placement import place
+from dagflow.report.snapshot import RunSnapshot
 
 
 @click.command("run", short_help="Read, process and publish, then exit.")
@@ -74,7 +74,7 @@ def command(
     return RunStoppedError.exit_code
 
 
-def watch(logical: LogicalPlan, options: RunOptions, display: Display) -> RunSummary:
+def watch(logical: LogicalPlan, options: RunOptions, display: Display) -> RunSnapshot:
     """Run an app under a display, and let signals stop it.
 
     Returns:
@@ -103,5 +103,5 @@ def _account_for_failure(error: Exception, display: Display, again: str, *, as_j
     if not isinstance(error, FencedError):  # there the other driver goes on with the work
         error.add_note(f"    continue with: {again}")
     if as_json:
-        last = display.last or RunSummary(display.view.name)
+        last = display.last or RunSnapshot(display.view.name)
         output.result(json.dumps(replace(last, state="failed").to_json()))

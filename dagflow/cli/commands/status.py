@@ -13,11 +13,11 @@ from dagflow.cli import output
 from dagflow.cli.figures import count, size
 from dagflow.cli.layout import definitions
 from dagflow.cli.options import Settings, store_option, stores_of, verbose_option
-from dagflow.engine.manifest import InputRange, TrackedFile, WindowManifest, tracked_files, window_manifest
-from dagflow.engine.result import RunSummary
-from dagflow.engine.status import status
 from dagflow.errors import MissingError
 from dagflow.journal import read_state
+from dagflow.report.manifest import InputRange, TrackedFile, WindowManifest, tracked_files, window_manifest
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.status import status
 from dagflow.storage.location import absolute
 from dagflow.storage.store import open_store
 
@@ -53,10 +53,10 @@ def _told(checkpoint: str, pattern: str | None, window_id: int | None, *, as_jso
         state = read_state(open_store(absolute(checkpoint)))
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
-    if state.redos:
+    if state.reprocessing:
         output.note(
-            f"a replay has decided to replace the files of {count(len(state.redos), 'window')}, the first is "
-            f"{min(state.redos)}, and has not finished; if it is not at work, the next run or replay finishes it"
+            f"a replay has decided to replace the files of {count(len(state.reprocessing), 'window')}, the first is "
+            f"{min(state.reprocessing)}, and has not finished; if it is not at work, the next run or replay finishes it"
         )
     if pattern is not None:
         files = tracked_files(checkpoint, pattern)
@@ -103,7 +103,7 @@ def _version(file: TrackedFile | InputRange) -> str:
     return f"etag {file.etag}" if file.etag else f"modified {modified}"
 
 
-def describe(summary: RunSummary) -> str:
+def describe(summary: RunSnapshot) -> str:
     """A journal's figures, one to a line."""
     rows = [
         ("app", summary.app),

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.api.records import RecordBatch
-from dagflow.engine.result import RunSummary
 from dagflow.engine.run import run
 from dagflow.errors import AppError, DagflowError
 from dagflow.plan.logical import check, load_app
+from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Account, ByteSource, Parsed
@@ -51,7 +51,7 @@ def run_app(
     pack_bytes: int = 0,
     file_name: str = "part",
     is_heard: bool = True,
-) -> RunSummary:
+) -> RunSnapshot:
     """Read files with a BlockReader of the given properties, in this process.
 
     Args:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dagflow.api.properties import property_model
-from dagflow.engine.status import status
 from dagflow.errors import AppError, DagflowError
+from dagflow.report.status import status
 from operators.reader.formats import BUILT_IN, format_class
 from tests.operators.reader.format_cases import CASES, FAILURES, MISUSES, NAME, Case
 from tests.operators.reader.test_account import published, run_app

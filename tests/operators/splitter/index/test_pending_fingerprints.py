@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.engine.result import RunSummary
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
 from dagflow.plan.logical import load_app
+from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.fingerprint import fingerprint, left_out_from
@@ -63,7 +63,7 @@ class Counting(InlineRuntime):
         return super().map(function, items)
 
 
-def once(folder: Path, pack: str = "16MiB", block: int = 1 << 20, appended: str = "tail") -> tuple[RunSummary, int]:
+def once(folder: Path, pack: str = "16MiB", block: int = 1 << 20, appended: str = "tail") -> tuple[RunSnapshot, int]:
     """Run the app to completion; how it went, and at how many files tasks looked for the splitter."""
     write(folder / "app.yaml", APP.format(folder=folder, pack=pack, block=block, appended=appended))
     Counting.looked = 0

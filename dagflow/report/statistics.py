@@ -6,9 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
-from dagflow.engine.result import PartitionRange, RunSummary
 from dagflow.journal import JournalState, WindowPlan
 from dagflow.metrics import names
+from dagflow.report.snapshot import PartitionRange, RunSnapshot
 
 
 def _sum_of(counters: Mapping[str, int], name: str) -> int:
@@ -22,7 +22,7 @@ def summary_of(
     control: Mapping[str, int],
     tasks: Mapping[str, int],
     **others: object,
-) -> RunSummary:
+) -> RunSnapshot:
     """Make the account from counts under the keys of metrics/names.py.
 
     Args:
@@ -31,11 +31,11 @@ def summary_of(
         windows: Committed windows.
         control: What the control operators counted in those windows.
         tasks: What the partitioned operators counted, and what left each record port.
-        others: Further fields of RunSummary.
+        others: Further fields of RunSnapshot.
     """
     shown = {names.FILES, names.BLOCKS, names.BYTES, names.REJECTED}
     counts = Counter(control) + Counter(tasks)
-    return RunSummary(
+    return RunSnapshot(
         app=app,
         state=state,
         windows=windows,
@@ -45,11 +45,11 @@ def summary_of(
         records={key: value for key, value in sorted(tasks.items()) if ":" not in key},
         rejected=_sum_of(tasks, names.REJECTED),
         counts={key: counts[key] for key in sorted(counts) if ":" in key and key.partition(":")[2] not in shown},
-        **others,  # type: ignore[arg-type]  # the caller names fields of RunSummary
+        **others,  # type: ignore[arg-type]  # the caller names fields of RunSnapshot
     )
 
 
-class Tally:
+class RunStatistics:
     """Adds up the windows of one run.
 
     Args:
@@ -78,7 +78,7 @@ class Tally:
         self._control.update(plan.counters)
         self._tasks.update(counters)
 
-    def summary(self, state: str, backlog: dict[str, int], journal: JournalState) -> RunSummary:
+    def summary(self, state: str, backlog: dict[str, int], journal: JournalState) -> RunSnapshot:
         """The account so far."""
         return summary_of(
             self._app,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dagflow.engine.result import PartitionDecision, PartitionRange, RunSummary
-from dagflow.engine.tally import summary_of
 from dagflow.errors import JournalError
 from dagflow.journal import read_state
+from dagflow.report.snapshot import PartitionDecision, PartitionRange, RunSnapshot
+from dagflow.report.statistics import summary_of
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.store import open_store
 
 
-def status(checkpoint: str) -> RunSummary:
+def status(checkpoint: str) -> RunSnapshot:
     """The account of all runs on a checkpoint.
 
     Args:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from dagflow.api.bundle import count_of
 from dagflow.api.operator import Operator
@@ -23,59 +19,9 @@ from dagflow.errors import DagflowError, JournalError
 from dagflow.execution.messages import WindowTask
 from dagflow.execution.routing import assigned_shares
 from dagflow.journal import WindowPlan
-from dagflow.journal.codec import sealed, unsealed
+from dagflow.journal.planned_tuples import ALL_PARTITIONS, cut, decode_tuples, encode_tuples, kind_name
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
 from dagflow.storage.pending import PendingFile
-
-TO_ALL = "all"
-"""Stands for the assignment of tuples that every partition gets."""
-
-
-@cache
-def _adapter(kind: type) -> TypeAdapter[list[Any]]:
-    return TypeAdapter(list[kind])  # type: ignore[valid-type]  # the element type is known at run time only
-
-
-def _pack(kind: type, tuples: list[Any]) -> Any:
-    """Tuples as JSON: by the type's own pack, which may fold many into few, or field by field."""
-    own = getattr(kind, "pack", None)
-    # A plan is held until its window is published, and the objects of a pack's names and numbers take 150 bytes a file.
-    return sealed(own(tuples)) if own is not None else _adapter(kind).dump_python(tuples, mode="json")
-
-
-def _unpack(kind: type, packed: Any) -> list[Any]:
-    own = getattr(kind, "unpack", None)
-    return list(own(unsealed(packed))) if own is not None else _adapter(kind).validate_python(packed)
-
-
-def _name_of(kind: type) -> str:
-    return f"{kind.__module__}:{kind.__qualname__}"
-
-
-def planned_tuples(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]:
-    """What a plan gives to whom, without the app that made it.
-
-    Yields:
-        The input port, the partition (None for all), and a tuple. Ports whose class cannot be imported here are
-        left out.
-    """
-    for port, packed in planned.tuples.items():
-        module, _, name = planned.kinds.get(port, "").partition(":")
-        try:
-            kind = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError):
-            continue
-        items, lengths = _unpack(kind, packed), planned.assignments[port]
-        if lengths == TO_ALL:
-            yield from ((port, None, item) for item in items)
-            continue
-        for partition, part in enumerate(_cut(items, lengths)):
-            yield from ((port, partition, item) for item in part)
-
-
-def _cut(items: Sequence[Any], lengths: Iterable[int]) -> Iterator[list[Any]]:
-    rest = iter(items)
-    return (list(itertools.islice(rest, length)) for length in lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +49,7 @@ def load_of_task(plan: PhysicalPlan, planned: WindowPlan, task: WindowTask) -> L
     for shares in task.assigned.values():
         for partition, share in enumerate(shares):
             for target, items in share:
-                if not partition or planned.assignments[str(target)] != TO_ALL:
+                if not partition or planned.assignments[str(target)] != ALL_PARTITIONS:
                     tuples.setdefault(target, []).extend(items)
     return load_of(plan, tuples)
 
@@ -143,11 +89,11 @@ class WindowCodec:
             partitions = counts[self._plan.stage_of(target.operator).head]
             exchange = self._assigned(target)
             if exchange.routing == "assigned_to_all":
-                tuples[str(target)] = _pack(self._kind(target), list(items))
-                assignments[str(target)] = TO_ALL
+                tuples[str(target)] = encode_tuples(self._kind(target), list(items))
+                assignments[str(target)] = ALL_PARTITIONS
             else:
                 shares = assigned_shares(exchange, items, partitions)
-                tuples[str(target)] = _pack(self._kind(target), [item for share in shares for item in share])
+                tuples[str(target)] = encode_tuples(self._kind(target), [item for share in shares for item in share])
                 assignments[str(target)] = [len(share) for share in shares]
         return WindowPlan(
             window_id=emission.window_id,
@@ -158,7 +104,7 @@ class WindowCodec:
             decisions=[decision.to_json() for decision in decisions],
             control_state=emission.state,
             counters=dict(emission.counters),
-            kinds={str(target): _name_of(self._kind(target)) for target in emission.tuples},
+            kinds={str(target): kind_name(self._kind(target)) for target in emission.tuples},
         )
 
     def task_of(self, planned: WindowPlan, states: Mapping[tuple[str, int], bytes]) -> WindowTask:
@@ -181,10 +127,10 @@ class WindowCodec:
         for name, packed in planned.tuples.items():
             target = PortRef(*name.split("."))
             shares = assigned[self._plan.stage_of(target.operator).head]
-            items = _unpack(self._kind(target), packed)
+            items = decode_tuples(self._kind(target), packed)
             lengths = planned.assignments[name]
-            dealt = itertools.repeat(items) if lengths == TO_ALL else _cut(items, lengths)
-            for share, part in zip(shares, dealt, strict=lengths != TO_ALL):
+            dealt = itertools.repeat(items) if lengths == ALL_PARTITIONS else cut(items, lengths)
+            for share, part in zip(shares, dealt, strict=lengths != ALL_PARTITIONS):
                 if part:
                     share.append((target, part))
         return WindowTask(

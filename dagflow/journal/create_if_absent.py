@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dagflow.errors import AlreadyExistsError, JournalError, MissingError
-from dagflow.journal.codec import decode_all
+from dagflow.journal.frames import decode_all
 from dagflow.journal.log import Log
 from dagflow.storage.location import redacted
 from dagflow.storage.store import Store
 
 
-def create_once(store: Store, log: Log, name: str, data: bytes, frames: int = 1) -> None:
+def create_if_absent(store: Store, log: Log, name: str, data: bytes, frames: int = 1) -> None:
     """Create an object, unless it is there as a whole.
 
     Args:

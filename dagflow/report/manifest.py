@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dagflow.api.bundle import Bundle
-from dagflow.engine.windows import planned_tuples
 from dagflow.journal import WindowIntent, WindowPlan, committed_windows, history, read_state, roots_of
+from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.storage.location import absolute, is_local, redacted
 from dagflow.storage.store import open_store
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dagflow.errors import MissingError
+from dagflow.journal.create_if_absent import create_if_absent, is_whole
 from dagflow.journal.log import Log
-from dagflow.journal.once import create_once, is_whole
 from dagflow.storage.store import Store
 
-FOLDED_ARCHIVES = 32
+COMPACTED_ARCHIVES = 32
 """So many archives become one."""
 
 _LARGE_WINDOWS = 512
@@ -30,7 +30,7 @@ def archives_in(store: Store, directory: str) -> Iterator[str]:
     return (name for name in store.list(directory) if _RANGE.fullmatch(name.removeprefix(directory)))
 
 
-def fold_archives(store: Store, log: Log, directory: str) -> None:
+def compact_archives(store: Store, log: Log, directory: str) -> None:
     """Put the newest small archives into one, if there are enough of them.
 
     A death in between leaves ranges that overlap; readers pass over windows that they have seen, and the next fold
@@ -54,14 +54,14 @@ def fold_archives(store: Store, log: Log, directory: str) -> None:
         store.delete(sorted(needless))
         names = [name for name in names if name not in needless]
     small = [name for name in names if _windows_in(name) < _LARGE_WINDOWS]
-    if len(small) < FOLDED_ARCHIVES:
+    if len(small) < COMPACTED_ARCHIVES:
         return
-    parts = _adjacent(small[-FOLDED_ARCHIVES:])
+    parts = _adjacent(small[-COMPACTED_ARCHIVES:])
     content = _content(store, parts)
     if len(parts) < 2 or content is None:
         return
     name = f"{directory}{_range_of(parts[0])[0]:012d}-{_range_of(parts[-1])[1]:012d}"
-    create_once(store, log, name, content, sum(map(_windows_in, parts)))
+    create_if_absent(store, log, name, content, sum(map(_windows_in, parts)))
     log.check_epoch()
     store.delete(parts)
 

@@ -35,7 +35,7 @@ class PartitionDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunSnapshot:
     """The account of a run so far, or of all runs on a checkpoint.
 
     Attributes:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import JournalError
-from dagflow.journal.codec import TornError, decode, decode_all, encode, sealed, unsealed
+from dagflow.journal.frames import TornError, compressed, decode, decode_all, decompressed, encode
 
 JSON = st.recursive(
     st.none()
@@ -28,8 +28,8 @@ def test_frames_say_what_was_encoded(values: list[object]) -> None:
 @given(value=JSON, beside=JSON)
 def test_a_sealed_value_is_written_as_if_it_were_not(value: object, beside: object) -> None:
     """Whatever it is and whatever stands beside it, readers cannot tell, and who holds it can open it."""
-    assert decode(encode([sealed(value), beside]), "x") == [value, beside]
-    assert unsealed(sealed(value)) == value
+    assert decode(encode([compressed(value), beside]), "x") == [value, beside]
+    assert decompressed(compressed(value)) == value
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, -0.0, 5e-324])
@@ -37,8 +37,8 @@ def test_numbers_that_json_does_not_know_come_back(number: float) -> None:
     """None of them becomes null, wherever it stands: a record of the user's may hold it."""
     value = {"a": [None, {"b": number}], "c": [[number]]}
     assert repr(decode(encode(value), "x")) == repr(value)
-    assert repr(decode(encode([sealed(value), None]), "x")) == repr([value, None])
-    assert repr(unsealed(sealed(value))) == repr(value)
+    assert repr(decode(encode([compressed(value), None]), "x")) == repr([value, None])
+    assert repr(decompressed(compressed(value))) == repr(value)
 
 
 @given(value=JSON, data=st.data())

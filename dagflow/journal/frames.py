@@ -29,7 +29,7 @@ class TornError(JournalError):
     """An object ends before its time: its writer, or the machine, died while writing."""
 
 
-class Sealed:
+class Compressed:
     """One JSON value as it will be written, compressed: a small part of its objects' size.
 
     Args:
@@ -54,14 +54,14 @@ def encode(value: Any) -> bytes:
     return b"%s%d %d %08x\n" % (_MAGIC, FORMAT_VERSION, len(body), zlib.crc32(body)) + body
 
 
-def sealed(value: Any) -> Sealed:
+def compressed(value: Any) -> Compressed:
     """One JSON value to be held for a while, and then to be part of what encode() takes."""
-    return Sealed(_written(shortened_all(value)))
+    return Compressed(_written(shortened_all(value)))
 
 
-def unsealed(value: Any) -> Any:
-    """The value that sealed() was given; any other as it is."""
-    return expanded_all(_read(value.text)) if isinstance(value, Sealed) else value
+def decompressed(value: Any) -> Any:
+    """The value that compressed() was given; any other as it is."""
+    return expanded_all(_read(value.text)) if isinstance(value, Compressed) else value
 
 
 def decode(data: bytes, url: str) -> Any:
@@ -130,7 +130,7 @@ def _written_by_json(value: Any) -> bytes:
 
 
 def _opened(value: Any) -> msgspec.Raw:
-    if isinstance(value, Sealed):
+    if isinstance(value, Compressed):
         return msgspec.Raw(value.text)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
