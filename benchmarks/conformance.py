@@ -160,9 +160,9 @@ def names_of(family: Family) -> list[str]:
 def by_dagflow(family: Family, folder: str, size: int) -> list[list[Any]]:
     """Each block read for itself, as a task reads it."""
     from operators.files.metadata import BlockMetadata, FileVersion
+    from operators.reader.byte_accounting import BlockAccounting
     from operators.reader.formats import make_format
     from operators.reader.formats.base import entered
-    from operators.reader.rejects import BlockAccount
     from operators.testing import MemorySource
 
     made = make_format(family.format)
@@ -173,7 +173,7 @@ def by_dagflow(family: Family, folder: str, size: int) -> list[list[Any]]:
         for start in range(0, len(content), size):
             end = min(start + size, len(content))
             block = BlockMetadata(0, folder, FileVersion(len(content)), start, end, end == len(content))
-            account = BlockAccount(folder, Counter(), None)
+            account = BlockAccounting(folder, Counter(), None)
             for batch in made.read(source, entered(made, source, block), account):
                 parsed = made.parse(batch, account).batch
                 if family.is_csv:

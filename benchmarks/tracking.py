@@ -82,13 +82,13 @@ def directory_mib(directory: Path) -> float:
 
 def track(directory: Path, entries: int, order: str, first: int) -> dict[str, Any]:
     """Take files from one number on, at most as many as a process takes, and leave the last snapshot behind."""
-    from operators.files.metadata import FileEnds
+    from operators.files.metadata import FileFingerprints
     from operators.splitter.index.file_index import FileIndex
     from operators.splitter.index.pending_fingerprints import PendingFingerprints
 
     index = FileIndex(str(directory / "index"))
     ends = PendingFingerprints(index)
-    unread: deque[FileEnds] = deque()
+    unread: deque[FileFingerprints] = deque()
     if first:
         index.restore(pickle.loads((directory / "state").read_bytes()))
     windows_ms = []
@@ -101,7 +101,7 @@ def track(directory: Path, entries: int, order: str, first: int) -> dict[str, An
         taken.sort()
         paths, sizes, times = list(map(path_of, taken)), list(map(size_of, taken)), list(map(mtime_ns_of, taken))
         names = [path.decode() for path in paths]
-        unread.append(FileEnds.of("", names, sizes, times, list(map(fingerprint_of, taken))))
+        unread.append(FileFingerprints.of("", names, sizes, times, list(map(fingerprint_of, taken))))
         columns = sizes, times, [9_000_000 + n for n in taken]
         begin = time.perf_counter()
         ends.begin_window(ends.window_id + 1)

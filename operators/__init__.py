@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from operators.partitioning.deadline import DeadlinePartitioner
     from operators.partitioning.stateless import StatelessPartitioner
     from operators.reader.block_reader import BlockReader
-    from operators.reader.formats.base import ReaderContext
+    from operators.reader.formats.base import RecordFormat
     from operators.reader.read_block import read_block
     from operators.sink.cleaner import SourceCleaner
     from operators.sink.merger import FileMerger
@@ -39,8 +39,8 @@ __all__ = [
     "FileVersion",
     "KeyCounter",
     "MetadataWriter",
-    "ReaderContext",
     "RecordFilter",
+    "RecordFormat",
     "RecordWriter",
     "SourceCleaner",
     "StatelessPartitioner",
@@ -63,7 +63,7 @@ _MODULE_BY_NAME = {
     "FileVersion": "operators.files.metadata",
     "KeyCounter": "operators.stateful.key_counter",
     "MetadataWriter": "operators.sink.metadata_writer",
-    "ReaderContext": "operators.reader.formats.base",
+    "RecordFormat": "operators.reader.formats.base",
     "RecordFilter": "operators.transform.record_filter",
     "RecordWriter": "operators.sink.record_writer",
     "TopN": "operators.aggregate.top_n",
@@ -72,9 +72,14 @@ _MODULE_BY_NAME = {
     "read_block": "operators.reader.read_block",
 }
 
+_RENAMED = {"ReaderContext": "RecordFormat"}
+
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for by name, so that checking an app imports only what the app uses."""
+    if name in _RENAMED:
+        # An AttributeError would be replaced by Python's own "cannot import name", without the new name.
+        raise ImportError(f"operators.{name} is now called operators.{_RENAMED[name]}", name=name)
     if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module 'operators' has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULE_BY_NAME[name]), name)

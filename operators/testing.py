@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import ClassVar
 
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext, entered
-from operators.reader.rejects import BlockAccount
+from operators.reader.formats.base import RecordFormat, entered
 
 Records = list[tuple[int, bytes]]
 """Offset and bytes of each record."""
@@ -53,14 +53,14 @@ def block_of(content: bytes, start: int, end: int, entry_state: int = 0) -> Bloc
     return BlockMetadata(0, URL, FileVersion(len(content)), start, end, end == len(content), -1, entry_state)
 
 
-def read_range(made: ReaderContext, content: bytes, start: int, end: int) -> tuple[Records, Rejects]:
+def read_range(made: RecordFormat, content: bytes, start: int, end: int) -> tuple[Records, Rejects]:
     """What a format reads of one block of a file: its records, and what it refuses."""
     source = MemorySource(content)
     return read_one(made, source, entered(made, source, block_of(content, start, end)))
 
 
 def read_one(
-    made: ReaderContext, source: MemorySource, block: BlockMetadata, covered: list[int] | None = None
+    made: RecordFormat, source: MemorySource, block: BlockMetadata, covered: list[int] | None = None
 ) -> tuple[Records, Rejects]:
     """What a format reads of a block whose entry state is known.
 
@@ -71,7 +71,7 @@ def read_one(
         covered: Is given how many bytes of the file the block accounts for.
     """
     told: list[bytes] = []
-    account = BlockAccount(URL, Counter(), told.append)
+    account = BlockAccounting(URL, Counter(), told.append)
     records: Records = []
     for batch in made.read(source, block, account):
         assert len(batch), "an empty batch"
@@ -86,7 +86,7 @@ def read_one(
     return records, rejects
 
 
-def read_cut(made: ReaderContext, content: bytes, block_size: int) -> tuple[Records, Rejects]:
+def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Records, Rejects]:
     """What a format reads of all blocks of a file that is cut at multiples of block_size, in order."""
     records: Records = []
     rejects: Rejects = []
@@ -124,7 +124,7 @@ class FormatContract(ABC):
     """Every content of so many pieces, and fewer, is tried."""
 
     @abstractmethod
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         """What a file holds, by a simple parser that goes from left to right."""
 
     def _contents(self) -> Iterator[bytes]:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from operators.files.columns import Column
 
 if TYPE_CHECKING:
-    from operators.files.small_file_batch import BlockPack
-
-Column = npt.NDArray[np.int64]
-"""One number for each of many files."""
+    from operators.files.small_file_batch import SmallFileBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class FileMetadata:
     is_directory: bool = False
 
 
-class FileEnds(NamedTuple):
+class FileFingerprints(NamedTuple):
     """What a reader saw at the ends of files that it has read to the end; a source event, in columns.
 
     Attributes:
@@ -93,7 +91,7 @@ class FileEnds(NamedTuple):
         sizes: Sequence[int],
         mtimes: Sequence[int] | Column,
         fingerprints: Sequence[int],
-    ) -> FileEnds:
+    ) -> FileFingerprints:
         """What was seen of files, column by column."""
         columns = (np.array(column, np.int64) for column in (sizes, mtimes, fingerprints))
         # The driver holds what the tasks of several windows tell: a million numbers are no million objects.
@@ -163,7 +161,7 @@ class BlockMetadata:
         return self.end - self.start
 
     @staticmethod
-    def pack(blocks: Iterable[BlockMetadata | BlockPack]) -> list[Any]:
+    def pack(blocks: Iterable[BlockMetadata | SmallFileBatch]) -> list[Any]:
         """Fold consecutive blocks of a file into one row of JSON values; a pack of small files is one already.
 
         A plan of a big file is then a few rows, however many blocks it has.
@@ -192,15 +190,15 @@ class BlockMetadata:
         return rows
 
     @staticmethod
-    def unpack(rows: list[Any]) -> Iterator[BlockMetadata | BlockPack]:
+    def unpack(rows: list[Any]) -> Iterator[BlockMetadata | SmallFileBatch]:
         """The blocks and packs that pack folded."""
         from operators.files.small_file_batch import (
-            BlockPack,  # packs are made of blocks, and only their rows need this
+            SmallFileBatch,  # packs are made of blocks, and only their rows need this
         )
 
         for row in rows:
             if isinstance(row, dict):
-                yield BlockPack.from_json(row)
+                yield SmallFileBatch.from_json(row)
             else:
                 yield from _unfolded(*row)
 

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from dagflow.api.bundle import Bundle
-from operators.files.metadata import BlockMetadata, Column, FileVersion
-from operators.files.names import Names
+from operators.files.columns import Column, NameColumn
+from operators.files.metadata import BlockMetadata, FileVersion
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BlockPack(Bundle):
+class SmallFileBatch(Bundle):
     """Small files, each of which is one block from its first byte to its last.
 
     An empty file is a member and has an id, though it has no block: most formats have nothing to say of it,
@@ -36,7 +36,7 @@ class BlockPack(Bundle):
 
     first_id: int
     base: str
-    names: Names
+    names: NameColumn
     sizes: Column
     mtimes: Column
     etags: Sequence[str] = ()
@@ -49,7 +49,7 @@ class BlockPack(Bundle):
     @classmethod
     def of(
         cls, first_id: int, urls: Sequence[str], sizes: Sequence[int], mtimes: Sequence[int], etags: Sequence[str] = ()
-    ) -> BlockPack:
+    ) -> SmallFileBatch:
         """Pack files.
 
         Args:
@@ -62,7 +62,7 @@ class BlockPack(Bundle):
         # What the first and the last in order have in common, all have.
         common = os.path.commonprefix([min(urls), max(urls)])  # noqa: RUF071  # of bytes, cut at a slash below
         length = common.rfind("/") + 1
-        names = Names.of([url[length:] for url in urls])
+        names = NameColumn.of([url[length:] for url in urls])
         numbers = np.array(sizes, np.int64), np.array(mtimes, np.int64)
         return cls(first_id, common[:length], names, *numbers, tuple(etags) if any(etags) else ())
 
@@ -92,12 +92,12 @@ class BlockPack(Bundle):
         """The blocks; an empty file has none."""
         return (self.block(index) for index in np.flatnonzero(self.sizes).tolist())
 
-    def slice(self, start: int, end: int) -> BlockPack:
+    def slice(self, start: int, end: int) -> SmallFileBatch:
         """The members [start, end)."""
         etags = self.etags[start:end]
         columns = self.names[start:end], self.sizes[start:end], self.mtimes[start:end], etags
         kind = self.is_whole, self.is_open, self.fingerprints[start:end]
-        return BlockPack(self.first_id + start, self.base, *columns, *kind)
+        return SmallFileBatch(self.first_id + start, self.base, *columns, *kind)
 
     def to_json(self) -> dict[str, Any]:
         """The pack as JSON values."""
@@ -115,18 +115,18 @@ class BlockPack(Bundle):
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> BlockPack:
+    def from_json(cls, value: dict[str, Any]) -> SmallFileBatch:
         """The pack that to_json described."""
         mtimes = np.cumsum(np.array(value["mtimes"], np.int64))
         sizes = np.array(value["sizes"], np.int64)
         # In checkpoints of before they are a list.
-        names = Names.of(value["names"]) if "names" in value else Names(value["names_text"])
+        names = NameColumn.of(value["names"]) if "names" in value else NameColumn(value["names_text"])
         etags = tuple(value["etags"])
         kind = value["is_whole"], value.get("is_open", False), tuple(value.get("fingerprints", ()))
         return cls(value["first_id"], value["base"], names, sizes, mtimes, etags, *kind)
 
 
-class PackBlocks(Sequence[BlockMetadata]):
+class SmallFileBlocks(Sequence[BlockMetadata]):
     """Some blocks of a pack, made when they are asked for: most records are written without anybody asking.
 
     Args:
@@ -136,7 +136,7 @@ class PackBlocks(Sequence[BlockMetadata]):
 
     __slots__ = ("_indices", "_pack")
 
-    def __init__(self, pack: BlockPack, indices: Column) -> None:
+    def __init__(self, pack: SmallFileBatch, indices: Column) -> None:
         self._pack = pack
         self._indices = indices
 
@@ -146,11 +146,11 @@ class PackBlocks(Sequence[BlockMetadata]):
     @overload
     def __getitem__(self, index: int) -> BlockMetadata: ...
     @overload
-    def __getitem__(self, index: slice) -> PackBlocks: ...
-    def __getitem__(self, index: int | slice) -> BlockMetadata | PackBlocks:
+    def __getitem__(self, index: slice) -> SmallFileBlocks: ...
+    def __getitem__(self, index: int | slice) -> BlockMetadata | SmallFileBlocks:
         """One block, or some."""
         if isinstance(index, slice):
-            return PackBlocks(self._pack, self._indices[index])
+            return SmallFileBlocks(self._pack, self._indices[index])
         return self._pack.block(int(self._indices[index]))
 
     @property
@@ -161,7 +161,7 @@ class PackBlocks(Sequence[BlockMetadata]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not len(self._indices):
-            return PackBlocks, (self._pack.slice(0, 0), self._indices)
+            return SmallFileBlocks, (self._pack.slice(0, 0), self._indices)
         # A batch that travels takes along only the stretch of the pack that it came from.
         first, last = int(self._indices.min()), int(self._indices.max())
-        return PackBlocks, (self._pack.slice(first, last + 1), self._indices - first)
+        return SmallFileBlocks, (self._pack.slice(first, last + 1), self._indices - first)

@@ -31,19 +31,20 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
 from dagflow.storage.location import name_of, redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
-from operators.files.metadata import BlockMetadata, Column
-from operators.files.small_file_batch import BlockPack
+from operators.files.columns import Column
+from operators.files.metadata import BlockMetadata
+from operators.files.small_file_batch import SmallFileBatch
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.opening import Compression
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import read_content, require_sound
-from operators.reader.ends import ends_of_block, ends_of_left_out, ends_of_row
+from operators.reader.fingerprints import ends_of_block, ends_of_left_out, ends_of_row
 from operators.reader.formats import FormatSpec
-from operators.reader.pace import Pace, PacedFile
-from operators.reader.pack_reader import PackReader, no_records
+from operators.reader.prescan import UNKNOWN, UNREAD, Surveys
+from operators.reader.rate_limit import Pace, RateLimitedFile
 from operators.reader.reject_limit import RejectLimit, Share
-from operators.reader.rejects import BlockAccount
 from operators.reader.scaling import readers_for
-from operators.reader.surveys import UNKNOWN, UNREAD, Surveys
+from operators.reader.small_file_batch_reader import SmallFileBatchReader, no_records
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class BlockReader(Operator):
     def __init__(self, **properties: Any) -> None:
         super().__init__(**properties)
         self._rejects: dict[BlockMetadata, list[bytes]] = {}
-        self._accounts: list[BlockAccount] = []
+        self._accounts: list[BlockAccounting] = []
 
     def setup(self, context: OperatorContext) -> None:
         """Learn who listens, and this partition's share of the bytes that may be read."""
@@ -116,11 +117,11 @@ class BlockReader(Operator):
             self._pace = Pace(self.max_bytes_per_second * context.share)
 
     @blocks_metadata_input.each
-    def read(self, block: BlockMetadata | BlockPack) -> Iterator[None]:
+    def read(self, block: BlockMetadata | SmallFileBatch) -> Iterator[None]:
         """Emit the records of a block; a block that has none gives one empty batch, so that it is known downstream."""
         self._context = self._context or self._alone()
         self._rejects, self._accounts = {}, []
-        if isinstance(block, BlockPack):
+        if isinstance(block, SmallFileBatch):
             return self._read_pack(block, self._context)
         return self._read_block(block, self._context)
 
@@ -161,9 +162,11 @@ class BlockReader(Operator):
         if not account.is_left_out:
             self.blocks_metadata_output.emit(replace(block, is_open=account.waiting_bytes > 0))
 
-    def _read_pack(self, pack: BlockPack, context: OperatorContext) -> Iterator[None]:
+    def _read_pack(self, pack: SmallFileBatch, context: OperatorContext) -> Iterator[None]:
         looks_first = self.on_error == "skip"
-        reader = PackReader(self.format, self.compression, self._account_of, self._leave_out, looks_first=looks_first)
+        reader = SmallFileBatchReader(
+            self.format, self.compression, self._account_of, self._leave_out, looks_first=looks_first
+        )
         if self._pace is not None:
             self._pace.begin()
         for batches, row in reader.read(pack):
@@ -192,12 +195,12 @@ class BlockReader(Operator):
                     self.blocks_metadata_output.emit(part)
             yield
 
-    def _account_of(self, block: BlockMetadata) -> BlockAccount:
+    def _account_of(self, block: BlockMetadata) -> BlockAccounting:
         context = self._context or self._alone()
         listener = None
         if "errors" in context.connected:
             listener = self._rejects.setdefault(block, []).append
-        self._accounts.append(BlockAccount(block.url, context.counters, listener))
+        self._accounts.append(BlockAccounting(block.url, context.counters, listener))
         return self._accounts[-1]
 
     def _emit_rejects(self) -> None:
@@ -268,7 +271,7 @@ class BlockReader(Operator):
             self._close()
             self._file = (self._ahead.open if self._ahead else open_file)(block.url, _stat_of(block))
             if self._pace is not None:
-                self._file = PacedFile(self._file, self._pace)
+                self._file = RateLimitedFile(self._file, self._pace)
             self._opened = (block.url, block.version)
         return self._file
 
@@ -354,7 +357,7 @@ def _stat_of(block: BlockMetadata) -> FileStat:
     return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, fingerprint=block.fingerprint)
 
 
-def _reports(pack: BlockPack, indices: Column, waiting: Set[str]) -> Iterator[BlockPack]:
+def _reports(pack: SmallFileBatch, indices: Column, waiting: Set[str]) -> Iterator[SmallFileBatch]:
     """The members of a pack that were read, apart by whether bytes at their ends wait."""
     urls = (pack.url(index) for index in indices.tolist()) if waiting else ()
     waits = np.fromiter((url in waiting for url in urls), bool) if waiting else np.zeros(len(indices), bool)

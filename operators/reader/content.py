@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dagflow.api.records import RecordBatch
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.opening import Compression, decompressed
-from operators.reader.formats.base import ByteSource, ReaderContext
+from operators.reader.formats.base import ByteSource, RecordFormat
 from operators.reader.growing import read_growing, resumed
-from operators.reader.rejects import BlockAccount
 
 
 def read_content(
-    format: ReaderContext, compression: Compression, file: ByteSource, block: BlockMetadata, account: BlockAccount
+    format: RecordFormat, compression: Compression, file: ByteSource, block: BlockMetadata, account: BlockAccounting
 ) -> Iterator[RecordBatch]:
     """The records of a block, as they are in what is compressed.
 
@@ -43,7 +43,7 @@ def read_content(
         account.counters[WAITING_BYTES] += content.waiting_bytes
 
 
-def require_sound(format: ReaderContext, compression: Compression, file: ByteSource, block: BlockMetadata) -> None:
+def require_sound(format: RecordFormat, compression: Compression, file: ByteSource, block: BlockMetadata) -> None:
     """Make sure, before anything of a block is given, that all of it can be.
 
     It is read for nothing if it is compressed: what is damaged may show only at the end, by a checksum.
@@ -63,6 +63,6 @@ def require_sound(format: ReaderContext, compression: Compression, file: ByteSou
     resumed(format, content.source, content.block)
     # Of a file that may grow all that is whole was read already, to see how much that is.
     if content.source is not file and not block.is_open:
-        unheard = BlockAccount(block.url, Counter(), lambda reject: None)
+        unheard = BlockAccounting(block.url, Counter(), lambda reject: None)
         for _ in read_growing(format, content.source, content.block, unheard):
             pass

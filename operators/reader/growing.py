@@ -10,13 +10,13 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.stream import UNKNOWN_SIZE
-from operators.reader.formats.base import ByteSource, Prefix, ReaderContext
-from operators.reader.rejects import BlockAccount
+from operators.reader.formats.base import ByteSource, Prefix, RecordFormat
 
 
 def read_growing(
-    format: ReaderContext, source: ByteSource, block: BlockMetadata, account: BlockAccount
+    format: RecordFormat, source: ByteSource, block: BlockMetadata, account: BlockAccounting
 ) -> Iterator[RecordBatch]:
     """The records of a block, without one in progress at its file's end, with one that was when the file was shorter.
 
@@ -46,7 +46,7 @@ def read_growing(
         account.due += source.size_bytes - entered.end
 
 
-def _settled_end(format: ReaderContext, source: ByteSource, block: BlockMetadata) -> int | None:
+def _settled_end(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> int | None:
     """What the format says of a file version; asked once for the blocks of a file that follow on each other."""
     key = block.url, block.version
     end: int | None
@@ -58,7 +58,7 @@ def _settled_end(format: ReaderContext, source: ByteSource, block: BlockMetadata
     return end
 
 
-def resumed(format: ReaderContext, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
+def resumed(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
     """The block, from the beginning of the record on that was in progress when the file ended where it begins.
 
     Raises:

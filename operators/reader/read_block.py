@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from dagflow.storage.files import open_file
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
 from operators.reader.formats.base import entered
-from operators.reader.rejects import BlockAccount
 
 
 def read_block(url: str, start: int, end: int, format: object = "lines") -> Iterator[tuple[int, bytes]]:
@@ -37,7 +37,7 @@ def read_block(url: str, start: int, end: int, format: object = "lines") -> Iter
         with open_file(url, None) as file:
             version = FileVersion(file.size_bytes)
             block = BlockMetadata(0, url, version, start, min(end, file.size_bytes), end >= file.size_bytes)
-            account = BlockAccount(url, Counter(), None)
+            account = BlockAccounting(url, Counter(), None)
             for batch in chosen.read(file, entered(chosen, file, block), account):
                 raw = chosen.parse(batch, account).raw
                 yield from zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)

@@ -19,7 +19,7 @@ from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.originals import archive_version, remove_version, require_archive, settle
 from operators.files.metadata import BlockMetadata
-from operators.files.small_file_batch import BlockPack
+from operators.files.small_file_batch import SmallFileBatch
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class SourceCleaner(ControlOperator):
         """Called once before the first window."""
         self._context = context
         self._window_id = 0
-        self._reports: dict[int, list[BlockMetadata | BlockPack]] = {}
+        self._reports: dict[int, list[BlockMetadata | SmallFileBatch]] = {}
         # By URL the newest block, and how many bytes of its version are read: of files that are read in part, or
         # were left where they are, since what is appended to those may still come.
         self._covered: dict[str, tuple[BlockMetadata, int]] = {}
@@ -83,7 +83,7 @@ class SourceCleaner(ControlOperator):
         self._first_ids: set[int] = set()
 
     @input.each
-    def take(self, block: BlockMetadata | BlockPack) -> None:
+    def take(self, block: BlockMetadata | SmallFileBatch) -> None:
         """Note what was read; nothing is touched before the window is published.
 
         Raises:
@@ -159,18 +159,18 @@ class SourceCleaner(ControlOperator):
             self._reports = state["reports"]
 
 
-def _first_id(report: BlockMetadata | BlockPack) -> int:
-    return report.first_id if isinstance(report, BlockPack) else report.block_id
+def _first_id(report: BlockMetadata | SmallFileBatch) -> int:
+    return report.first_id if isinstance(report, SmallFileBatch) else report.block_id
 
 
-def _blocks(report: BlockMetadata | BlockPack) -> Iterator[BlockMetadata]:
+def _blocks(report: BlockMetadata | SmallFileBatch) -> Iterator[BlockMetadata]:
     """What was read; of a pack its empty files too."""
-    return map(report.block, range(len(report))) if isinstance(report, BlockPack) else iter((report,))
+    return map(report.block, range(len(report))) if isinstance(report, SmallFileBatch) else iter((report,))
 
 
-def _as_whole(report: BlockMetadata | BlockPack) -> BlockMetadata | BlockPack:
+def _as_whole(report: BlockMetadata | SmallFileBatch) -> BlockMetadata | SmallFileBatch:
     """For the block of a file the one that has all of it."""
-    return report if isinstance(report, BlockPack) else replace(report, start=0, end=report.version.size_bytes)
+    return report if isinstance(report, SmallFileBatch) else replace(report, start=0, end=report.version.size_bytes)
 
 
 def _stat_of(block: BlockMetadata) -> FileStat:

@@ -19,7 +19,7 @@ from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.errors import StorageError
 from dagflow.storage.location import absolute, join
 from operators.files.metadata import BlockMetadata
-from operators.files.small_file_batch import PackBlocks
+from operators.files.small_file_batch import SmallFileBlocks
 from operators.sink.directory import take_directory
 from operators.sink.grouping import Grouping
 from operators.sink.merged_outputs import OUTPUTS, MergedOutput, borders_of
@@ -117,7 +117,7 @@ class FileMerger(Operator):
         if not len(indices) or (indices == UNKNOWN).any():
             raise ValueError("merging needs records that know their file; an operator upstream made new ones")
         blocks: Sequence[BlockMetadata] = batch.blocks
-        urls = blocks.urls if isinstance(blocks, PackBlocks) else [block.url for block in blocks]
+        urls = blocks.urls if isinstance(blocks, SmallFileBlocks) else [block.url for block in blocks]
         chosen = [urls[index] for index in indices.tolist()]
         if not self._below:
             return chosen

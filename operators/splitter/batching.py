@@ -10,8 +10,8 @@ from pydantic import Field
 
 from dagflow.api.properties import Count, Millis, Size
 from dagflow.storage.roots import expanded, shortened
-from operators.files.metadata import Column
-from operators.files.small_file_batch import BlockPack
+from operators.files.columns import Column
+from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.clock import Clock
 from operators.splitter.scan.listed_files import FoundFiles
 
@@ -152,9 +152,9 @@ class SmallFileBatcher:
         """Whether the pack may wait for further files."""
         return (self._clock.elapsed_s() - self._since_s) * 1000 < self._rules.pack_millis
 
-    def take(self, first_id: int) -> BlockPack:
+    def take(self, first_id: int) -> SmallFileBatch:
         """The pack, whose first member gets that id; the next one is empty."""
-        pack = BlockPack.of(first_id, self._urls, self._sizes, self._mtimes, self._etags)
+        pack = SmallFileBatch.of(first_id, self._urls, self._sizes, self._mtimes, self._etags)
         prints = tuple(self._fingerprints) if self._is_open else ()
         pack = replace(pack, is_whole=self._rules.are_whole, is_open=self._is_open, fingerprints=prints)
         self._clear()

@@ -15,8 +15,9 @@ from dagflow.api.ports import Emitter
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import expanded, shortened
+from operators.files.columns import Column
 from operators.files.compression import CUT_SUFFIXES, stays_whole
-from operators.files.metadata import BlockMetadata, Column, FileMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter.batching import SmallFileBatcher
 from operators.splitter.clock import Clock
 from operators.splitter.scan.listed_files import Found, FoundFiles

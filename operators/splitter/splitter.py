@@ -22,7 +22,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import expanded, root_of, shortened
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
-from operators.files.metadata import BlockMetadata, FileEnds, FileInfo, FileMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileFingerprints, FileInfo, FileMetadata, FileVersion
 from operators.splitter.batching import (
     DEFAULT_PACK_BYTES,
     DEFAULT_PACK_FILES,
@@ -330,7 +330,7 @@ class FileSplitterInput(InputOperator):
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:
         """Remember what readers saw at the ends of files."""
-        self._awaited.hear(window_id, [event for event in events if isinstance(event, FileEnds)])
+        self._awaited.hear(window_id, [event for event in events if isinstance(event, FileFingerprints)])
 
     def heard(self) -> Heard:
         """What no snapshot may hold yet of what readers told."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dagflow.api.bundle import unbundled
 from dagflow.api.partitioner import assign_balanced, deal_out
 from operators.files.metadata import BlockMetadata, FileVersion
-from operators.files.small_file_batch import BlockPack
+from operators.files.small_file_batch import SmallFileBatch
 
 
 @given(st.lists(st.integers(0, 1000), max_size=60), st.integers(1, 20))
@@ -43,11 +43,11 @@ SIZES = st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=8), max_size=
 @given(SIZES, st.integers(1, 12))
 def test_bundles_are_dealt_out_as_their_members(sizes: list[list[int]], partitions: int) -> None:
     """Bundled or not, each partition gets the same tuples; a list of one is sent as a single tuple here."""
-    items: list[BlockMetadata | BlockPack] = []
+    items: list[BlockMetadata | SmallFileBatch] = []
     block_id = 1
     for group in sizes:
         urls = [f"/in/{block_id + number}" for number in range(len(group))]
-        pack = BlockPack.of(block_id, urls, group, group)
+        pack = SmallFileBatch.of(block_id, urls, group, group)
         items.append(pack if len(group) > 1 else next(iter(pack)))
         block_id += len(group)
     single = list(unbundled(items))
@@ -59,10 +59,10 @@ def test_bundles_are_dealt_out_as_their_members(sizes: list[list[int]], partitio
 def test_a_whole_bundle_goes_to_one_partition() -> None:
     """What one task must read is not divided, however large beside the rest."""
     packs = [
-        BlockPack.of(1 + 10 * number, [f"/in/{number}/{name}" for name in range(10)], [9] * 10, [0] * 10)
+        SmallFileBatch.of(1 + 10 * number, [f"/in/{number}/{name}" for name in range(10)], [9] * 10, [0] * 10)
         for number in range(3)
     ]
-    whole = [BlockPack(p.first_id, p.base, p.names, p.sizes, p.mtimes, is_whole=True) for p in packs]
+    whole = [SmallFileBatch(p.first_id, p.base, p.names, p.sizes, p.mtimes, is_whole=True) for p in packs]
     assert [[len(pack) for pack in share] for share in deal_out(whole, 2)] == [[10, 10], [10]]
     block = BlockMetadata(99, "/in/x", FileVersion(5), 0, 5, True)
     assert deal_out([block], 3) == [[block], [], []]

@@ -11,7 +11,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.concatenated import INDEX_SUFFIX
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.crash.apps import leftovers
-from tests.operators.reader.test_pack_reader import written
+from tests.operators.reader.test_small_file_batch_reader import written
 from tests.operators.sink.test_merger import app_in, originals
 
 MOST_CALLS = 1000

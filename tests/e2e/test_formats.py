@@ -12,7 +12,7 @@ import yaml
 
 from tests.cli.processes import dagflow_command
 from tests.operators.reader.format_cases import CASES, IS_TAGGED, NAME, is_tagged
-from tests.operators.reader.test_account import published
+from tests.operators.reader.test_byte_accounting import published
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 

@@ -18,7 +18,7 @@ from dagflow.journal.records import Event
 from dagflow.plan.logical import load_app
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import place
-from operators.files.small_file_batch import BlockPack
+from operators.files.small_file_batch import SmallFileBatch
 from tests.cli.processes import environment
 
 APP = """\
@@ -110,7 +110,7 @@ def test_holes_in_the_heap_are_given_back() -> None:
 
 def planned(files: int, codec: WindowCodec) -> WindowPlan:
     """A window of one pack."""
-    pack = BlockPack.of(1, [f"in/{number}" for number in range(files)], range(1000, 1000 + files), range(files))
+    pack = SmallFileBatch.of(1, [f"in/{number}" for number in range(files)], range(1000, 1000 + files), range(files))
     tuples = {PortRef("reader", "blocks_metadata_input"): [pack]}
     return codec.plan_of(Emission(1, tuples, b"", {}), {"reader": 2}, [])
 

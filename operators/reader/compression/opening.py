@@ -25,7 +25,7 @@ from operators.files.metadata import BlockMetadata
 from operators.reader.compression.splitting import UNITS_BY_CODEC, CutFile
 from operators.reader.compression.stream import OUTPUT_BYTES, CorruptArchiveError, DecompressedFile
 from operators.reader.compression.units import is_skippable, may_become_skippable
-from operators.reader.formats.base import ByteSource, Prefix, ReaderContext
+from operators.reader.formats.base import ByteSource, Prefix, RecordFormat
 
 Compression = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
 
@@ -49,7 +49,7 @@ class Content(NamedTuple):
     resumed_bytes: int = 0
 
 
-def decompressed(source: ByteSource, block: BlockMetadata, compression: Compression, format: ReaderContext) -> Content:
+def decompressed(source: ByteSource, block: BlockMetadata, compression: Compression, format: RecordFormat) -> Content:
     """What a block of a file that may be compressed is to be read from.
 
     A block of a compressed file that a survey cut has what the survey found; otherwise all records of the file
@@ -86,7 +86,7 @@ def decompressed(source: ByteSource, block: BlockMetadata, compression: Compress
     return Content(content, replace(block, end=content.size_bytes, is_last=True))
 
 
-def _growing(source: ByteSource, block: BlockMetadata, codec: Codec, format: ReaderContext) -> Content:
+def _growing(source: ByteSource, block: BlockMetadata, codec: Codec, format: RecordFormat) -> Content:
     """What is compressed in a file that may grow, or was appended to, as far as the streams in it are whole."""
     content: ByteSource = DecompressedFile(source, block.url, codec)
     resumed_bytes = waiting_bytes = start = 0
@@ -105,7 +105,7 @@ def _growing(source: ByteSource, block: BlockMetadata, codec: Codec, format: Rea
     return Content(content, seen, waiting_bytes, resumed_bytes)
 
 
-def _whole_part(source: ByteSource, block: BlockMetadata, codec: Codec, format: ReaderContext) -> tuple[int, int]:
+def _whole_part(source: ByteSource, block: BlockMetadata, codec: Codec, format: RecordFormat) -> tuple[int, int]:
     place, end = DecompressedFile(source, block.url, codec).whole_part()
     content = Prefix(DecompressedFile(source, block.url, codec), end)
     if place < source.size_bytes and format.settled_end(content) is None:
@@ -121,7 +121,7 @@ def promised_codec(block: BlockMetadata, compression: Compression) -> Codec | No
     return codec_of_name(block.url) if compression == "auto" else CODEC_BY_NAME[compression]
 
 
-def cutting_codec(block: BlockMetadata, compression: Compression, format: ReaderContext) -> Codec | None:
+def cutting_codec(block: BlockMetadata, compression: Compression, format: RecordFormat) -> Codec | None:
     """The compression of a block's file, if the file is cut and read in parallel.
 
     A file is not where it is one block, or may grow, nor where the format must see all of it, or all that lies before a
@@ -129,7 +129,7 @@ def cutting_codec(block: BlockMetadata, compression: Compression, format: Reader
     """
     codec = promised_codec(block, compression)
     is_whole = (not block.start and (block.is_last or block.is_open)) or block.resumes
-    is_serial = format.needs_size or type(format).survey is not ReaderContext.survey
+    is_serial = format.needs_size or type(format).survey is not RecordFormat.survey
     return None if codec is None or codec.name not in UNITS_BY_CODEC or is_whole or is_serial else codec
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ValidationError, WithJsonSchema
 
 from dagflow.api.properties import Variants, property_model
-from operators.reader.formats.base import ReaderContext, option_problems
+from operators.reader.formats.base import RecordFormat, option_problems
 
 BUILT_IN = {
     "lines": "Lines",
@@ -27,11 +27,11 @@ BUILT_IN = {
 """The built-in formats: the module of each, which is its name, and the class in it."""
 
 
-def format_class(name: str) -> type[ReaderContext]:
+def format_class(name: str) -> type[RecordFormat]:
     """The class of a format.
 
     Args:
-        name: A built-in format, or the dotted path of a subclass of ReaderContext.
+        name: A built-in format, or the dotted path of a subclass of RecordFormat.
 
     Raises:
         ValueError: There is no such format, with the nearest name.
@@ -45,8 +45,8 @@ def format_class(name: str) -> type[ReaderContext]:
         close = difflib.get_close_matches(name, BUILT_IN, 1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
         raise ValueError(f"there is no format '{name}'{hint} formats: {', '.join(sorted(BUILT_IN))}, or a dotted path")
-    if not (isinstance(found, type) and issubclass(found, ReaderContext)):
-        raise ValueError(f"format '{name}' is not a subclass of ReaderContext")
+    if not (isinstance(found, type) and issubclass(found, RecordFormat)):
+        raise ValueError(f"format '{name}' is not a subclass of RecordFormat")
     if missing := ", ".join(sorted(found.__abstractmethods__)):
         raise ValueError(f"format '{name}' does not define {missing}")
     return found
@@ -65,7 +65,7 @@ def _imported(path: str) -> object:
     return getattr(module, name)
 
 
-def make_format(value: object) -> ReaderContext:
+def make_format(value: object) -> RecordFormat:
     """Make a format out of what YAML gives.
 
     Args:
@@ -74,7 +74,7 @@ def make_format(value: object) -> ReaderContext:
     Raises:
         ValueError: Every mistake in it, with the nearest valid names.
     """
-    if isinstance(value, ReaderContext):
+    if isinstance(value, RecordFormat):
         return value
     if isinstance(value, str):
         value = {"type": value}
@@ -107,11 +107,11 @@ _SCHEMA = {
         {"type": "string"},
         {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
     ],
-    "description": f"a format: one of {', '.join(BUILT_IN)}, or the dotted path of a ReaderContext",
+    "description": f"a format: one of {', '.join(BUILT_IN)}, or the dotted path of a RecordFormat",
 }
 
 FormatSpec = Annotated[
-    ReaderContext,
+    RecordFormat,
     BeforeValidator(make_format),
     WithJsonSchema(_SCHEMA),
     Variants(lambda: {name: format_class(name) for name in BUILT_IN}),

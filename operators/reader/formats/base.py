@@ -101,7 +101,7 @@ class Parsed:
         return self.raw if self.columns is None else self.raw.with_columns(self.columns)
 
 
-class ReaderContext(ABC):
+class RecordFormat(ABC):
     """A record format: says where the records of a file begin and end.
 
     A subclass declares its options as annotated class attributes, as an operator does its properties,
@@ -217,7 +217,7 @@ class ReaderContext(ABC):
         return Parsed(batch)
 
 
-def entered(made: ReaderContext, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
+def entered(made: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
     """The block with its entry state, found by a survey of all that lies before it."""
     before = replace(block, start=0, end=block.start, is_last=False)
     if block.start == 0 or not made.needs_survey(before):

@@ -33,7 +33,7 @@ from operators.reader.formats.quoting import (
     undecided_from,
 )
 from operators.reader.formats.search import Look, escaped_places
-from operators.reader.formats.window import Bytes, Growing, Window, read_exactly
+from operators.reader.formats.sliding_buffer import Bytes, Growing, Window, read_exactly
 
 Character = Annotated[str, Field(min_length=1, max_length=1, pattern=r"^[\x01-\x7e]$")]
 

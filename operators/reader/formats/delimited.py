@@ -15,10 +15,10 @@ from dagflow.api.properties import Count, Size
 from dagflow.api.records import NO_DELIMITER, Delimiters, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, ReaderContext
+from operators.reader.formats.base import Account, ByteSource, RecordFormat
 from operators.reader.formats.framing import frame_adjacent, one_unended
 from operators.reader.formats.positions import Positions
-from operators.reader.formats.window import Bytes, Growing, Window, read_exactly
+from operators.reader.formats.sliding_buffer import Bytes, Growing, Window, read_exactly
 
 PROBE_BYTES = 4 << 10
 """The first step of reading beyond a block, or of looking for its first record; it doubles from there."""
@@ -46,7 +46,7 @@ class Terminators:
         return Terminators(self.starts[start:end], self.stops[start:end], codes)
 
 
-class Delimited(ReaderContext):
+class Delimited(RecordFormat):
     """The common part of the formats whose records end with a terminator.
 
     A subclass says where terminators are (find), from where a scan in the middle of a file is right

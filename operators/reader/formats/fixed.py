@@ -12,12 +12,12 @@ from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, ReaderContext
+from operators.reader.formats.base import Account, ByteSource, RecordFormat
 from operators.reader.formats.framing import frame_adjacent, frame_one
-from operators.reader.formats.window import Window, read_exactly
+from operators.reader.formats.sliding_buffer import Window, read_exactly
 
 
-class Fixed(ReaderContext):
+class Fixed(RecordFormat):
     """Records of one length, side by side from the first byte of the file on."""
 
     name: ClassVar[str] = "fixed"

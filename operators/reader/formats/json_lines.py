@@ -19,7 +19,7 @@ from operators.reader.formats.columns import ColumnTypes, arrow_type, parse_colu
 from operators.reader.formats.delimited import Delimited, Terminators
 from operators.reader.formats.framing import borders_of, joined
 from operators.reader.formats.positions import positions_of
-from operators.reader.formats.window import Bytes
+from operators.reader.formats.sliding_buffer import Bytes
 
 LF, CR = b"\n\r"
 

@@ -13,10 +13,10 @@ from pydantic import Field
 from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, ReaderContext
+from operators.reader.formats.base import Account, ByteSource, RecordFormat
 from operators.reader.formats.framing import frame_apart
 from operators.reader.formats.positions import Positions
-from operators.reader.formats.window import Window, read_exactly
+from operators.reader.formats.sliding_buffer import Window, read_exactly
 
 SHOWN_BYTES = 4 << 10
 """How much of what cannot be read goes with the reject: from a wrong length on, that is the rest of the file."""
@@ -44,7 +44,7 @@ class Walk:
     wrong: str
 
 
-class LengthPrefixed(ReaderContext):
+class LengthPrefixed(RecordFormat):
     """Records with their length, in bytes, before them: a number of fixed size, or a varint as in protobuf.
 
     A record's offset is that of its length. Where a record begins is only known from the one before, so

@@ -17,7 +17,7 @@ from operators.reader.formats.charset import BadBytes, Charset, Decoder
 from operators.reader.formats.delimited import Delimited, Terminators
 from operators.reader.formats.positions import Positions, contains, positions_of
 from operators.reader.formats.search import BYTE, Look, Unit, Units, occurrences, overlaps_itself, without_overlaps
-from operators.reader.formats.window import Bytes, read_exactly
+from operators.reader.formats.sliding_buffer import Bytes, read_exactly
 
 NEWLINES = ("\n", "\r\n", "\r")
 

@@ -14,7 +14,7 @@ from operators.reader.formats.base import ByteSource
 from operators.reader.formats.delimited import Delimited, Terminators
 from operators.reader.formats.framing import frame_apart, pieces_of
 from operators.reader.formats.positions import Positions, positions_of
-from operators.reader.formats.window import Bytes, Window, read_exactly
+from operators.reader.formats.sliding_buffer import Bytes, Window, read_exactly
 
 LF, CR, SPACE = b"\n\r "
 BLANK_LINE = Delimiters((b"\n\n",))

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from operators.reader.formats.positions import Positions, positions_of
 from operators.reader.formats.search import NONE, escaped_places
-from operators.reader.formats.window import Bytes
+from operators.reader.formats.sliding_buffer import Bytes
 
 OUTSIDE, INSIDE = 0, 1
 LF, CR = b"\n\r"

@@ -13,7 +13,7 @@ from operators.reader.formats.base import ByteSource
 from operators.reader.formats.delimited import Delimited, Terminators
 from operators.reader.formats.framing import pieces_of
 from operators.reader.formats.positions import positions_of
-from operators.reader.formats.window import Bytes
+from operators.reader.formats.sliding_buffer import Bytes
 
 LF, CR = b"\n\r"
 

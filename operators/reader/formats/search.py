@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from operators.reader.formats.base import CHUNK_BYTES, ByteSource
 from operators.reader.formats.positions import Positions, positions_of
-from operators.reader.formats.window import Bytes, read_exactly
+from operators.reader.formats.sliding_buffer import Bytes, read_exactly
 
 Units = npt.NDArray[Any]
 """Code units: bytes, or the 2 or 4 bytes that UTF-16 and UTF-32 are made of."""

@@ -14,12 +14,12 @@ from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, Parsed, ReaderContext
+from operators.reader.formats.base import Account, ByteSource, Parsed, RecordFormat
 from operators.reader.formats.framing import frame_adjacent
-from operators.reader.formats.window import Window
+from operators.reader.formats.sliding_buffer import Window
 
 
-class WholeFile(ReaderContext):
+class WholeFile(RecordFormat):
     """Every file is one record, an empty one too; it belongs to the file's first block.
 
     With columns, a record has `path` and `content`; in a path bytes that are not UTF-8 stand as escapes.

@@ -14,10 +14,10 @@ from dagflow.api.properties import Size
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, ReaderContext
+from operators.reader.formats.base import Account, ByteSource, RecordFormat
 from operators.reader.formats.framing import pieces_of
 from operators.reader.formats.positions import Positions
-from operators.reader.formats.window import Window, read_exactly
+from operators.reader.formats.sliding_buffer import Window, read_exactly
 
 SHOWN_BYTES = 4 << 10
 """How much goes with the reject of an element that is never closed, or of a whole file."""
@@ -30,7 +30,7 @@ _MARKS = (b"\xff\xfe", b"\xfe\xff")
 """How files in UTF-16 begin."""
 
 
-class Xml(ReaderContext):
+class Xml(RecordFormat):
     """The elements of one name, each from its `<` to its `>`, with all that is in it, its like included.
 
     What stands in comments, CDATA sections and processing instructions is no element. What lies between the

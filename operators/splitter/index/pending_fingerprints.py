@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from dagflow.storage.columns import binary_column, bool_column, int64_column, numbers_of, positions_in
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import shortened
-from operators.files.metadata import FileEnds
+from operators.files.metadata import FileFingerprints
 from operators.splitter.index.file_index import Apart, FileIndex, Seen
 from operators.splitter.index.sorted_runs import NOTHING, SCHEMA, ends, entries_of, merged, newest, packed, unpacked
 
@@ -159,7 +159,7 @@ class PendingFingerprints:
             self._awaited.append(_Expected.of(self.window_id, table))
             self._single = []
 
-    def hear(self, window_id: int, events: Sequence[FileEnds]) -> None:
+    def hear(self, window_id: int, events: Sequence[FileFingerprints]) -> None:
         """Complete the entries of the files that were read in a window."""
         while self._heard and self._heard[0][0] <= window_id:
             self._heard.popleft()
@@ -218,7 +218,7 @@ def _read(entries: pa.Table) -> pa.Table:
     return entries if is_read.all() else entries.filter(bool_column(is_read))
 
 
-def _told_by(events: Sequence[FileEnds]) -> pa.Table:
+def _told_by(events: Sequence[FileFingerprints]) -> pa.Table:
     """Entries with what was told, and nothing else, by path."""
     told = [(_paths_of(event), event) for event in events if len(event.sizes)]
     # Packs are read in any order, but in each files ascend, and mostly one comes after the other.
@@ -234,7 +234,7 @@ def _told_by(events: Sequence[FileEnds]) -> pa.Table:
     return newest(pa.Table.from_arrays([paths, *numbers], schema=SCHEMA))
 
 
-def _paths_of(event: FileEnds) -> pa.BinaryArray:
+def _paths_of(event: FileFingerprints) -> pa.BinaryArray:
     # As columns throughout: as objects the names would take three times the room and the time.
     names = pc.split_pattern(binary_column([event.names]), "\0").flatten()
     if event.base:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from operators.files.metadata import Column
+from operators.files.columns import Column
 from operators.splitter.scan.listing import Stat, Stats
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dagflow.errors import MissingError, StorageError
 from dagflow.storage import files
 from dagflow.storage.local_disk import bounded_ns
 from dagflow.storage.location import redacted
-from operators.files.metadata import Column
+from operators.files.columns import Column
 from operators.splitter.scan.worker_program import examined
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dagflow.api.bundle import Bundle, count_of, unbundled
 from operators.files.metadata import BlockMetadata, FileVersion
-from operators.files.small_file_batch import BlockPack, PackBlocks
+from operators.files.small_file_batch import SmallFileBatch, SmallFileBlocks
 
 NAMES = (
     st.binary(min_size=1, max_size=6)
@@ -24,10 +24,10 @@ PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda parts: "/in/" + "/".j
 FILES = st.lists(st.tuples(PATHS, st.integers(0, 9), st.integers(0, 2**62)), min_size=1, max_size=12)
 
 
-def packed(files: list[tuple[str, int, int]], etags: tuple[str, ...] = ()) -> BlockPack:
+def packed(files: list[tuple[str, int, int]], etags: tuple[str, ...] = ()) -> SmallFileBatch:
     """The files in one pack, from id 7 on."""
     urls, sizes, mtimes = zip(*files, strict=True)
-    return BlockPack.of(7, urls, sizes, mtimes, etags)
+    return SmallFileBatch.of(7, urls, sizes, mtimes, etags)
 
 
 def expected(files: list[tuple[str, int, int]]) -> list[BlockMetadata]:
@@ -53,7 +53,7 @@ def test_a_pack_survives_journal_and_pickle(files: list[tuple[str, int, int]]) -
     """As JSON text and as a pickle it says the same."""
     pack = packed(files, tuple(f"tag{number}" for number in range(len(files))))
     for copy in (
-        BlockPack.from_json(json.loads(json.dumps(pack.to_json()))),
+        SmallFileBatch.from_json(json.loads(json.dumps(pack.to_json()))),
         pickle.loads(pickle.dumps(pack)),
     ):
         assert [copy.block(index) for index in range(len(copy))] == [pack.block(index) for index in range(len(pack))]
@@ -64,7 +64,7 @@ def test_a_pack_of_an_older_checkpoint_is_read() -> None:
     pack = packed([("/in/a", 1, 2), ("/in/b", 3, 4)])
     written = pack.to_json()
     del written["names_text"]
-    assert list(BlockPack.from_json({**written, "names": ["a", "b"]})) == list(pack)
+    assert list(SmallFileBatch.from_json({**written, "names": ["a", "b"]})) == list(pack)
 
 
 @given(FILES, st.data())
@@ -90,16 +90,16 @@ def test_blocks_and_packs_share_a_plan() -> None:
 def test_blocks_of_records_are_made_when_asked_for_and_travel_alone() -> None:
     """A batch that is sent elsewhere takes along only the stretch of the pack that it is from."""
     pack = packed([(f"/in/{number:03}", 1, number) for number in range(100)])
-    blocks = PackBlocks(pack, np.array([40, 41, 43]))
+    blocks = SmallFileBlocks(pack, np.array([40, 41, 43]))
     assert [block.url for block in blocks] == blocks.urls == ["/in/040", "/in/041", "/in/043"]
     copy = pickle.loads(pickle.dumps(blocks))
     assert list(copy) == list(blocks)
-    assert len(pickle.dumps(blocks)) < len(pickle.dumps(PackBlocks(pack, np.arange(100)))) / 2
+    assert len(pickle.dumps(blocks)) < len(pickle.dumps(SmallFileBlocks(pack, np.arange(100)))) / 2
 
 
 @pytest.mark.parametrize("urls", [["/a/b"], ["/a/b/c", "/a/bc"], ["/", "/x"]])
 def test_urls_are_whole_whatever_they_have_in_common(urls: list[str]) -> None:
     """The common beginning ends with a slash, never within a name."""
-    pack = BlockPack.of(1, urls, [1] * len(urls), [1] * len(urls))
+    pack = SmallFileBatch.of(1, urls, [1] * len(urls), [1] * len(urls))
     assert [pack.url(index) for index in range(len(urls))] == urls
     assert pack.base.endswith("/")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import read_growing, resumed
-from operators.reader.rejects import BlockAccount
 from operators.testing import URL, MemorySource, Records, read_cut
 
 FORMATS: list[tuple[Any, list[bytes]]] = [
@@ -42,7 +42,7 @@ FORMATS: list[tuple[Any, list[bytes]]] = [
 ]
 
 
-def read_version(made: ReaderContext, content: bytes, start: int, block_size: int, account: BlockAccount) -> Records:
+def read_version(made: RecordFormat, content: bytes, start: int, block_size: int, account: BlockAccounting) -> Records:
     """What the blocks of one version give, cut at multiples from where the version before ended."""
     records: Records = []
     position, state = start, 0
@@ -76,7 +76,7 @@ def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
     sizes = sorted(data.draw(st.sets(st.integers(1, max(1, len(content))), max_size=6)) | {len(content)})
     made = make_format(options)
     made.chunk_bytes = data.draw(st.sampled_from([4, 7, 1 << 20]))
-    account = BlockAccount(URL, Counter(), lambda reject: None)
+    account = BlockAccounting(URL, Counter(), lambda reject: None)
     records: Records = []
     start = 0
     for size in sizes:
@@ -96,7 +96,7 @@ def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
 def test_what_was_kept_is_read_again_with_its_end(before: bytes, added: bytes) -> None:
     """A version that was read to its end as if complete: nothing is lost, and every record of the new one is there."""
     made = make_format("lines")
-    account = BlockAccount(URL, Counter(), None)
+    account = BlockAccounting(URL, Counter(), None)
     content = before + added
     kept = read_cut(made, before, max(1, len(before)))[0]
     tail = read_version(made, content, len(before), 1 << 20, account) if added else []
@@ -158,6 +158,6 @@ def test_a_record_in_progress_is_found_from_the_end() -> None:
 def test_a_format_that_has_no_place_to_go_on_from_says_so() -> None:
     """A file that is one record cannot be tailed; it is not passed over in silence."""
     block = BlockMetadata(0, URL, FileVersion(8), 4, 8, True, resumes=True)
-    account = BlockAccount(URL, Counter(), None)
+    account = BlockAccounting(URL, Counter(), None)
     with pytest.raises(SourceChangedError, match=r"cannot be read from the middle on[\s\S]*appended: reread"):
         list(read_growing(make_format("whole_file"), MemorySource(b"12345678"), block, account))

@@ -15,7 +15,7 @@ from dagflow.errors import AppError, DagflowError
 from dagflow.report.status import status
 from operators.reader.formats import BUILT_IN, format_class
 from tests.operators.reader.format_cases import CASES, FAILURES, MISUSES, NAME, Case
-from tests.operators.reader.test_account import published, run_app
+from tests.operators.reader.test_byte_accounting import published, run_app
 
 
 def options_of(name: str) -> set[str]:

@@ -19,7 +19,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
 from dagflow.testing.operators import OperatorHarness
 from operators import BlockReader, FileSplitterInput, SourceCleaner
-from tests.operators.reader.test_pack_reader import written
+from tests.operators.reader.test_small_file_batch_reader import written
 from tests.operators.sink.test_merger import app_in, originals
 from tests.operators.splitter.driving import Driver, Follower, write
 

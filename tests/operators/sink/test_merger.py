@@ -25,7 +25,7 @@ from dagflow.storage.concatenated import INDEX_SUFFIX, entries, extract, find
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators import BlockReader, FileMerger
 from operators.sink.grouping import Grouping
-from tests.operators.reader.test_pack_reader import pack_of, written
+from tests.operators.reader.test_small_file_batch_reader import pack_of, written
 
 APP = """
 name: merge

@@ -15,16 +15,16 @@ from dagflow.api.ports import Emitter
 from dagflow.testing.clock import ManualClock
 from operators import FileSplitterInput
 from operators.files.metadata import BlockMetadata
-from operators.files.small_file_batch import BlockPack
+from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.batching import BatchRules, SmallFileBatcher
 from operators.splitter.change_detection import Candidate
 from operators.splitter.scan.listed_files import FoundFiles
 from tests.operators.splitter.driving import Driver, Follower, Services, write
 
 
-def emitted(driver: Driver) -> list[list[BlockMetadata | BlockPack]]:
+def emitted(driver: Driver) -> list[list[BlockMetadata | SmallFileBatch]]:
     """What each window emits, packs as they are."""
-    items: list[BlockMetadata | BlockPack] = []
+    items: list[BlockMetadata | SmallFileBatch] = []
     emitter: Emitter[Any] = driver.splitter.blocks_metadata_output
     emitter.emit = items.append
     windows = []
@@ -35,9 +35,9 @@ def emitted(driver: Driver) -> list[list[BlockMetadata | BlockPack]]:
     return windows
 
 
-def shapes(windows: list[list[BlockMetadata | BlockPack]]) -> list[list[int]]:
+def shapes(windows: list[list[BlockMetadata | SmallFileBatch]]) -> list[list[int]]:
     """Sizes of packs, counted in files; -1 for a single block."""
-    return [[len(item) if isinstance(item, BlockPack) else -1 for item in window] for window in windows]
+    return [[len(item) if isinstance(item, SmallFileBatch) else -1 for item in window] for window in windows]
 
 
 def tree(tmp_path: Path, sizes: list[int]) -> Path:
@@ -52,7 +52,7 @@ def test_large_and_small_files_mix_in_one_listing(tmp_path: Path) -> None:
     root = tree(tmp_path, [1, 1, 50, 0, 1])
     windows = emitted(Driver(FileSplitterInput(files=str(root), block_size=30, pack_bytes=160)))
     assert shapes(windows) == [[2, -1, -1, 2]]
-    ids = [item.first_id if isinstance(item, BlockPack) else item.block_id for item in windows[0]]
+    ids = [item.first_id if isinstance(item, SmallFileBatch) else item.block_id for item in windows[0]]
     assert ids == [1, 3, 4, 5]
 
 
@@ -100,7 +100,7 @@ def test_packs_are_the_same_for_the_same_listing(
         assert total <= pack_bytes or len(pack) == 1
 
 
-def _urls(pack: BlockPack) -> list[str]:
+def _urls(pack: SmallFileBatch) -> list[str]:
     return [pack.url(index) for index in range(len(pack))]
 
 
@@ -111,7 +111,7 @@ def test_whole_packs_end_where_they_are_full(tmp_path: Path) -> None:
     whole = FileSplitterInput(files=str(root), pack_files=8, packs="whole")
     windows = emitted(Driver(whole, services))
     assert shapes(windows) == [[8], [8], [4]]
-    assert all(isinstance(item, BlockPack) and item.is_whole for window in windows for item in window)
+    assert all(isinstance(item, SmallFileBatch) and item.is_whole for window in windows for item in window)
     divided = emitted(Driver(FileSplitterInput(files=str(root), pack_files=8), services))
     assert shapes(divided) == [[3]] * 6 + [[2]]
 
@@ -154,7 +154,7 @@ def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[
     while not windows or windows[-1]:
         splitter.begin_window(len(windows) + 1)
         splitter.emit_tuples()
-        windows.append([item.to_json() if isinstance(item, BlockPack) else item for item in items])
+        windows.append([item.to_json() if isinstance(item, SmallFileBatch) else item for item in items])
         items.clear()
     state = splitter.snapshot()
     versions = [(path, *seen[:3], seen[4]) for path, *seen in state["index"]["recent"]]

@@ -21,10 +21,10 @@ from dagflow.errors import DagflowError
 from dagflow.storage.files import open_file
 from operators.files.compression import CODEC_BY_NAME, CODECS, codec_of_content
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.opening import Compression, decompressed
 from operators.reader.compression.stream import KEPT_BYTES, CorruptArchiveError, DecompressedFile
 from operators.reader.formats import make_format
-from operators.reader.rejects import BlockAccount
 
 
 def snappy_framed(data: bytes) -> bytes:
@@ -73,7 +73,7 @@ def outcome(path: Path, format: Any, compression: Compression = "auto") -> tuple
         block = BlockMetadata(1, str(path), FileVersion(file.size_bytes), 0, file.size_bytes, True)
         source, seen, *_ = decompressed(file, block, compression, chosen)
         records: list[tuple[int, bytes]] = []
-        for batch in chosen.read(source, seen, BlockAccount(block.url, Counter(), rejects.append)):
+        for batch in chosen.read(source, seen, BlockAccounting(block.url, Counter(), rejects.append)):
             records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
     return records, [reject.partition(b'"offset"')[2].decode() for reject in rejects]
 
@@ -173,7 +173,7 @@ def test_only_the_first_block_of_a_compressed_file_has_records(tmp_path: Path) -
         for start in range(0, size, 7):
             block = BlockMetadata(1, str(path), FileVersion(size), start, min(start + 7, size), False)
             source, seen, *_ = decompressed(file, block, "auto", chosen)
-            for batch in chosen.read(source, seen, BlockAccount(str(path), Counter(), None)):
+            for batch in chosen.read(source, seen, BlockAccounting(str(path), Counter(), None)):
                 found += batch.to_pylist()
     assert found == [b"a", b"b"]
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.stream import CorruptArchiveError, IncompleteArchiveError
 from operators.reader.content import read_content
 from operators.reader.formats import make_format
-from operators.reader.rejects import BlockAccount
 from operators.testing import MemorySource, Records, read_cut
 from tests.operators.reader.compression.test_compressed_files import COMPRESS, SUFFIX
 
@@ -34,7 +34,7 @@ CONTENTS = st.lists(st.sampled_from(PIECES), max_size=9).map(lambda pieces: "".j
 
 
 def read_version(
-    format: Any, url: str, packed: bytes, start: int, account: BlockAccount, *, is_open: bool = True
+    format: Any, url: str, packed: bytes, start: int, account: BlockAccounting, *, is_open: bool = True
 ) -> Records:
     """What the block from where the version before ended to the end of this one gives."""
     version = FileVersion(len(packed))
@@ -61,7 +61,7 @@ def test_a_growing_file_gives_each_record_once(
     packed = b"".join(map(COMPRESS[codec], parts))
     assume(packed)
     sizes = sorted(data.draw(st.sets(st.integers(1, len(packed)), max_size=5)) | {len(packed)})
-    account = BlockAccount("x", Counter(), lambda reject: None)
+    account = BlockAccounting("x", Counter(), lambda reject: None)
     records: Records = []
     for start, size in zip([0, *sizes], sizes, strict=False):
         records += read_version(format, f"x{SUFFIX[codec]}", packed[:size], start, account)
@@ -83,7 +83,7 @@ def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(codec: s
     packed, url = first + second, f"x{SUFFIX[codec]}"
     for size in range(1, len(packed)):
         sizes = [0, *sorted({len(first), size}), len(packed)]
-        account = BlockAccount("x", Counter(), None)
+        account = BlockAccounting("x", Counter(), None)
         found: Records = []
         for start, end in pairwise(sizes):
             found += read_version("lines", url, packed[:end], start, account)
@@ -94,7 +94,7 @@ def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(codec: s
 def test_what_cannot_be_appended_to_is_refused_while_the_rest_is_incomplete() -> None:
     """If it waited, the version that has all of it could not be told from one of which nothing was read."""
     first, second = gzip.compress(b"one"), gzip.compress(b"two")
-    account = BlockAccount("x", Counter(), None)
+    account = BlockAccounting("x", Counter(), None)
     assert read_version("whole_file", "x.gz", first, 0, account) == [(0, b"one")]
     with pytest.raises(SourceChangedError, match="cannot be read from the middle on"):
         read_version("whole_file", "x.gz", (first + second)[:-3], len(first), account)
@@ -104,7 +104,7 @@ def test_what_cannot_be_appended_to_is_refused_while_the_rest_is_incomplete() ->
 def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(codec: str) -> None:
     """And all of it at once; what comes behind is refused."""
     packed = COMPRESS[codec](b"one") + COMPRESS[codec](b"two")
-    account = BlockAccount("x", Counter(), None)
+    account = BlockAccounting("x", Counter(), None)
     url = f"x{SUFFIX[codec]}"
     lengths = [1, 5, len(COMPRESS[codec](b"one")) + 3]
     for start, size in zip([0, *lengths], lengths, strict=False):
@@ -117,7 +117,7 @@ def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(codec: str) -> N
 def test_what_was_appended_to_a_whole_file_is_read_by_itself() -> None:
     """Also where nobody follows it; offsets count from the beginning."""
     first, second = gzip.compress(b"one\ntwo\n"), gzip.compress(b"three\n")
-    account = BlockAccount("x", Counter(), None)
+    account = BlockAccounting("x", Counter(), None)
     found = read_version("lines", "x.gz", first + second, len(first), account, is_open=False)
     assert found == [(8, b"three")]
     with pytest.raises(IncompleteArchiveError, match="it ends in the middle") as caught:
@@ -130,13 +130,13 @@ def test_a_growing_file_that_is_damaged_is_an_error() -> None:
     packed = bytearray(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
     packed[14] ^= 0xFF
     with pytest.raises(CorruptArchiveError, match="damaged"):
-        read_version("lines", "x.gz", bytes(packed), 0, BlockAccount("x", Counter(), None))
+        read_version("lines", "x.gz", bytes(packed), 0, BlockAccounting("x", Counter(), None))
 
 
 def test_only_the_first_block_of_a_growing_file_has_records() -> None:
     """Where a splitter could not know that it is compressed; the last one tells what waits."""
     packed = gzip.compress(b"one\ntw")
-    account = BlockAccount("x", Counter(), None)
+    account = BlockAccounting("x", Counter(), None)
     found: Records = []
     for start in range(0, len(packed), 10):
         end = min(start + 10, len(packed))

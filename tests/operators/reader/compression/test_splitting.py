@@ -22,12 +22,12 @@ from dagflow.spec.model import Attributes
 from operators.files.compression import CODEC_BY_NAME, CODECS, CUT_SUFFIXES, stays_whole
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.opening import decompressed
 from operators.reader.compression.splitting import Progress, chains_of, unpack_block
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.formats import make_format
 from operators.reader.growing import read_growing
-from operators.reader.rejects import BlockAccount
 from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.testing import MemorySource
@@ -91,7 +91,7 @@ def read_cut(codec_name: str, packed: bytes, block_size: int, format: Any, look_
         block = BlockMetadata(1, url, FileVersion(len(packed)), start, end, end == len(packed))
         chains = None if progress.is_over else chains_of(source, block, codec, look_back_bytes)
         block, progress = unpack_block(block, chains, progress, codec, look_back_bytes)
-        account = BlockAccount(url, Counter(), None)
+        account = BlockAccounting(url, Counter(), None)
         content, seen, *_ = decompressed(source, block, "auto", made)
         for batch in read_growing(made, content, seen, account):
             account.take(batch)
@@ -106,7 +106,7 @@ def read_plain(content: bytes, format: Any) -> Records:
     made = make_format(format)
     records: Records = []
     block = BlockMetadata(1, "x", FileVersion(len(content)), 0, len(content), True)
-    for batch in made.read(MemorySource(content), block, BlockAccount("x", Counter(), None)):
+    for batch in made.read(MemorySource(content), block, BlockAccounting("x", Counter(), None)):
         records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
     return records
 

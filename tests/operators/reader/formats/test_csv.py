@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.csv import Csv
-from operators.reader.rejects import BlockAccount
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from tests.reference.csv import csv_records, csv_rows
 
 
 class CsvContract(FormatContract):
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Csv)
         start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
         escape = None if format.escape is None else format.escape.encode()
@@ -74,11 +74,11 @@ def test_what_another_writer_quotes_comes_out_as_it_went_in(
     assert columns_of(made, content, block_size) == [{"x": row[0], "y": row[1]} for row in rows]
 
 
-def columns_of(made: ReaderContext, content: bytes, block_size: int) -> list[dict[str, Any]]:
+def columns_of(made: RecordFormat, content: bytes, block_size: int) -> list[dict[str, Any]]:
     """The rows of all blocks as mappings."""
     found: list[dict[str, Any]] = []
     state = 0
-    account = BlockAccount(URL, Counter(), None)
+    account = BlockAccounting(URL, Counter(), None)
     for start in range(0, len(content), block_size):
         block = block_of(content, start, min(start + block_size, len(content)), entry_state=state)
         for batch in made.read(MemorySource(content), block, account):
@@ -199,7 +199,7 @@ def test_decimals_keep_their_digits_and_rows_with_too_many_are_refused() -> None
     made = make_format({"type": "csv", "header": False, "columns": {"price": "decimal(9, 2)"}})
     content = b"1234567.89\n0.1\n1.234\n"
     told: list[bytes] = []
-    account = BlockAccount(URL, Counter(), told.append)
+    account = BlockAccounting(URL, Counter(), told.append)
     rows: list[Any] = []
     for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), account):
         rows += account.parse(made, batch).batch.to_arrow().column("price").to_pylist()

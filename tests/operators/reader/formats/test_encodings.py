@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.lines import Lines
 from operators.testing import FormatContract, Records, Rejects, read_cut
 from tests.reference.encodings import decoded_records
@@ -19,7 +19,7 @@ from tests.reference.encodings import decoded_records
 class EncodedContract(FormatContract):
     """What the file holds, by a parser that goes from one code unit to the next."""
 
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Lines)
         assert format.encoding is not None
         return decoded_records(content, format.encoding, format.delimiter, format.on_bad_bytes)

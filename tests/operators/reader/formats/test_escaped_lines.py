@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.escaped_lines import EscapedLines
 from operators.testing import FormatContract, Records, Rejects, read_cut
 from tests.reference.escaped_lines import escaped_records, unescaped
@@ -16,7 +16,7 @@ from tests.reference.escaped_lines import escaped_records, unescaped
 class EscapedContract(FormatContract):
     """What the file holds, by the options of the format."""
 
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, EscapedLines)
         start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
         escape = format.escape.encode()

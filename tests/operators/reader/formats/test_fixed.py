@@ -8,7 +8,7 @@ import pytest
 
 from dagflow.errors import RecordError
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.fixed import Fixed
 from operators.testing import FormatContract, Records, Rejects, read_cut, read_range
 from tests.reference.lines import fixed_records
@@ -23,7 +23,7 @@ class TestFixed(FormatContract):
     pieces: ClassVar = [b"a"]
     longest = 12
 
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Fixed)
         records = fixed_records(content, format.length)
         if format.tail == "reject" and records and len(records[-1][1]) < format.length:

@@ -11,13 +11,13 @@ import pytest
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.formats import make_format
-from operators.reader.formats.base import Account, ByteSource, ReaderContext
+from operators.reader.formats.base import Account, ByteSource, RecordFormat
 from operators.reader.formats.fixed import Fixed
 from operators.reader.formats.framing import frame_one
 from operators.testing import FormatContract, Records, Rejects, read_range
 
 
-class OneByte(ReaderContext):
+class OneByte(RecordFormat):
     """Every byte is a record: a format that somebody else wrote."""
 
     def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
@@ -34,7 +34,7 @@ class TestOneByte(FormatContract):
     pieces: ClassVar = [b"a", b"b"]
     longest = 3
 
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         return [(offset, content[offset : offset + 1]) for offset in range(len(content))], []
 
 
@@ -72,8 +72,8 @@ def test_the_suite_finds_a_format_that_is_wrong() -> None:
         ({"type": "lines", "delimiter": ""}, "option 'delimiter'"),
         ("nowhere.Format", "cannot import nowhere"),
         ("operators.reader.formats.fixed.Fixd", "has no 'Fixd'; did you mean 'Fixed'"),
-        ("operators.BlockReader", "is not a subclass of ReaderContext"),
-        ("operators.ReaderContext", "format 'operators.ReaderContext' does not define read"),
+        ("operators.BlockReader", "is not a subclass of RecordFormat"),
+        ("operators.RecordFormat", "format 'operators.RecordFormat' does not define read"),
         ("operators.reader.formats.delimited.Delimited", "does not define find, table"),
     ],
 )
@@ -99,3 +99,9 @@ def test_a_format_that_is_made_already_stays() -> None:
     """Python code may give the object itself."""
     made = Fixed(length=3)
     assert make_format(made) is made
+
+
+def test_the_former_name_of_record_format_is_an_error_with_the_new_one() -> None:
+    """A module that subclasses the old class fails on import, and is told what to subclass."""
+    with pytest.raises(ImportError, match=r"operators\.ReaderContext is now called operators\.RecordFormat"):
+        from operators import ReaderContext  # noqa: F401

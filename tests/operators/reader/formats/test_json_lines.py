@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.json_lines import JsonLines
-from operators.reader.rejects import BlockAccount
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from tests.reference.json_lines import json_records
 
@@ -27,7 +27,7 @@ class TestJsonLines(FormatContract):
     pieces: ClassVar = [b'{"a":', b"1", b"}", b"\n", b" ", b"\r"]
     longest = 3
 
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, JsonLines)
         start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
         records, rejects = json_records(content[start:], format.columns is not None)
@@ -46,9 +46,9 @@ def fits(line: bytes) -> bool:
     )
 
 
-def columns_of(made: ReaderContext, content: bytes, rejects: list[bytes] | None = None) -> list[dict[str, Any]]:
+def columns_of(made: RecordFormat, content: bytes, rejects: list[bytes] | None = None) -> list[dict[str, Any]]:
     """The rows of a file of one block."""
-    account = BlockAccount(URL, Counter(), None if rejects is None else rejects.append)
+    account = BlockAccounting(URL, Counter(), None if rejects is None else rejects.append)
     rows: list[dict[str, Any]] = []
     for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), account):
         parsed = made.parse(batch, account)

@@ -10,16 +10,16 @@ import pytest
 
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.length_prefixed import LengthPrefixed
-from operators.reader.rejects import BlockAccount
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, read_cut
 from tests.reference.others import prefixed_records
 
 
 class LengthPrefixedContract(FormatContract):
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, LengthPrefixed)
         return prefixed_records(content, format.prefix, format.byte_order, format.max_record)
 
@@ -59,7 +59,7 @@ def test_a_wrong_length_fails_with_its_place() -> None:
     """The error says what the length was."""
     made = make_format({"type": "length_prefixed", "max_record": 1000})
     content = struct.pack("<I", 1) + b"a" + struct.pack("<I", 5000) + b"b"
-    account = BlockAccount(URL, Counter(), None)
+    account = BlockAccounting(URL, Counter(), None)
     block = BlockMetadata(0, URL, FileVersion(len(content)), 0, len(content), True)
     with pytest.raises(RecordError, match=r"offset 5 \(5 bytes\): the length says 5000 bytes, which is above max_reco"):
         list(made.read(MemorySource(content), block, account))
@@ -78,7 +78,7 @@ def test_blocks_that_follow_each_other_are_not_walked_through_again() -> None:
             return super().read_into(offset, buffer)
 
     version = FileVersion(len(content))
-    account = BlockAccount(URL, Counter(), None)
+    account = BlockAccounting(URL, Counter(), None)
     for start, end in ((0, 700), (700, 1400)):
         read.clear()
         found = list(made.read(Source(content), BlockMetadata(0, URL, version, start, end, False), account))

@@ -8,23 +8,23 @@ from typing import ClassVar
 import pytest
 
 from dagflow.errors import RecordError
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.lines import Lines
-from operators.reader.rejects import BlockAccount
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from tests.reference.lines import delimited_records, newline_records, without_header, without_long
 
 
-def account_of_nobody() -> BlockAccount:
+def account_of_nobody() -> BlockAccounting:
     """An account to which rejects are errors."""
-    return BlockAccount(URL, Counter(), None)
+    return BlockAccounting(URL, Counter(), None)
 
 
 class LinesContract(FormatContract):
     """What the file holds, by the options of the format."""
 
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Lines)
         start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
         text, delimiter = content[start:], format.delimiter

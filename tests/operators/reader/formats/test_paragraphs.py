@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.paragraphs import Paragraphs
-from operators.reader.rejects import BlockAccount
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from tests.reference.lines import without_header, without_long
 from tests.reference.others import paragraph_records
 
 
 class ParagraphsContract(FormatContract):
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Paragraphs)
         start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
         records = [(start + offset, record) for offset, record in paragraph_records(content[start:])]
@@ -68,7 +68,7 @@ def test_blank_lines_over_many_blocks_are_one_gap() -> None:
 def test_paragraphs_are_written_back_with_one_blank_line() -> None:
     """Whatever stood between them."""
     for content in (b"a\nb\n\nc\n", b"a\nb\n \n\n\nc", b"a\nb\r\n\r\nc\r\n"):
-        account = BlockAccount(URL, Counter(), None)
+        account = BlockAccounting(URL, Counter(), None)
         batches = list(
             make_format("paragraphs").read(MemorySource(content), block_of(content, 0, len(content)), account)
         )

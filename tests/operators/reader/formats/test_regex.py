@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.regex import Regex
 from operators.testing import FormatContract, Records, Rejects, read_cut
 from tests.reference.lines import without_header, without_long
@@ -16,7 +16,7 @@ from tests.reference.others import entry_records
 
 
 class RegexContract(FormatContract):
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Regex)
         start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
         records = [(start + offset, record) for offset, record in entry_records(content[start:], format.pattern)]

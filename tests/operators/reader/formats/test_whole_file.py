@@ -11,10 +11,10 @@ import pytest
 
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.whole_file import WholeFile
-from operators.reader.rejects import BlockAccount
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_range
 
 
@@ -30,7 +30,7 @@ class TestWholeFile(FormatContract):
     pieces: ClassVar = [b"a", b"\n"]
     longest = 4
 
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, WholeFile)
         if len(content) > format.max_record:
             return [], [(0, len(content))] if format.on_long == "reject" else []
@@ -41,14 +41,14 @@ def test_an_empty_file_is_a_record() -> None:
     """Where a block says that the file is there."""
     made = make_format("whole_file")
     block = BlockMetadata(0, URL, FileVersion(0), 0, 0, True)
-    [batch] = made.read(MemorySource(b""), block, BlockAccount(URL, Counter(), None))
+    [batch] = made.read(MemorySource(b""), block, BlockAccounting(URL, Counter(), None))
     assert batch.to_pylist() == [b""]
 
 
 def test_columns_name_the_file() -> None:
     """Path and content, one row a file."""
     made = make_format({"type": "whole_file", "columns": True})
-    account = BlockAccount(URL, Counter(), None)
+    account = BlockAccounting(URL, Counter(), None)
     [batch] = made.read(MemorySource(b"a\nb"), block_of(b"a\nb", 0, 3), account)
     assert made.parse(batch, account).batch.to_arrow().to_pylist() == [{"path": URL, "content": b"a\nb"}]
 
@@ -56,7 +56,7 @@ def test_columns_name_the_file() -> None:
 def test_a_path_that_is_no_text_is_escaped() -> None:
     """A column of text cannot hold its bytes, and the record has to have a path."""
     made = make_format({"type": "whole_file", "columns": True})
-    account = BlockAccount(URL, Counter(), None)
+    account = BlockAccounting(URL, Counter(), None)
     block = replace(block_of(b"a", 0, 1), url=os.fsdecode(b"/in/\xc3\xbc-\xff"))
     [batch] = made.read(MemorySource(b"a"), block, account)
     assert made.parse(batch, account).batch.to_arrow().to_pylist() == [{"path": "/in/ü-\\xff", "content": b"a"}]

@@ -8,14 +8,14 @@ import pytest
 
 from dagflow.errors import RecordError
 from operators.reader.formats import make_format
-from operators.reader.formats.base import ReaderContext
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.xml import Xml
 from operators.testing import FormatContract, Records, Rejects, read_cut, read_range
 from tests.reference.xml import element_records
 
 
 class XmlContract(FormatContract):
-    def reference(self, content: bytes, format: ReaderContext) -> tuple[Records, Rejects]:
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Xml)
         if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
             return [], [(0, len(content))]

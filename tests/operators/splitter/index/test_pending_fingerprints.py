@@ -26,7 +26,7 @@ from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.fingerprint import fingerprint, left_out_from
 from operators import FileSplitterInput
-from operators.files.metadata import FileEnds
+from operators.files.metadata import FileFingerprints
 from operators.splitter import change_detection
 from operators.splitter.index.file_index import FileIndex, Seen
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
@@ -142,12 +142,12 @@ def taken(path: Path) -> tuple[bytes, Seen]:
     return os.fsencode(path), Seen(found.st_size, found.st_mtime_ns, found.st_ino, 1)
 
 
-def told(*paths: Path) -> FileEnds:
+def told(*paths: Path) -> FileFingerprints:
     """What a reader says of files."""
     stats = [path.stat() for path in paths]
     sizes, mtimes = [one.st_size for one in stats], [one.st_mtime_ns for one in stats]
     looked = [fingerprint(str(path), size) for path, size in zip(paths, sizes, strict=True)]
-    return FileEnds.of("", list(map(str, paths)), sizes, mtimes, looked)
+    return FileFingerprints.of("", list(map(str, paths)), sizes, mtimes, looked)
 
 
 def known(index: FileIndex, path: Path) -> Seen | None:
@@ -189,13 +189,13 @@ def tellings(draw: st.DrawFn, windows: int) -> list[list[tuple[bytes, Version]]]
     return draw(st.lists(each, min_size=windows, max_size=windows))
 
 
-def events_of(told: list[tuple[bytes, Version]], base: str, cuts: int) -> list[FileEnds]:
+def events_of(told: list[tuple[bytes, Version]], base: str, cuts: int) -> list[FileFingerprints]:
     """Events that tell of files by the rest of their paths, several in each."""
     fitting = [(os.fsdecode(path).removeprefix(base), *version) for path, version in told if path.startswith(b"/in/")]
     others = [(os.fsdecode(path), *version) for path, version in told if not path.startswith(b"/in/")]
     events = [(base, fitting[start::cuts]) for start in range(cuts)] + [("", others)]
     return [
-        FileEnds.of(base, names, sizes, mtimes, [100 + size for size in sizes])
+        FileFingerprints.of(base, names, sizes, mtimes, [100 + size for size in sizes])
         for base, some in events
         for names, sizes, mtimes in [tuple(zip(*some, strict=True)) or ((), (), ())]
     ]
@@ -259,7 +259,9 @@ def test_what_is_told_of_many_files_makes_no_object_for_each(tmp_path: Path) -> 
     ends = PendingFingerprints(index)
     paths = [b"/in/" + name.encode() for name in names]
     ends.expect(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
-    events = [FileEnds.of("/in/", names[at : at + 200], *[numbers[at : at + 200]] * 3) for at in range(0, 20_000, 200)]
+    events = [
+        FileFingerprints.of("/in/", names[at : at + 200], *[numbers[at : at + 200]] * 3) for at in range(0, 20_000, 200)
+    ]
     tracemalloc.start()
     try:
         ends.hear(1, events[::-1])
@@ -402,10 +404,10 @@ def test_what_readers_tell_of_many_files_is_few_objects() -> None:
     """The driver holds it for several windows, so that it must not be an object for each file and number."""
     names = [f"file-{number}" for number in range(1000)]
     numbers = list(range(10**6, 10**6 + 1000))
-    sent = pickle.dumps(FileEnds.of("/in/", names, numbers, numbers, numbers), protocol=5)
+    sent = pickle.dumps(FileFingerprints.of("/in/", names, numbers, numbers, numbers), protocol=5)
     gc.collect()
     before = sys.getallocatedblocks()
-    arrived: FileEnds = pickle.loads(sent)
+    arrived: FileFingerprints = pickle.loads(sent)
     assert sys.getallocatedblocks() - before < 100
     assert arrived.names.split(b"\0") == list(map(str.encode, names))
 

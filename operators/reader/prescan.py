@@ -14,7 +14,7 @@ from dagflow.storage.roots import expanded, shortened
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.compression.opening import Compression, cutting_codec, promised_codec
 from operators.reader.compression.splitting import Progress, chains_of, unpack_block
-from operators.reader.formats.base import ByteSource, ReaderContext
+from operators.reader.formats.base import ByteSource, RecordFormat
 from operators.reader.growing import resumed
 
 UNKNOWN = -1
@@ -38,7 +38,7 @@ class Surveys:
         compression: What the app says of compression.
     """
 
-    def __init__(self, format: ReaderContext, compression: Compression = "auto") -> None:
+    def __init__(self, format: RecordFormat, compression: Compression = "auto") -> None:
         self._format = format
         self._compression = compression
         self._exit_states: dict[tuple[str, FileVersion], int | Progress] = {}

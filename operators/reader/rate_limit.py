@@ -52,7 +52,7 @@ class Pace:
         self._paid_at = max(self._paid_at, self._began_at) + size_bytes / self._bytes_per_s
 
 
-class PacedFile:
+class RateLimitedFile:
     """A file that is read at a pace.
 
     Args:

@@ -17,11 +17,11 @@ from dagflow.api.context import OperatorContext
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from operators import BlockReader
 from operators.files.metadata import BlockMetadata
-from operators.files.small_file_batch import BlockPack
-from operators.reader import pack_reader
+from operators.files.small_file_batch import SmallFileBatch
+from operators.reader import small_file_batch_reader
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.formats import make_format
-from operators.reader.side_by_side import joint_of
+from operators.reader.multi_file import joint_of
 
 PIECES = [b"a", b"bb", b"\n", b"\r", b"\r\n", b";", b"\xef\xbb\xbf", b"\xef", b""]
 CONTENTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join), min_size=1, max_size=8)
@@ -45,13 +45,13 @@ def written(folder: Path, contents: Sequence[bytes]) -> list[Path]:
     return paths
 
 
-def pack_of(paths: Sequence[Path]) -> BlockPack:
+def pack_of(paths: Sequence[Path]) -> SmallFileBatch:
     """A pack of files as they are now."""
     stats = [path.stat() for path in paths]
-    return BlockPack.of(1, list(map(str, paths)), [s.st_size for s in stats], [s.st_mtime_ns for s in stats])
+    return SmallFileBatch.of(1, list(map(str, paths)), [s.st_size for s in stats], [s.st_mtime_ns for s in stats])
 
 
-def read(reader: BlockReader, items: Sequence[BlockMetadata | BlockPack]) -> list[tuple[int, int, bytes, bytes]]:
+def read(reader: BlockReader, items: Sequence[BlockMetadata | SmallFileBatch]) -> list[tuple[int, int, bytes, bytes]]:
     """Block id, offset, bytes and delimiter of each record."""
     found: list[tuple[int, int, bytes, bytes]] = []
 
@@ -75,15 +75,15 @@ def test_a_pack_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytest
     @given(CONTENTS, st.integers(1, 20))
     def check(contents: list[bytes], row_bytes: int) -> None:
         pack = pack_of(written(tmp_path_factory.mktemp("pack"), contents))
-        blocks: list[BlockMetadata | BlockPack] = list(pack)
+        blocks: list[BlockMetadata | SmallFileBatch] = list(pack)
         if format == "whole_file":
             blocks = [pack.block(index) for index in range(len(pack))]
         wanted = read(BlockReader(format=format), blocks)
-        kept, pack_reader.ROW_BYTES = pack_reader.ROW_BYTES, row_bytes
+        kept, small_file_batch_reader.ROW_BYTES = small_file_batch_reader.ROW_BYTES, row_bytes
         try:
             assert read(BlockReader(format=format), [pack]) == wanted
         finally:
-            pack_reader.ROW_BYTES = kept
+            small_file_batch_reader.ROW_BYTES = kept
 
     check()
 
@@ -94,7 +94,7 @@ def test_the_common_formats_read_files_side_by_side() -> None:
     assert fast == [True, True, False, True, False, False, True, False]
 
 
-def damaged(tmp_path: Path) -> BlockPack:
+def damaged(tmp_path: Path) -> SmallFileBatch:
     """Seven files that were planned, of which only the first, the third and the last are as they were."""
     paths = written(tmp_path, [b"zero\n", b"one\n", b"two", b"three\n", b"four\n", b"five\n", b"six\n"])
     pack = pack_of(paths)

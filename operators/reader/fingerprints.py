@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprint_of_ends, left_out_from
 from dagflow.storage.location import is_local
-from operators.files.metadata import BlockMetadata, FileEnds
+from operators.files.metadata import BlockMetadata, FileFingerprints
 from operators.reader.formats.base import ByteSource
-from operators.reader.side_by_side import Row
+from operators.reader.multi_file import Row
 
 
-def ends_of_block(file: ByteSource, block: BlockMetadata) -> FileEnds | None:
+def ends_of_block(file: ByteSource, block: BlockMetadata) -> FileFingerprints | None:
     """Of the file that a block ends; None where that is of no use: objects are replaced as a whole.
 
     Args:
@@ -28,10 +28,10 @@ def ends_of_block(file: ByteSource, block: BlockMetadata) -> FileEnds | None:
     file.read_into(0, head)
     file.read_into(version.size_bytes - len(end), end)
     looked = fingerprint_of_ends(head, end)
-    return FileEnds.of("", [block.url], [version.size_bytes], [version.mtime_ns], [looked])
+    return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [looked])
 
 
-def ends_of_left_out(block: BlockMetadata) -> FileEnds | None:
+def ends_of_left_out(block: BlockMetadata) -> FileFingerprints | None:
     """Of a file, or a tail, whose first block was left out; None where it begins with what was read.
 
     What a reader tells of the file's end counts more: a file whose last block was read is gone on with from there.
@@ -39,10 +39,10 @@ def ends_of_left_out(block: BlockMetadata) -> FileEnds | None:
     version = block.version
     if (block.start and not block.resumes) or version.etag or not is_local(block.url):
         return None
-    return FileEnds.of("", [block.url], [version.size_bytes], [version.mtime_ns], [left_out_from(block.start)])
+    return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [left_out_from(block.start)])
 
 
-def ends_of_row(row: Row) -> FileEnds | None:
+def ends_of_row(row: Row) -> FileFingerprints | None:
     """Of small files that lie one behind the other in a buffer; see ends_of_block."""
     pack = row.pack
     if pack.is_open or pack.etags or not len(row.indices) or not is_local(pack.base):
@@ -50,4 +50,4 @@ def ends_of_row(row: Row) -> FileEnds | None:
     view = memoryview(row.buffer).cast("B")
     starts, sizes = row.borders[:-1].tolist(), row.sizes.tolist()
     looked = [fingerprint_of(view[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
-    return FileEnds.of(pack.base, pack.names.take(row.indices), sizes, pack.mtimes[row.indices], looked)
+    return FileFingerprints.of(pack.base, pack.names.take(row.indices), sizes, pack.mtimes[row.indices], looked)

@@ -1,4 +1,4 @@
-"""Names of many files as one text."""
+"""Columns of facts about many files: numbers, and names in one text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
-from operators.files.metadata import Column
+Column = npt.NDArray[np.int64]
+"""One number for each of many files."""
 
 _SEPARATOR = "\0"  # which no path has
 
 
-class Names(Sequence[str]):
+class NameColumn(Sequence[str]):
     """Names in a third of the room that they take as objects: the driver holds those of several windows.
 
     Args:
@@ -27,7 +29,7 @@ class Names(Sequence[str]):
         self._borders: array[int] | None = None
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> Names:
+    def of(cls, names: Sequence[str]) -> NameColumn:
         """These names."""
         return cls(_SEPARATOR.join([*names, ""]))
 
@@ -50,15 +52,15 @@ class Names(Sequence[str]):
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, index: slice) -> Names: ...
-    def __getitem__(self, index: int | slice) -> str | Names:
+    def __getitem__(self, index: slice) -> NameColumn: ...
+    def __getitem__(self, index: int | slice) -> str | NameColumn:
         """One name, or those of a stretch."""
         borders = self._found_borders()
         if isinstance(index, slice):
             start, end, step = index.indices(len(borders) - 1)
             if step != 1:
                 raise ValueError(f"names are taken out in a row, not in steps of {step}")
-            return Names(self._text[borders[start] : borders[max(start, end)]])
+            return NameColumn(self._text[borders[start] : borders[max(start, end)]])
         position = range(len(borders) - 1)[index]
         return self._text[borders[position] : borders[position + 1] - 1]
 
@@ -76,4 +78,4 @@ class Names(Sequence[str]):
         return iter(self._text.split(_SEPARATOR)[:-1])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Names, (self._text,)
+        return NameColumn, (self._text,)

@@ -15,7 +15,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.files import open_file
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
-from operators.reader.pace import Pace, PacedFile
+from operators.reader.rate_limit import Pace, RateLimitedFile
 from tests.crash.apps import files_app, published
 
 
@@ -106,7 +106,7 @@ def test_a_paced_file_gives_the_bytes_of_the_file(
     path.write_bytes(content)
     watch = Watch()
     pace = Pace(rate, watch.now, watch.wait)
-    with PacedFile(open_file(str(path)), pace) as file:
+    with RateLimitedFile(open_file(str(path)), pace) as file:
         buffer = bytearray(length)
         count = file.read_into(offset, memoryview(buffer))
         assert file.size_bytes == len(content)

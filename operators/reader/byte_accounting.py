@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from dagflow.metrics.names import DELIMITER_BYTES, RECORD_BYTES, REJECTED, REJECTED_BYTES, SKIPPED_BYTES
-from operators.reader.formats.base import Parsed, ReaderContext
+from operators.reader.formats.base import Parsed, RecordFormat
 
 Listener = Callable[[bytes], object]
 
 
-class BlockAccount:
+class BlockAccounting:
     """Counts what a format makes of a block's bytes, and tells of what it refuses.
 
     Args:
@@ -78,7 +78,7 @@ class BlockAccount:
         self.counters[RECORD_BYTES] += records
         self.counters[DELIMITER_BYTES] += delimiters
 
-    def parse(self, format: ReaderContext, batch: RecordBatch) -> Parsed:
+    def parse(self, format: RecordFormat, batch: RecordBatch) -> Parsed:
         """Count a batch that a format has read, and let the format parse it.
 
         Raises:

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from dagflow.api.properties import property_model
 from dagflow.api.records import NO_DELIMITER, Delimiters, Origin, RecordBatch
-from operators.files.small_file_batch import BlockPack, PackBlocks
-from operators.reader.formats.base import ReaderContext
+from operators.files.small_file_batch import SmallFileBatch, SmallFileBlocks
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.delimited import BYTE_ORDER_MARK
 from operators.reader.formats.lines import Lines
 from operators.reader.formats.whole_file import WholeFile
@@ -31,7 +31,7 @@ class Row:
 
     buffer: pa.Buffer
     borders: npt.NDArray[np.int64]
-    pack: BlockPack
+    pack: SmallFileBatch
     indices: npt.NDArray[np.int64]
 
     @property
@@ -88,7 +88,7 @@ class JoinedLines:
         codes = np.repeat(np.arange(len(starts), dtype=np.int32), counts)
         framed = pa.BinaryArray.from_buffers(pa.binary(), len(codes), [None, pa.py_buffer(borders), row.buffer])
         delimiters = _delimiters(self._format.table, found.codes)
-        blocks: Any = PackBlocks(row.pack, row.indices[has_bytes])
+        blocks: Any = SmallFileBlocks(row.pack, row.indices[has_bytes])
         origin = Origin(blocks, borders[:-1] - starts.astype(np.int32)[codes], 0, codes)
         return RecordBatch(framed=framed, delimiters=delimiters, origin=origin)
 
@@ -103,12 +103,12 @@ class JoinedFiles:
         count = len(row.indices)
         borders = row.borders.astype(np.int32)
         framed = pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(borders), row.buffer])
-        blocks: Any = PackBlocks(row.pack, row.indices)
+        blocks: Any = SmallFileBlocks(row.pack, row.indices)
         origin = Origin(blocks, np.zeros(count, np.int32), 0, np.arange(count, dtype=np.int32))
         return RecordBatch(framed=framed, delimiters=NO_DELIMITER, origin=origin)
 
 
-def joint_of(format: ReaderContext) -> Joint | None:
+def joint_of(format: RecordFormat) -> Joint | None:
     """How a format reads files side by side; None where it must see them one by one."""
     # Exactly these classes: what a subclass reads, only it knows.
     if type(format) is WholeFile and not _set_options(format):
@@ -118,7 +118,7 @@ def joint_of(format: ReaderContext) -> Joint | None:
     return None
 
 
-def _set_options(format: ReaderContext) -> set[str]:
+def _set_options(format: RecordFormat) -> set[str]:
     """The options that have another value than they have by themselves."""
     fields = property_model(type(format)).model_fields
     return {name for name, field in fields.items() if getattr(format, name) != field.default}

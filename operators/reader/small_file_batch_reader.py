@@ -13,13 +13,13 @@ from dagflow.errors import DagflowError
 from dagflow.storage.location import is_local
 from dagflow.storage.small_files import SmallFiles, load, room_for
 from operators.files.metadata import BlockMetadata
-from operators.files.small_file_batch import BlockPack
+from operators.files.small_file_batch import SmallFileBatch
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.opening import Compression, is_any_compressed
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import read_content, require_sound
-from operators.reader.formats.base import ReaderContext
-from operators.reader.rejects import BlockAccount
-from operators.reader.side_by_side import Row, joint_of
+from operators.reader.formats.base import RecordFormat
+from operators.reader.multi_file import Row, joint_of
 
 ROW_BYTES = 1 << 20
 """Files are read in rows of about this size, which stay in the second-level cache from the read to the write."""
@@ -30,11 +30,11 @@ REMOTE_ROW_BYTES = 8 << 20
 ROW_FILES = 4096
 """Bounds a row of tiny files."""
 
-AccountOf = Callable[[BlockMetadata], BlockAccount]
+AccountOf = Callable[[BlockMetadata], BlockAccounting]
 OnFailure = Callable[[BlockMetadata, DagflowError], None]
 
 
-class PackReader:
+class SmallFileBatchReader:
     """Reads packs in one format.
 
     Guarantee: what a pack gives is what its blocks give, one after the other, file borders included; and a file
@@ -50,7 +50,7 @@ class PackReader:
 
     def __init__(
         self,
-        format: ReaderContext,
+        format: RecordFormat,
         compression: Compression,
         account_of: AccountOf,
         on_failure: OnFailure,
@@ -64,7 +64,7 @@ class PackReader:
         self._on_failure = on_failure
         self._looks_first = looks_first
 
-    def read(self, pack: BlockPack) -> Iterator[tuple[list[RecordBatch], Row]]:
+    def read(self, pack: SmallFileBatch) -> Iterator[tuple[list[RecordBatch], Row]]:
         """Read a pack, row by row.
 
         Yields:
@@ -84,7 +84,7 @@ class PackReader:
                 yield [batch], row
             start = end
 
-    def _load(self, pack: BlockPack, indices: npt.NDArray[np.int64]) -> Row:
+    def _load(self, pack: SmallFileBatch, indices: npt.NDArray[np.int64]) -> Row:
         part = pack.slice(int(indices[0]), int(indices[-1]) + 1)
         numbers = part.sizes.tolist(), part.mtimes.tolist()
         files = SmallFiles(part.base, part.names, *numbers, part.etags, part.fingerprints)
