@@ -58,6 +58,13 @@ def test_every_file_that_the_documents_name_is_there() -> None:
         assert [link for folder, link in [*links, *paths] if not (folder / link).exists()] == [], document
 
 
+def test_the_glossary_holds_at_most_forty_words() -> None:
+    """The project speaks the language of Spark, Flink, Kafka and Arrow, and adds little of its own."""
+    rows = re.findall(r"^\| (\w[^|]*) \|", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) - 1 <= 40  # a heading is no word
+    assert rows[1:] == sorted(rows[1:])
+
+
 def test_benchmarks_are_started_as_modules() -> None:
     """They import each other, which a script started by its path cannot."""
     texts = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.py")]
