@@ -310,7 +310,7 @@ def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:
     dropping.output.connect(count)
     chosen = select if case.column else getattr(dropping, dropping.handlers["input"][1])
     reader.messages.connect(chosen if is_filtered else count)
-    findings = [reader.survey(block) if reader.needs_survey(block) else None for block in blocks]
+    findings = [reader.prescan(block) if reader.needs_prescan(block) else None for block in blocks]
     for block in reader.resolve(blocks, findings):
         for _ in reader.read(block):
             pass

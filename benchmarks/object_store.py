@@ -128,7 +128,7 @@ def read(directory: str, *, is_ahead: bool, target: str = "") -> dict[str, float
         reader.messages.connect(writer.write)
     begun_s = time.monotonic()
     if is_ahead:
-        reader.foresee(list(blocks))
+        reader.prefetch(list(blocks))
     for block in blocks:
         for _ in reader.read(block):
             pass

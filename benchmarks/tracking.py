@@ -110,7 +110,7 @@ def track(directory: Path, entries: int, order: str, first: int) -> dict[str, An
         state = index.snapshot()
         while len(unread) > (0 if numbers.stop == last else WINDOWS_UNREAD):
             ends.hear(ends.window_id - len(unread) + 1, [unread.popleft()])
-            ends.heard()
+            ends.event_state()
         windows_ms.append((time.perf_counter() - begin) * 1000)
     state = index.snapshot()
     index.close()
@@ -161,7 +161,7 @@ def scan(directory: Path, entries: int) -> dict[str, Any]:
 
     class Services:
         follow = False
-        ordinal = 0
+        operator_index = 0
         state_url = str(directory / "index")
 
         def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:

@@ -114,7 +114,7 @@ class TwoProcesses:
         """Read the blocks of a file, dealt out, surveyed first where that is needed."""
         reader = BlockReader(format=format)
         surveyed = Done(0, 0, 0)
-        if any(reader.needs_survey(block) for block in blocks):
+        if any(reader.needs_prescan(block) for block in blocks):
             findings, surveyed = self._all(_survey, format, blocks, processes, passes)
             blocks = reader.resolve(blocks, findings)
         counts, done = self._all(_read, format, blocks, processes, passes)
@@ -221,7 +221,7 @@ def _survey(format: Any, blocks: Sequence[BlockMetadata], processes: int, passes
     reader, clock = BlockReader(format=format), _Clock()
     with clock.timed(processes):
         for _ in range(passes):
-            found = [reader.survey(block) if reader.needs_survey(block) else None for block in blocks]
+            found = [reader.prescan(block) if reader.needs_prescan(block) else None for block in blocks]
     reader.teardown()
     return found, clock
 

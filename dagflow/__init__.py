@@ -12,21 +12,20 @@ if _ALLOCATOR not in os.environ and "pyspark.worker" not in sys.orig_argv:
 
     del os.environ[_ALLOCATOR]  # it is not meant for the processes that this one starts
 
-from dagflow.api.codec import StreamCodec
 from dagflow.api.context import OperatorContext
-from dagflow.api.operator import ControlOperator, InputOperator, Operator
-from dagflow.api.partitioner import BacklogStats, StatsResponse
-from dagflow.api.policy import PartitionPolicy
+from dagflow.api.control import CommitListener, ControlOperator, InputOperator
+from dagflow.api.keyed_state import KeyedOperator, Rescalable
+from dagflow.api.operator import Operator, Unified
+from dagflow.api.partitioning import BacklogStats, PartitionPolicy, StatsResponse, StreamCodec
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
-from dagflow.api.state import KeyedOperator
-from dagflow.api.unifier import Unified
 from dagflow.errors import DagflowError
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BacklogStats",
+    "CommitListener",
     "ControlOperator",
     "DagflowError",
     "InputOperator",
@@ -37,6 +36,7 @@ __all__ = [
     "OutputPort",
     "PartitionPolicy",
     "RecordBatch",
+    "Rescalable",
     "StatsResponse",
     "StreamCodec",
     "Unified",

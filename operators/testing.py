@@ -95,8 +95,8 @@ def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Recor
     state = 0
     for start in range(0, len(content), block_size):
         block = replace(block_of(content, start, min(start + block_size, len(content))), entry_state=state)
-        if made.needs_survey(block):
-            state = made.exit_state(state, made.survey(source, block))
+        if made.needs_prescan(block):
+            state = made.exit_state(state, made.prescan(source, block))
         found = read_one(made, source, block, covered)
         records += found[0]
         rejects += found[1]

@@ -1,4 +1,4 @@
-"""What an operator is told about the place that it runs in, and what it may ask of it."""
+"""What an operator is given at run time: its partition, counters and outputs, and the services of the driver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from typing_extensions import Buffer
 
@@ -14,7 +14,7 @@ from dagflow.storage.context import StorageContext
 
 
 class OutputFile(Protocol):
-    """A file that is being written and that nobody sees before its window is committed."""
+    """A file that is being written; it becomes visible when its window is committed."""
 
     def write(self, data: Buffer) -> None:
         """Append bytes.
@@ -69,10 +69,10 @@ class ControlServices(Protocol):
         """The budget of the current window."""
 
     @property
-    def ordinal(self) -> int:
-        """Tells the operators that feed partitioned ones apart: a small number that each keeps over all runs.
+    def operator_index(self) -> int:
+        """A small number that each operator that feeds partitioned ones keeps over all runs.
 
-        Ids that several of them give out can be kept apart by it.
+        Ids that several of them give out are kept apart by it.
         """
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
@@ -95,8 +95,8 @@ class ControlServices(Protocol):
         """
 
 
-UNTOLD = 1 << 62
-"""Booked in a ledger under a key whose sum cannot be told, because something that belongs to it was left out."""
+UNKNOWN_SUM = 1 << 62
+"""Booked in OperatorContext.accounting under a key whose sum is not known, because a part of it was left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Skipped:
 class Counts(Counter[str]):
     """Counts by name, each Python's own whole number: one of NumPy's cannot be written to the journal.
 
-    What is none is refused where it is counted, so that the error is told with the operator's own code.
+    Any other value is refused where it is counted, so that the traceback shows the operator's own code.
     """
 
     def __setitem__(self, name: str, count: int) -> None:
@@ -166,12 +166,12 @@ class OperatorContext:
             at the same time have 1 together at most.
         counters: Counts by name; they are added up over partitions, and shown by metrics and status. Whole numbers of
             Python or NumPy, and truth values, count; all else is a TypeError.
-        ledger: Sums by key that come to zero when all is accounted for: an operator books what it takes over
-            as positive, and what it has passed on as negative. A run that completes with any other sum fails.
-            A key that was given the value UNTOLD is not looked at.
+        accounting: Byte accounting: sums by key that come to zero when every byte is accounted for. An operator
+            books what it takes over as positive, and what it has passed on as negative. A run that completes with
+            any other sum fails. A key that was given the value UNKNOWN_SUM is not checked.
         skipped: What a reader has left out; it is journaled with the window.
-        source_events: What control operators shall hear of the window's tuples, if any listens; picklable. See
-            SourceEventListener.
+        source_events: Takes what control operators shall know of the window's tuples, picklable; None where none
+            listens. See SourceEventListener.
         connected: Names of the operator's ports that the app connects.
         storage: Reaches the stores of the app: files to read, directories to list.
         outputs: Where files to be published are opened; None in control operators that work when a window is planned.
@@ -184,7 +184,7 @@ class OperatorContext:
     partitions: int = 1
     share: float = 1.0
     counters: Counter[str] = field(default_factory=Counts)
-    ledger: Counter[str] = field(default_factory=Counter)
+    accounting: Counter[str] = field(default_factory=Counter)
     skipped: list[Skipped] = field(default_factory=list)
     source_events: list[Any] | None = None
     connected: frozenset[str] = frozenset()
@@ -205,7 +205,7 @@ class RunPreparation(Protocol):
         """Reaches the stores of the app."""
 
     def has_forgotten(self, url: str) -> bool:
-        """Whether it may also have published files below a location that it does not know any more."""
+        """Whether the journal may have published files below a location that it no longer lists."""
 
     def claim(self, url: str) -> None:
         """Take a location to publish into for this operator alone.
@@ -222,16 +222,3 @@ class RunPreparation(Protocol):
             takes_in: Whether whatever lies in a directory would be read; the run is refused where the app publishes
                 into one of which that is so.
         """
-
-
-@runtime_checkable
-class Prepared(Protocol):
-    """An operator with something to check in the driver before the first window of a run."""
-
-    def prepare(self, run: RunPreparation) -> None:
-        """Look at the world once, before anything runs.
-
-        Raises:
-            DagflowError: Why the run must not start.
-        """
-        ...

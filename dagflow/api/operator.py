@@ -1,13 +1,29 @@
-"""Operators: the nodes of an app, as their authors write them."""
+"""Operators: the nodes of an app, as their authors write them, and what a partitioned one may declare."""
 
 from __future__ import annotations
 
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from dagflow.api.context import OperatorContext
-from dagflow.api.methods import check_methods
+from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.ports import Handles, InputPort, Mode, OutputPort
 from dagflow.api.properties import set_properties
+from dagflow.storage.context import StorageContext
+
+PLAIN_METHODS = (
+    *("check_properties", "prepare", "setup", "restore", "begin_window", "end_window", "teardown", "snapshot"),
+    *("emit_tuples", "has_news", "scan_now", "unemitted_bytes", "committed"),
+)
+"""Methods that are called once and have done their work when they return; handlers, in contrast, may pause."""
+
+ASYNCHRONOUS = (
+    "asynchronous, and is never awaited; write a plain def, and run what is asynchronous in it with asyncio.run()"
+)
+GENERATOR = (
+    "a generator, which is never iterated; write it without yield: only methods that take in what arrives may pause"
+)
 
 
 class Operator:
@@ -18,7 +34,7 @@ class Operator:
     constructed by keyword, without an app and without Spark.
 
     Methods are plain functions; those that take in what arrives may be generators, see InputPort. A class with an
-    asynchronous method, or with a generator in its life cycle, is refused with a TypeError when it is defined.
+    asynchronous method, or with a generator among the other methods, is refused with a TypeError when it is defined.
 
     Guarantee: what an operator emits in a window reaches the output exactly once, also when the window
     is run again after a crash; its other side effects may happen again.
@@ -28,6 +44,15 @@ class Operator:
     output_ports: ClassVar[dict[str, OutputPort]] = {}
     handlers: ClassVar[dict[str, tuple[Mode, str]]] = {}
     """The mode and the method of each input port that has a handler, by the port's name."""
+
+    state_type: ClassVar[type | None] = None
+    """The frozen dataclass of what snapshot returns, whose fields the journal keeps by name; None: it is pickled."""
+
+    state_version: ClassVar[int] = 1
+    """Version of state_type's fields."""
+
+    renamed_properties: ClassVar[Mapping[str, str]] = {}
+    """Today's name of each property by the name that it had; the old name in an app is an error with the new one."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -43,7 +68,8 @@ class Operator:
                 elif isinstance(mark := getattr(value, "__dagflow_handles__", None), Handles):
                     handlers[mark.port.name] = (mark.mode, name)
         cls.input_ports, cls.output_ports, cls.handlers = inputs, outputs, handlers
-        check_methods(cls, [name for _, name in handlers.values()])
+        _check_methods(cls, [name for _, name in handlers.values()])
+        _check_capabilities(cls)
 
     def __init__(self, **properties: Any) -> None:
         """Set the properties.
@@ -77,10 +103,17 @@ class Operator:
             ValueError: What does not fit, naming the properties.
         """
 
+    def prepare(self, run: RunPreparation) -> None:
+        """Called in the driver before the first window of a run, to check the world and name inputs and outputs.
+
+        Raises:
+            DagflowError: Why the run must not start.
+        """
+
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window, in the process that will run the operator.
 
-        The place to make what cannot be pickled, such as locks and connections: the operator comes here pickled.
+        The place to make what cannot be pickled, such as locks and connections: the operator arrives here pickled.
         """
 
     def begin_window(self, window_id: int) -> None:
@@ -93,48 +126,158 @@ class Operator:
         """Called once at the end, also after a failure of this operator or another; not where setup failed."""
 
     def snapshot(self) -> Any:
-        """The state that must outlive the window just ended, as something picklable; None for none."""
+        """The state that must outlive the window just ended, of state_type or picklable; None for none."""
         return None
 
     def restore(self, state: Any) -> None:
-        """Take back what snapshot gave; called after setup, and never with None."""
+        """Take back what snapshot returned; called after setup, and never with None."""
+
+    def rate_limit(self) -> int | None:
+        """Bytes per second that all partitions together may read; None for no limit.
+
+        Windows of an app with a limit run one at a time, and OperatorContext.share is a partition's part of it.
+        """
+        return None
 
 
-class ControlOperator(Operator):
-    """An operator that runs once, in the driver, and handles metadata tuples only.
+def _check_methods(cls: type, handlers: Iterable[str]) -> None:
+    """Refuse methods whose body would never run.
 
-    Where it takes in only what other control operators emit, it works when a window is planned. Where something
-    that runs in partitions reports to it, it works when the window's results are in, and sees each window once,
-    in order: what it emits, the files that it writes and its snapshot are committed with the window.
+    Args:
+        cls: A class of operators.
+        handlers: Names of its methods that take in what arrives.
+
+    Raises:
+        TypeError: A method is asynchronous, or one that is no handler is a generator.
+    """
+    for name in (*handlers, *PLAIN_METHODS):
+        # What the class has under the name: an override is called without the mark of the method that it replaces.
+        method = getattr(cls, name, None)
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+            raise TypeError(f"{cls.__name__}.{name}() is {ASYNCHRONOUS}")
+        if name in PLAIN_METHODS and inspect.isgeneratorfunction(method):
+            raise TypeError(f"{cls.__name__}.{name}() is {GENERATOR}")
+
+
+class Capability(ABC):  # noqa: B024  # each subclass declares methods of its own
+    """Base of what an operator may declare beside its ports: each direct subclass is one capability.
+
+    The framework asks for a capability by its class, so a class that has all methods of one and does not derive
+    from it is refused with a TypeError when it is defined.
     """
 
-    runs_at_commit: ClassVar[bool] = False
-    """Whether it works when a window's results are in, whoever emits to it."""
 
-    removes_input: ClassVar[bool] = False
-    """Whether it puts away what was read, so that what is published may be the only copy; --fresh is refused then."""
+def _check_capabilities(cls: type) -> None:
+    for capability in Capability.__subclasses__():
+        methods = sorted(capability.__abstractmethods__)
+        if not issubclass(cls, capability) and all(hasattr(cls, name) for name in methods):
+            has = ", ".join(f"{name}()" for name in methods)
+            raise TypeError(
+                f"{cls.__name__} has {has} and does not declare it; derive it from "
+                f"{capability.__module__}.{capability.__name__} as well, or give the method another name"
+            )
 
-    def unemitted_bytes(self) -> int:
-        """Bytes that it knows it will emit in later windows; 0 where it cannot tell."""
-        return 0
 
+class Unified(Capability):
+    """Declares an operator whose partitions see only their share of a window, and whose results must be merged.
 
-class InputOperator(ControlOperator):
-    """A control operator at the head of an app: it has no input ports and makes tuples by itself."""
+    dagflow puts a unifier behind the port: an operator in one partition, which takes in what all partitions
+    emit in a window, and emits in its end_window. The app's streams begin at the unifier.
 
-    def emit_tuples(self) -> None:
-        """Emit what there is now; called once or more per window.
+    Source:
+        The role and its name follow com.datatorrent.api.Operator.Unifier of Apache Apex.
+    """
 
-        A call that emits nothing says that there is no more for now: a run to completion ends when no
-        control operator has anything to emit; a run that follows asks again in a later window.
+    @abstractmethod
+    def unifier(self, port: str) -> Operator | None:
+        """Called in the driver when the app is planned, for each output port that a stream leaves.
+
+        Args:
+            port: The output port's name.
+
+        Returns:
+            A new operator with an input port `input` and an output port `output`, both of the port's type;
+            None where what the port emits needs no merging.
         """
 
-    def has_news(self) -> bool:
-        """Whether the snapshot must be journaled although nothing was emitted; asked after emit_tuples.
 
-        Each window costs a record of the journal: an operator that has nothing new to remember says no.
+class Prefetcher(Capability):
+    """Declares an operator that can begin to fetch what its handler of single tuples will be called with."""
+
+    @abstractmethod
+    def prefetch(self, tuples: Sequence[Any]) -> None:
+        """Called before the first of the tuples is handled; the tuples of an earlier call have all been handled.
+
+        Args:
+            tuples: What arrived together, in order.
         """
-        return False
 
-    def scan_now(self) -> None:
-        """Look for new input without waiting; called while following, when somebody asked for it."""
+
+class LimitChecker(Capability):
+    """Declares a partitioned operator that may end a run because of its counts over all partitions and windows."""
+
+    @abstractmethod
+    def check_limits(self, totals: Mapping[str, int]) -> None:
+        """Called in the driver before a window is committed.
+
+        Args:
+            totals: The operator's counts in this window and in all windows before it, also of earlier runs: its
+                own counters, and the records that left each port, by the port's name.
+
+        Raises:
+            DagflowError: Why the run must stop; the window is not committed.
+        """
+
+
+class PreScanner(Capability):
+    """Declares an operator at the head of a stage that scans tuples before their window is planned.
+
+    Some formats do not let a reader tell, from the middle of a file, whether a byte is inside of quotes. A pre-scan
+    runs over all blocks in parallel and reports how each would leave what it enters; the driver folds the
+    results, in order, into the one fact that each block lacks; then the blocks are processed in parallel.
+    """
+
+    prescan_state_type: ClassVar[type | None] = None
+    """The frozen dataclass of what prescan_state returns, kept like Operator.state_type; None: it is pickled."""
+
+    @abstractmethod
+    def needs_prescan(self, item: Any) -> bool:
+        """Whether a tuple has to be scanned first; asked in the driver.
+
+        A window without any such tuple costs no pre-scan.
+        """
+
+    @abstractmethod
+    def prescan(self, item: Any, storage: StorageContext) -> Any:
+        """Scan one tuple, in a task, before setup.
+
+        Args:
+            item: The tuple.
+            storage: Reaches the stores of the app.
+
+        Returns:
+            Something small and picklable.
+
+        Raises:
+            DagflowError: The tuple cannot be scanned.
+        """
+
+    @abstractmethod
+    def resolve(self, items: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+        """Complete a window's tuples, in the driver.
+
+        Args:
+            items: All tuples of the window, in the order of emission.
+            results: For each what prescan returned, or None where it was not scanned.
+
+        Returns:
+            The tuples to be planned, one for each of items.
+        """
+
+    @abstractmethod
+    def prescan_state(self) -> Any:
+        """What resolve must know of earlier windows: small, of prescan_state_type or picklable; None for nothing."""
+
+    @abstractmethod
+    def restore_prescan(self, state: Any) -> None:
+        """Take back what prescan_state returned, before the first window after a restart."""

@@ -1,16 +1,76 @@
-"""Ports: the typed ends of an operator, declared in its class body."""
+"""Ports: the typed ends of an operator, declared in its class body; and what passes them: tuples and tuple batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, overload
 
-from dagflow.api.bundle import Bundle
+import numpy as np
+import numpy.typing as npt
+
 from dagflow.api.records import RecordBatch
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Mode = Literal["each", "batch"]
+
+
+class TupleBatch(ABC):
+    """Many metadata tuples, held in columns, so that millions of small ones cost little each.
+
+    An operator emits a tuple batch where its port carries the tuples. An input port that is declared with
+    `tuple_batches=True` takes it as it is; everywhere else, and outside of an app, the receiver sees
+    the tuples.
+
+    Guarantee: dealt out to partitions, a divisible batch may be sliced; every member goes to one of them.
+    """
+
+    __slots__ = ()
+
+    kind: ClassVar[type]
+    """The class of the tuples."""
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether it may be sliced; otherwise all members go to one partition."""
+        return True
+
+    @property
+    @abstractmethod
+    def weights(self) -> npt.NDArray[np.int64]:
+        """For each member its size, by which members are dealt out to partitions."""
+
+    @abstractmethod
+    def slice(self, start: int, end: int) -> Self:
+        """The members [start, end)."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]:
+        """The tuples; a member may stand for none."""
+
+    def __len__(self) -> int:
+        """How many members there are, for budgets and backlogs."""
+        return len(self.weights)
+
+    @property
+    def size_bytes(self) -> int:
+        """Sum of the weights."""
+        return int(self.weights.sum())
+
+
+def unbatched(items: Iterable[Any]) -> Iterator[Any]:
+    """The tuples, those of tuple batches one by one."""
+    for item in items:
+        if isinstance(item, TupleBatch):
+            yield from item
+        else:
+            yield item
+
+
+def tuple_count(items: Iterable[Any]) -> int:
+    """How many tuples there are, members of tuple batches counted one by one."""
+    return sum(len(item) if isinstance(item, TupleBatch) else 1 for item in items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +120,13 @@ class InputPort(Port):
     Args:
         type: What flows in.
         optional: Whether an app may leave the port unconnected.
-        bundles: Whether the handler takes a Bundle as it is, and not tuple by tuple.
+        tuple_batches: Whether the handler takes a TupleBatch as it is, and not tuple by tuple.
     """
 
-    def __init__(self, type: type = RecordBatch, *, optional: bool = False, bundles: bool = False) -> None:
+    def __init__(self, type: type = RecordBatch, *, optional: bool = False, tuple_batches: bool = False) -> None:
         super().__init__(type)
         self.is_required = not optional
-        self.takes_bundles = bundles
+        self.takes_tuple_batches = tuple_batches
 
     def each(self, method: Handler) -> Handler:
         """Mark the method that is called once per tuple or record.
@@ -139,7 +199,7 @@ class Emitter(Generic[T]):
         return bool(self.sinks)
 
     def send(self, item: object) -> None:
-        """Hand one item to every sink at once, a bundle as its tuples."""
+        """Hand one item to every sink at once, a tuple batch as its tuples."""
         for sink in self.sinks:
-            for each in item if isinstance(item, Bundle) else (item,):
+            for each in item if isinstance(item, TupleBatch) else (item,):
                 sink(each)

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagflow.api.committed import CommitListener
 from dagflow.api.context import ControlServices, Counts, OperatorContext
-from dagflow.api.operator import ControlOperator, InputOperator, Operator
-from dagflow.api.source_events import SourceEventListener
+from dagflow.api.control import CommitListener, ControlOperator, InputOperator, SourceEventListener
+from dagflow.api.operator import Operator
 from dagflow.engine.operator_state import is_stateful, require_owners
 from dagflow.errors import PlanError, Problem
 from dagflow.execution.chain import Chain
@@ -59,11 +58,15 @@ class Report:
 def _split(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> tuple[list[str], list[str]]:
     """The control operators that feed stages, and those that work when a window's results are in, upstream first."""
     fed = {edge.target.operator for stage in plan.stages for edge in stage.reports}
-    fed.update(name for name in plan.control if getattr(operators[name], "runs_at_commit", False))
+    fed.update(name for name in plan.control if _runs_at_commit(operators[name]))
     for edge in sorted(plan.control_edges, key=lambda edge: plan.control.index(edge.source.operator)):
         if edge.source.operator in fed:
             fed.add(edge.target.operator)
     return [name for name in plan.control if name not in fed], [name for name in plan.control if name in fed]
+
+
+def _runs_at_commit(operator: Operator) -> bool:
+    return isinstance(operator, ControlOperator) and operator.runs_at_commit
 
 
 def _upstream_of(plan: PhysicalPlan, stage: Stage) -> set[str]:
@@ -196,7 +199,7 @@ class ControlGraph:
                     chain.call(name, chain.operators[name].restore, value)
         for name, listener in listeners.items():
             if name in reported:
-                self._sources.call(name, listener.restore_heard, pickle.loads(reported[name]))
+                self._sources.call(name, listener.restore_event_state, pickle.loads(reported[name]))
 
     def emit(self, window_id: int) -> Emission | None:
         """Let the operators emit one window; None when nobody had anything to emit.
@@ -287,7 +290,7 @@ class ControlGraph:
         for name, listener in self._listeners.items():
             if listener.wants_source_events:
                 self._sources.call(name, listener.handle_source_events, window_id, events)
-                heard[name] = pickle.dumps(self._sources.call(name, listener.heard), protocol=5)
+                heard[name] = pickle.dumps(self._sources.call(name, listener.event_state), protocol=5)
         return heard
 
     def committed(self, window_id: int) -> None:

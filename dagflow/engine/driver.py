@@ -16,10 +16,9 @@ from concurrent.futures import Future, TimeoutError
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Protocol
 
-from dagflow.api.context import UNTOLD
-from dagflow.api.operator import Operator
-from dagflow.api.partitioner import Partitioner
-from dagflow.api.supervision import Supervising
+from dagflow.api.context import UNKNOWN_SUM
+from dagflow.api.operator import LimitChecker, Operator
+from dagflow.api.partitioning import Partitioner
 from dagflow.engine.control_graph import ControlGraph, Emission, Report
 from dagflow.engine.driver_memory import release_free_memory
 from dagflow.engine.operator_state import Kept, StateBook
@@ -129,8 +128,7 @@ class Driver:
         self._statistics = RunStatistics(app, {stage.head for stage in plan.stages})
         # The state that a window leaves behind is what the next one starts from, so they cannot overlap.
         # Partitions divide an allowed rate among themselves, and know nothing of other windows' partitions.
-        paces = (getattr(operator, "max_bytes_per_second", None) for operator in operators.values())
-        self._is_paced = any(pace is not None for pace in paces)
+        self._is_paced = any(operator.rate_limit() is not None for operator in operators.values())
         self._most_in_flight = WINDOWS_IN_FLIGHT if states.is_empty and not self._is_paced else 1
         # None before recovery is over: what was planned earlier comes before anything new.
         self._most_ahead_of_stragglers = 0
@@ -358,22 +356,22 @@ class Driver:
         """What the operators of the stages, and those that wait for their results, keep for the next window."""
         partitioned = self._states.after(window_id, results)
         for result in results:
-            self._ledger.update(result.ledger)
+            self._ledger.update(result.accounting)
         self._ledger = Counter({key: value for key, value in self._ledger.items() if value})
         return pickle.dumps((partitioned, dict(report.states), dict(self._ledger)), protocol=5)
 
     def _supervise(self, counters: Counter[str]) -> None:
         """Ask the operators that look at their own counts whether the run may go on."""
         for name, operator in self._operators.items():
-            if isinstance(operator, Supervising):
+            if isinstance(operator, LimitChecker):
                 totals = self._journal.state.totals + counters
-                operator.supervise(
+                operator.check_limits(
                     {key[len(name) + 1 :]: n for key, n in totals.items() if key.startswith((f"{name}.", f"{name}:"))}
                 )
 
     def _check_ledger(self) -> None:
         """Refuse to call a run complete that lost or made up anything."""
-        open_by_key = {key: value for key, value in self._ledger.items() if value < UNTOLD // 2}
+        open_by_key = {key: value for key, value in self._ledger.items() if value < UNKNOWN_SUM // 2}
         if open_by_key:
             key, value = min(open_by_key.items())
             raise DagflowError(

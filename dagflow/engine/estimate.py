@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dagflow.api.estimate import Estimate, Estimating
+from dagflow.api.control import Estimator, InputEstimate
 from dagflow.engine.window_sizing import FIRST_WINDOW_BYTES, FIRST_WINDOW_TUPLES
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.context import StorageContext
@@ -49,20 +49,21 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
     Raises:
         DagflowError: The input cannot be looked at.
     """
-    found = Estimate()
+    found = InputEstimate()
     storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
     windows = 0
-    inputs = [node.operator for node in app.operators.values() if isinstance(node.operator, Estimating)]
+    inputs = [node.operator for node in app.operators.values() if isinstance(node.operator, Estimator)]
     for operator in inputs:
         with options_in_use(app.attributes.storage):
             part = operator.estimate(WITHIN_S / len(inputs), storage)
         found += part
+        limits = operator.window_limits()
         by_limit = [
-            part.blocks / (getattr(operator, "blocks_threshold", None) or FIRST_WINDOW_TUPLES * parallelism),
-            part.files / (getattr(operator, "max_files_per_window", None) or math.inf),
+            part.blocks / (limits.blocks or FIRST_WINDOW_TUPLES * parallelism),
+            part.files / (limits.files or math.inf),
             part.bytes / (FIRST_WINDOW_BYTES * parallelism),
             # A window has one block at least, however large.
-            min(part.blocks, part.bytes / (getattr(operator, "max_bytes_per_window", None) or math.inf)),
+            min(part.blocks, part.bytes / (limits.size_bytes or math.inf)),
         ]
         windows = max(windows, *map(math.ceil, by_limit))
     if not inputs:

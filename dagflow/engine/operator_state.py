@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any
 
+from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, Rescalable, Segment
 from dagflow.api.operator import Operator
-from dagflow.api.state import KeyedOperator, KeyedSnapshot, Movable, Segment
 from dagflow.errors import DagflowError, JournalError, MissingError, PlanError, Problem
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import WindowPlan
@@ -114,7 +114,7 @@ class StateBook:
         """
         counts: dict[str, int | None] = {}
         for name, stage in self._stages.items():
-            if not isinstance(self._operators[name], Movable):
+            if not isinstance(self._operators[name], Rescalable):
                 kept = self._kept.get(name, [])
                 counts[stage.head] = counts.get(stage.head) or (len(kept) if any(s is not None for s in kept) else None)
         for plan in planned:
@@ -159,9 +159,9 @@ class StateBook:
             if any(state is not None for state in kept) and len(kept) != partitions[stage.head]:
                 self._require_movable(name, partitions[stage.head])
 
-    def _require_movable(self, name: str, partitions: int) -> Movable:
+    def _require_movable(self, name: str, partitions: int) -> Rescalable:
         operator = self._operators[name]
-        if isinstance(operator, Movable):
+        if isinstance(operator, Rescalable):
             return operator
         before = len(self._kept[name])
         raise DagflowError(

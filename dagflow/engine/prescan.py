@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dagflow.api.bundle import Bundle
-from dagflow.api.operator import Operator
-from dagflow.api.survey import Surveying
+from dagflow.api.operator import Operator, PreScanner
+from dagflow.api.ports import TupleBatch
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.operator_state import require_owners
 from dagflow.errors import DagflowError
@@ -26,7 +25,7 @@ class PreScans:
 
     def __init__(self, operators: Mapping[str, Operator], runtime: Callable[[], Runtime]) -> None:
         self._operators: dict[str, Any] = {
-            name: operator for name, operator in operators.items() if isinstance(operator, Surveying)
+            name: operator for name, operator in operators.items() if isinstance(operator, PreScanner)
         }
         self._names = operators.keys()
         self._runtime = runtime
@@ -42,13 +41,13 @@ class PreScans:
             operator = self._operators.get(target.operator)
             if operator is not None:
                 # A bundle's members are complete in themselves.
-                single = [item for item in items if not isinstance(item, Bundle)]
+                single = [item for item in items if not isinstance(item, TupleBatch)]
                 resolved = iter(operator.resolve(single, self._findings(target.operator, operator, single)))
-                completed[target] = [item if isinstance(item, Bundle) else next(resolved) for item in items]
+                completed[target] = [item if isinstance(item, TupleBatch) else next(resolved) for item in items]
         return replace(emission, tuples={**emission.tuples, **completed}) if completed else emission
 
     def _findings(self, name: str, operator: Any, items: list[Any]) -> list[Any]:
-        needy = [index for index, item in enumerate(items) if operator.needs_survey(item)]
+        needy = [index for index, item in enumerate(items) if operator.needs_prescan(item)]
         findings: list[Any] = [None] * len(items)
         if needy:
             found = self._runtime().prescan(name, [items[index] for index in needy])
@@ -60,7 +59,7 @@ class PreScans:
 
     def state(self) -> dict[str, bytes]:
         """What the operators must know of the windows so far, pickled, by name."""
-        states = {name: operator.survey_state() for name, operator in self._operators.items()}
+        states = {name: operator.prescan_state() for name, operator in self._operators.items()}
         return {name: pickle.dumps(state, protocol=5) for name, state in states.items() if state is not None}
 
     def restore(self, pickled: Mapping[str, bytes]) -> None:
@@ -73,4 +72,4 @@ class PreScans:
         require_owners(states, self._names, self._operators.keys() - states.keys())
         for name, state in states.items():
             if name in self._operators:
-                self._operators[name].restore_survey(state)
+                self._operators[name].restore_prescan(state)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dagflow.api.partitioner import assign_balanced, size_bytes_of
 from dagflow.execution.messages import WindowTask
+from dagflow.execution.routing import assign_balanced, size_bytes_of
 from dagflow.plan.physical import PhysicalPlan
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dagflow.api.context import Prepared, WindowBudget
+from dagflow.api.context import WindowBudget
+from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
 from dagflow.engine.control_graph import ControlGraph
 from dagflow.engine.driver import Driver, Observer, kept_ordinals
@@ -81,7 +82,7 @@ class _Services:
         self.in_tasks = runtime.in_tasks
         self.state_url = state_url
         self.follow = follow
-        self.ordinal = ordinal
+        self.operator_index = ordinal
         self._throughput = throughput
 
     @property
@@ -146,9 +147,8 @@ def prepare(
     """Let operators look at the world before anything runs, and return what they read and publish into."""
     preparation = _Preparation(journal, storage)
     for name, operator in operators.items():
-        if isinstance(operator, Prepared):
-            preparation.operator = name
-            operator.prepare(preparation)
+        preparation.operator = name
+        operator.prepare(preparation)
     preparation.require_apart(checkpoint)
     journal.note_outputs(preparation.claims)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
@@ -243,7 +243,7 @@ def _require_originals(app: LogicalPlan, store: Store) -> None:
         state = read_state(store)
     except MissingError:
         return
-    removers = [name for name, node in app.operators.items() if getattr(node.operator, "removes_input", False)]
+    removers = [name for name, node in app.operators.items() if _removes_input(node.operator)]
     # The app may have had one that it has no more.
     removers += [key.rpartition(":")[0] for key in state.totals if key.endswith(f":{CLEANED}")]
     if state.last_committed and removers:
@@ -252,6 +252,14 @@ def _require_originals(app: LogicalPlan, store: Store) -> None:
             "it may be the only copy",
             hint="use another checkpoint and another output, or remove both yourself where the originals are elsewhere",
         )
+
+
+def _removes_input(operator: Operator) -> bool:
+    return isinstance(operator, ControlOperator) and operator.removes_input
+
+
+def _wants_to_follow(operator: Operator) -> bool:
+    return isinstance(operator, InputOperator) and operator.wants_to_follow()
 
 
 def _located(app: LogicalPlan) -> dict[str, str]:
@@ -271,7 +279,7 @@ def _drive(
     """Put a driver together, and let it run."""
     plan = place(app)
     operators = {name: node.operator for name, node in app.operators.items()}
-    follow = options.follow or any(getattr(operator, "follow", False) is True for operator in operators.values())
+    follow = options.follow or any(map(_wants_to_follow, operators.values()))
     throughput = Throughput(parallelism_of(options.master or app.attributes.master))
     feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
     ordinals = index_operators((name for name in plan.control if name in feeding), kept_ordinals(journal.state))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dagflow.api.partitioner import BacklogStats, Partitioner, StatsListener
+from dagflow.api.partitioning import BacklogStats, Partitioner, StatsListener
 from dagflow.errors import OperatorError
 from dagflow.plan.physical import PhysicalPlan
 
@@ -135,7 +135,7 @@ class Scaling:
 
     def steered(self) -> dict[str, int]:
         """How many partitions the stages have whose policies decide by speed, by head."""
-        steered = (each for each in self._elastic if getattr(self._deciders[each], "steers_by_speed", False))
+        steered = (each for each in self._elastic if _steers_by_speed(self._deciders[each]))
         return {stage: self.counts[stage] for stage in steered}
 
     def observe(
@@ -166,6 +166,10 @@ class Scaling:
         """The decisions since the last call."""
         decisions, self._decisions = self._decisions, []
         return decisions
+
+
+def _steers_by_speed(decider: object) -> bool:
+    return isinstance(decider, Partitioner) and decider.steers_by_speed
 
 
 def _now_millis() -> int:

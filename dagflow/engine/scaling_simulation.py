@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.api.partitioner import BacklogStats, Partitioner
+from dagflow.api.partitioning import BacklogStats, Partitioner
 from dagflow.engine.scaling import Decision, defined, repartitioned
 from dagflow.errors import AppError, Problem
 

@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.api.bundle import count_of
 from dagflow.api.operator import Operator
-from dagflow.api.partitioner import size_bytes_of
+from dagflow.api.ports import tuple_count
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError
 from dagflow.execution.messages import WindowTask
-from dagflow.execution.routing import assigned_shares
+from dagflow.execution.routing import assigned_shares, size_bytes_of
 from dagflow.journal import WindowPlan
 from dagflow.journal.planned_tuples import ALL_PARTITIONS, cut, decode_tuples, encode_tuples, kind_name
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
@@ -38,7 +37,7 @@ def load_of(plan: PhysicalPlan, tuples: Mapping[PortRef, Sequence[Any]]) -> Load
     sizes: dict[str, int] = {}
     for target, items in tuples.items():
         head = plan.stage_of(target.operator).head
-        counts[head] = counts.get(head, 0) + count_of(items)
+        counts[head] = counts.get(head, 0) + tuple_count(items)
         sizes[head] = sizes.get(head, 0) + sum(map(size_bytes_of, items))
     return Load(counts, sizes)
 

@@ -7,11 +7,9 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dagflow.api.bundle import unbundled
 from dagflow.api.context import Counts
-from dagflow.api.foresight import Foreseeing
-from dagflow.api.methods import AWAITED, PAUSED
-from dagflow.api.operator import Operator
+from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
+from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import (
     AppError,
@@ -88,8 +86,8 @@ class Chain:
         mode, name = operator.handlers[target.port]
         method = getattr(operator, name)
         buffers = self._buffers_of(target.operator)
-        if isinstance(payload, list) and not operator.input_ports[target.port].takes_bundles:
-            payload = list(unbundled(payload))
+        if isinstance(payload, list) and not operator.input_ports[target.port].takes_tuple_batches:
+            payload = list(unbatched(payload))
         if mode == "batch":
             for buffer in buffers:
                 buffer.current = payload if isinstance(payload, RecordBatch) else None
@@ -99,8 +97,8 @@ class Chain:
         elif isinstance(payload, RecordBatch):
             self._feed_each_record(target.operator, method, payload, buffers)
         else:
-            if isinstance(operator, Foreseeing):
-                self.call(target.operator, operator.foresee, payload)
+            if isinstance(operator, Prefetcher):
+                self.call(target.operator, operator.prefetch, payload)
             for item in payload:
                 yield from self._guarded(target.operator, method, item)
 
@@ -230,7 +228,7 @@ class Chain:
             result = method(*arguments)
             _refuse_awaited(result)
             if inspect.isgenerator(result):
-                raise BrokenContractError(f"is {PAUSED}")
+                raise BrokenContractError(f"is {GENERATOR}")
             self.flush(operator)
         except FAILURES as error:
             if self._is_told(error):
@@ -298,4 +296,4 @@ def _refuse_awaited(result: object) -> None:
     if inspect.isawaitable(result) or isinstance(result, AsyncIterator):
         if inspect.iscoroutine(result):
             result.close()  # or Python complains, somewhere else, that it was never awaited
-        raise BrokenContractError(f"is {AWAITED}")
+        raise BrokenContractError(f"is {ASYNCHRONOUS}")

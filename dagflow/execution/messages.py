@@ -48,7 +48,7 @@ class TaskResult:
         files: Files that wait to be published.
         reports: Tuples for control operators, by input port.
         states: Pickled operator states by operator.
-        ledger: Sums by key that must come to zero over all tasks and windows.
+        accounting: Sums by key that must come to zero over all tasks and windows.
         skipped: What was left out, and why.
         source_events: What control operators shall hear.
         busy_s: Seconds from the task's first item to its last.
@@ -61,7 +61,7 @@ class TaskResult:
     files: tuple[PendingFile, ...]
     reports: tuple[tuple[PortRef, list[Any]], ...]
     states: Mapping[str, bytes]
-    ledger: Mapping[str, int]
+    accounting: Mapping[str, int]
     busy_s: float
     error: DagflowError | None = None
     skipped: tuple[Skipped, ...] = ()

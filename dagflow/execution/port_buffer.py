@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dagflow.api.bundle import Bundle
-from dagflow.api.ports import Emitter
+from dagflow.api.ports import Emitter, TupleBatch
 from dagflow.api.records import LINE_FEED, BatchTooLargeError, Delimiters, Origin, RecordBatch
 
 Consumer = Callable[[Any], None]
@@ -101,7 +100,7 @@ class PortBuffer:
 
     def _carries(self, item: Any) -> bool:
         kind = self.emitter.port.type
-        return isinstance(item, kind) or (isinstance(item, Bundle) and issubclass(item.kind, kind))
+        return isinstance(item, kind) or (isinstance(item, TupleBatch) and issubclass(item.kind, kind))
 
     def close_records(self, batch: RecordBatch, ends: list[int]) -> None:
         """Pass on what a per-record method emitted for batch.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dagflow.api.control import SourceEventListener
 from dagflow.api.operator import Operator
-from dagflow.api.source_events import SourceEventListener
 from dagflow.execution.pickling import pickled_operator
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.context import StorageContext

@@ -10,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.bundle import unbundled
-from dagflow.api.codec import ByName, StreamCodec
-from dagflow.api.hashing import partitions_of
-from dagflow.api.partitioner import deal_out
+from dagflow.api.partitioning import ByName, StreamCodec, partitions_of
+from dagflow.api.ports import TupleBatch, unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.plan.physical import Exchange, PortRef
@@ -50,7 +48,7 @@ def assigned_shares(exchange: Exchange, items: Sequence[Any], partitions: int) -
 
     Args:
         exchange: The exchange.
-        items: Tuples and bundles, in the order of emission.
+        items: Tuples and tuple batches, in the order of emission.
         partitions: How many partitions the receiving stage has.
 
     Returns:
@@ -66,7 +64,7 @@ def assigned_shares(exchange: Exchange, items: Sequence[Any], partitions: int) -
 
 def _split_by_key(codec: StreamCodec, target: PortRef, payload: Any, partitions: int) -> Iterator[tuple[int, Any]]:
     """Each partition's part, in order of partitions; the items of each stay in their order."""
-    items = payload if isinstance(payload, RecordBatch) else list(unbundled(payload))
+    items = payload if isinstance(payload, RecordBatch) else list(unbatched(payload))
     if not len(items):
         # Its blocks should be known downstream, to anybody.
         yield 0, payload
@@ -115,3 +113,67 @@ def _keys_of(codec: StreamCodec, target: PortRef, items: Any) -> pa.Array:
             raise OperatorError(str(error.args[0]), operator=target.operator) from error
         text = f"keys() of the codec {codec} raised {type(error).__name__}: {error}"
         raise OperatorError(text, operator=target.operator) from error
+
+
+def size_bytes_of(item: Any) -> int:
+    """The weight of a metadata tuple: its size_bytes, or 1."""
+    return int(getattr(item, "size_bytes", 1))
+
+
+def assign_balanced(sizes: Sequence[int], partitions: int) -> list[list[int]]:
+    """Deal items out to partitions, balanced by size, neighbours together.
+
+    Args:
+        sizes: Size of each item in its unit, in the order of emission; 0 counts as 1.
+        partitions: How many partitions, at least 1.
+
+    Returns:
+        For each partition the ascending, consecutive indices of its items; partitions beyond the
+        number of items stay empty.
+    """
+    borders = _borders(np.array(sizes, np.int64), partitions)
+    return [list(range(start, end)) for start, end in pairwise(borders)]
+
+
+def deal_out(items: Sequence[Any], partitions: int) -> list[list[Any]]:
+    """Deal tuples out to partitions as assign_balanced does, member by member of tuple batches.
+
+    Args:
+        items: Tuples and tuple batches, in the order of emission.
+        partitions: How many partitions, at least 1.
+
+    Returns:
+        For each partition its tuples and tuple batches; a divisible tuple batch that lies across a border is sliced.
+    """
+    weights = [
+        item.weights if isinstance(item, TupleBatch) and item.is_divisible else [size_bytes_of(item)] for item in items
+    ]
+    borders = _borders(np.concatenate(weights) if weights else np.empty(0, np.int64), partitions)
+    shares: list[list[Any]] = [[] for _ in range(partitions)]
+    partition = position = 0
+    for item, members in zip(items, map(len, weights), strict=True):
+        done = 0
+        while done < members:
+            while borders[partition + 1] <= position:
+                partition += 1
+            count = min(members - done, borders[partition + 1] - position)
+            shares[partition].append(item if count == members else item.slice(done, done + count))
+            done += count
+            position += count
+    return shares
+
+
+def _borders(sizes: npt.NDArray[Any], partitions: int) -> list[int]:
+    """Where each partition's consecutive items begin, and behind the last the number of items."""
+    weights = np.maximum(sizes, 1).astype(np.float64)
+    stops = np.cumsum(weights)
+    # An item that would overshoot is taken when more than half of it fits: each share ends nearest its target.
+    middles = stops - weights / 2
+    borders = [0]
+    for partition in range(partitions - 1):
+        first = borders[-1]
+        taken = stops[first - 1] if first else 0.0
+        target = ((stops[-1] if len(stops) else 0.0) - taken) / (partitions - partition)
+        end = int(np.searchsorted(middles, taken + target, side="right"))
+        borders.append(min(max(end, first + 1), len(stops)))
+    return [*borders, len(stops)]

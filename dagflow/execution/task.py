@@ -87,7 +87,7 @@ class StageTask:
                 partitions=count,
                 share=self._window.shares.get((self._stage.head, self._partition), 1 / count),
                 counters=self._counters[name],
-                ledger=self._ledger,
+                accounting=self._ledger,
                 skipped=self._skipped,
                 source_events=self._source_events,
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
@@ -147,7 +147,7 @@ class StageTask:
             files=files,
             reports=tuple(self._reports),
             states=states,
-            ledger={key: value for key, value in self._ledger.items() if value},
+            accounting={key: value for key, value in self._ledger.items() if value},
             busy_s=time.perf_counter() - started,
             error=error,
             skipped=tuple(self._skipped),
@@ -206,7 +206,7 @@ def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterat
     chain = Chain({operator: instance}, (), {})
     for item in items:
         try:
-            yield chain.call(operator, instance.survey, item, program.storage)
+            yield chain.call(operator, instance.prescan, item, program.storage)
         except TransientStorageError:
             raise
         except DagflowError as error:

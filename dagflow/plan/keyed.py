@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dagflow.api.codec import ByName
+from dagflow.api.keyed_state import KeyedOperator
+from dagflow.api.partitioning import ByName
 from dagflow.api.properties import property_model
-from dagflow.api.state import KeyedOperator
 from dagflow.spec.model import AppSpec, KeyedPartition, OperatorSpec
 from dagflow.spec.problems import Problems
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dagflow.api.operator import ControlOperator, InputOperator, Operator
-from dagflow.api.partitioner import Partitioner
+from dagflow.api.control import ControlOperator, InputOperator
+from dagflow.api.operator import Operator
+from dagflow.api.partitioning import Partitioner
 from dagflow.errors import PlanError, Problem, SpecError
 from dagflow.plan.physical import Edge
 from dagflow.plan.wiring import wire

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dagflow.api.codec import StreamCodec
+from dagflow.api.partitioning import StreamCodec
 
 Routing = Literal["assigned", "assigned_by_key", "assigned_to_all", "round_robin", "by_key", "to_all"]
 

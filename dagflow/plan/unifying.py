@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dagflow.api.operator import Operator
+from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import Port
-from dagflow.api.unifier import Unified
 from dagflow.errors import PlanError, Problem
 from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.logical import LogicalPlan, OperatorNode

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dagflow.api.codec import ByName
-from dagflow.api.operator import ControlOperator, InputOperator, Operator
+from dagflow.api.control import ControlOperator, InputOperator
+from dagflow.api.operator import Operator
+from dagflow.api.partitioning import ByName
 from dagflow.api.ports import InputPort, OutputPort, Port
 from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.keyed import check_keyed

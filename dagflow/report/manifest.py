@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dagflow.api.bundle import Bundle
+from dagflow.api.ports import TupleBatch
 from dagflow.journal import WindowIntent, WindowPlan, committed_windows, history, read_state, roots_of
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.storage.location import absolute, is_local, redacted
@@ -178,7 +178,7 @@ def manifest_of(plan: WindowPlan, intent: WindowIntent | None) -> WindowManifest
 
 def _inputs(plan: WindowPlan) -> Iterator[InputRange]:
     for port, partition, item in planned_tuples(plan):
-        for block in item if isinstance(item, Bundle) else (item,):
+        for block in item if isinstance(item, TupleBatch) else (item,):
             # Whatever reads files says which bytes of which version; other tuples have no part in a manifest.
             if all(hasattr(block, name) for name in ("url", "version", "start", "end")):
                 version = block.version

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter
 from pydantic_core import PydanticUndefined
 
-from dagflow.api.operator import ControlOperator, InputOperator, Operator
+from dagflow.api.control import ControlOperator, InputOperator
+from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Columns, Count, Millis, Paths, Size, Variants, property_model
 from dagflow.spec.registry import DESCRIBED, OPERATOR, POLICY, built_in, find_class

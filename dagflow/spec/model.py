@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dagflow.api.codec import StreamCodec
 from dagflow.api.operator import Operator
-from dagflow.api.partitioner import Partitioner
+from dagflow.api.partitioning import Partitioner, StreamCodec
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
 from dagflow.spec.user_modules import user_modules

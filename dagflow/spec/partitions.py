@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dagflow.api.codec import ByName, StreamCodec
+from dagflow.api.partitioning import ByName, StreamCodec
 from dagflow.spec.checks import NodeChecks
 from dagflow.spec.model import KeyedPartition, Partition
 from dagflow.spec.nodes import Mapping, Node, Scalar

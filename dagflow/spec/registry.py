@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dagflow.api.codec import StreamCodec
 from dagflow.api.operator import Operator
+from dagflow.api.partitioning import Partitioner, StreamCodec
 from dagflow.spec.problems import did_you_mean, nearest, quoted, shortened
 
 LIBRARY = "operators"
@@ -54,10 +54,8 @@ CODEC = Kind(
 
 
 POLICY = Kind(
-    *("partitioner", "give it the method define_partitions, as dagflow.PartitionPolicy has it", "my_policies.Nightly"),
-    accepts=lambda cls: (
-        hasattr(cls, "define_partitions") and not issubclass(cls, Operator) and not inspect.isabstract(cls)
-    ),
+    *("partitioner", "derive it from dagflow.PartitionPolicy", "my_policies.Nightly"),
+    accepts=lambda cls: issubclass(cls, Partitioner) and not issubclass(cls, Operator) and not inspect.isabstract(cls),
 )
 DESCRIBED = Kind(
     *("operator or partitioner", "derive it from dagflow.Operator or dagflow.PartitionPolicy", OPERATOR.example),

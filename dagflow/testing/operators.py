@@ -6,9 +6,9 @@ import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dagflow.api.bundle import unbundled
 from dagflow.api.context import Counts, OperatorContext, OutputFiles
 from dagflow.api.operator import Operator
+from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.execution.chain import Chain
 from dagflow.plan.physical import PortRef
@@ -76,7 +76,7 @@ class OperatorHarness:
                 self.batches[port].append(payload)
                 self.emitted[port] += payload.to_pylist()
             else:
-                self.emitted[port] += unbundled(payload)
+                self.emitted[port] += unbatched(payload)
 
         return collect
 

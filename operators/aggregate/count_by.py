@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.operator import Operator
+from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
@@ -73,7 +73,7 @@ class CountMerger(_Summing):
             self._add(pa.Table.from_batches([batch.to_arrow()]))
 
 
-class CountBy(_Summing):
+class CountBy(_Summing, Unified):
     """Emits, at the end of each window, each value of a column with the number of its records, as `count`.
 
     Guarantee: each key occurs once in a window, with its count over all partitions, in order of keys; a null is

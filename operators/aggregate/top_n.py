@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.operator import Operator
+from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from operators.aggregate.ordering import concatenated, ordered, require_columns
 
 
-class TopN(Operator):
+class TopN(Operator, Unified):
     """Emits, at the end of each window, the records with the largest values of a column, the largest first.
 
     Guarantee: the result is that of the whole window, whatever the number of partitions; of records with equal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from typing import Any
 
-from dagflow.api.operator import ControlOperator
+from dagflow.api.control import ControlOperator
 from dagflow.api.ports import InputPort, OutputPort
 from operators.files.metadata import BlockMetadata, FileMetadata
 

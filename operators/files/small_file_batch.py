@@ -9,13 +9,13 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 
-from dagflow.api.bundle import Bundle
+from dagflow.api.ports import TupleBatch
 from operators.files.columns import Column, NameColumn
 from operators.files.metadata import BlockMetadata, FileVersion
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SmallFileBatch(Bundle):
+class SmallFileBatch(TupleBatch):
     """Small files, each of which is one block from its first byte to its last.
 
     An empty file is a member and has an id, though it has no block: most formats have nothing to say of it,

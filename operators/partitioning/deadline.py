@@ -10,8 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dagflow.api.partitioner import BacklogStats, StatsResponse
-from dagflow.api.policy import PartitionPolicy
+from dagflow.api.partitioning import BacklogStats, PartitionPolicy, StatsResponse
 from dagflow.api.properties import Count, Millis
 
 _MOST = 1_000_000_000

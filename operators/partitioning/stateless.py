@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dagflow.api.partitioner import BacklogStats
-from dagflow.api.policy import PartitionPolicy
+from dagflow.api.partitioning import BacklogStats, PartitionPolicy
 from dagflow.api.properties import Count
 
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from dagflow.api.context import UNTOLD, OperatorContext, Skipped
-from dagflow.api.operator import Operator
-from dagflow.api.partitioner import BacklogStats, StatsResponse
+from dagflow.api.context import UNKNOWN_SUM, OperatorContext, Skipped
+from dagflow.api.operator import LimitChecker, Operator, Prefetcher, PreScanner
+from dagflow.api.partitioning import BacklogStats, Partitioner, StatsListener, StatsResponse
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Size
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
@@ -49,7 +49,7 @@ from operators.reader.small_file_batch_reader import SmallFileBatchReader, no_re
 logger = logging.getLogger(__name__)
 
 
-class BlockReader(Operator):
+class BlockReader(Operator, PreScanner, Prefetcher, LimitChecker, Partitioner, StatsListener):
     """Reads the records of blocks, exactly: each record by the block that holds its first byte.
 
     It decides itself how many partitions it has, by the number of blocks that wait.
@@ -86,7 +86,7 @@ class BlockReader(Operator):
         Field(description="end the run when more records than this are refused, or a larger share of all, such as 1%"),
     ] = None
 
-    blocks_metadata_input = InputPort(BlockMetadata, bundles=True)
+    blocks_metadata_input = InputPort(BlockMetadata, tuple_batches=True)
     blocks_metadata_output = OutputPort(BlockMetadata)
     messages = OutputPort()
     errors = OutputPort()
@@ -213,8 +213,8 @@ class BlockReader(Operator):
         """Enter into the run's ledger what was to be accounted for, less what was."""
         context.counters[CONTENT_BYTES] += sum(account.due for account in self._accounts)
         if self.format.adds_up:
-            context.ledger[key] += sum(account.due - account.covered for account in self._accounts)
-        context.ledger[f"records of {key}"] += sum(account.lost for account in self._accounts)
+            context.accounting[key] += sum(account.due - account.covered for account in self._accounts)
+        context.accounting[f"records of {key}"] += sum(account.lost for account in self._accounts)
         self._rejects.clear()
         self._accounts.clear()
 
@@ -228,19 +228,23 @@ class BlockReader(Operator):
         context.counters[LEFT_OUT_BYTES] += block.size_bytes
         if block.start or not block.is_last:
             # Records of the blocks around it may begin or end in it.
-            context.ledger[_key_of(block)] = UNTOLD
+            context.accounting[_key_of(block)] = UNKNOWN_SUM
         if context.source_events is not None and (ends := ends_of_left_out(block)) is not None:
             context.source_events.append(ends)
         context.skipped.append(Skipped(redacted(block.url), block.start, block.end, _reason(error)))
         logger.warning("block left out url=%s start=%d: %s", redacted(block.url), block.start, error)
 
-    def foresee(self, tuples: list[object]) -> None:
+    def prefetch(self, tuples: Sequence[Any]) -> None:
         """Begin to fetch the blocks that come, where fetching takes time."""
         if self._pace is not None:
             return
         blocks = (block for block in tuples if isinstance(block, BlockMetadata))
         self._ahead = ReadAhead()
         self._ahead.expect(Stretch(_stat_of(block), block.start, block.end) for block in blocks)
+
+    def rate_limit(self) -> int | None:
+        """What the app says."""
+        return self.max_bytes_per_second
 
     def end_window(self) -> None:
         """Let go of the file: the next window's blocks may be of others. What was read is paid for by then."""
@@ -299,11 +303,11 @@ class BlockReader(Operator):
         counters[BYTES] += block.size_bytes
         counters[FILES] += block.is_last
 
-    def needs_survey(self, item: Any) -> bool:
+    def needs_prescan(self, item: Any) -> bool:
         """Whether the format must look at a block before its file can be read in parallel."""
         return self._surveys.is_needed(item)
 
-    def survey(self, item: Any, storage: StorageContext | None = None) -> Any:
+    def prescan(self, item: Any, storage: StorageContext | None = None) -> Any:
         """Look at a block, in a task; of one that cannot be read, what lies behind it is left out when it is read."""
         try:
             return self._surveys.examine(self._open(item), item)
@@ -318,15 +322,15 @@ class BlockReader(Operator):
         """Tell each block the state that it is entered in, from what was found of the blocks before it."""
         return self._surveys.resolve(items, findings)
 
-    def survey_state(self) -> Any:
+    def prescan_state(self) -> Any:
         """The states of files whose next blocks come in a later window."""
         return self._surveys.state
 
-    def restore_survey(self, state: Any) -> None:
+    def restore_prescan(self, state: Any) -> None:
         """Take the states back after a restart."""
         self._surveys.state = state
 
-    def supervise(self, totals: Mapping[str, int]) -> None:
+    def check_limits(self, totals: Mapping[str, int]) -> None:
         """End a run in which too much was refused."""
         self._limit.check(totals.get(REJECTED, 0), totals.get("messages", 0))
 

@@ -48,7 +48,7 @@ class Surveys:
         if not isinstance(item, BlockMetadata):
             return False
         if not promised_codec(item, self._compression):
-            return self._format.needs_survey(item)
+            return self._format.needs_prescan(item)
         if cutting_codec(item, self._compression, self._format) is None:
             return False
         progress = self._exit_states.get((item.url, item.version))
@@ -65,7 +65,7 @@ class Surveys:
         codec = cutting_codec(block, self._compression, self._format)
         if codec is not None:
             return chains_of(source, block, codec)
-        return self._format.survey(source, resumed(self._format, source, block))
+        return self._format.prescan(source, resumed(self._format, source, block))
 
     def resolve(self, items: Sequence[Any], findings: Sequence[Any]) -> list[Any]:
         """The tuples with their entry states.

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.operator import ControlOperator
+from dagflow.api.control import CommitListener, ControlOperator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import PartOfPath
 from dagflow.errors import StorageError
@@ -24,7 +24,7 @@ from operators.files.small_file_batch import SmallFileBatch
 logger = logging.getLogger(__name__)
 
 
-class SourceCleaner(ControlOperator):
+class SourceCleaner(ControlOperator, CommitListener):
     """Takes in the blocks that a reader has read, and removes or archives their files.
 
     Guarantee: a file is touched only after every window that has read a part of it is published and on disk, and
@@ -44,7 +44,7 @@ class SourceCleaner(ControlOperator):
         PartOfPath, Field(description="directory that archived paths are told from; all of the path if not given")
     ] = ""
 
-    input = InputPort(BlockMetadata, bundles=True)
+    input = InputPort(BlockMetadata, tuple_batches=True)
 
     removes_input = True
 

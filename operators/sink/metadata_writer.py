@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext, OutputFile, OutputFiles, RunPreparation
-from dagflow.api.operator import ControlOperator
+from dagflow.api.control import ControlOperator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Location
 from dagflow.errors import StorageError

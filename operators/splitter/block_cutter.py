@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dagflow.api.context import OperatorContext, WindowBudget
-from dagflow.api.estimate import Estimate
+from dagflow.api.control import InputEstimate
 from dagflow.api.ports import Emitter
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
@@ -77,20 +77,20 @@ def estimated(
     clock: Clock,
     within_s: float,
     cut_suffixes: tuple[str, ...] = CUT_SUFFIXES,
-) -> Estimate:
+) -> InputEstimate:
     """Count files, blocks and bytes of a scan for so many seconds at most; see BlockCutter for cut_suffixes."""
     deadline_s = clock.elapsed_s() + within_s
     files = blocks = size_bytes = uncut = 0
     for entry in found:
         if clock.elapsed_s() > deadline_s:
-            return Estimate(files, blocks, size_bytes, uncut, is_partial=True)
+            return InputEstimate(files, blocks, size_bytes, uncut, is_partial=True)
         if not entry.is_directory:
             files += 1
             is_uncut = entry.stat.size_bytes > block_size and stays_whole(entry.url, cut_suffixes)
             uncut += is_uncut
             blocks += 1 if is_uncut else count_blocks(0, entry.stat.size_bytes, block_size)
             size_bytes += entry.stat.size_bytes
-    return Estimate(files, blocks, size_bytes, uncut)
+    return InputEstimate(files, blocks, size_bytes, uncut)
 
 
 class WindowQuota:
@@ -226,8 +226,8 @@ class BlockCutter:
         # In an app every port is watched, so that only the context tells whether somebody takes the files in.
         self.announces = files.port.name in context.connected if context.connected else files.is_connected
         # Several splitters of an app may feed one reader, whose output is named by the ids of blocks.
-        ordinal = 0 if context.control is None else context.control.ordinal
-        self._next_block_id = 1 + (ordinal << SPLITTER_SHIFT)
+        operator_index = 0 if context.control is None else context.control.operator_index
+        self._next_block_id = 1 + (operator_index << SPLITTER_SHIFT)
         self._open: OpenFile | None = None
         self.allowance = WindowQuota(DEFAULT_BUDGET)
 

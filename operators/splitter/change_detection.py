@@ -367,3 +367,33 @@ def _unchanged(files: FoundFiles, answers: Answers) -> npt.NDArray[np.bool_]:
         return same
     same &= np.where(tagged, files.identities == answers.identity, files.mtime_ns == answers.mtime_ns)
     return same
+
+
+class OneScan:
+    """What one scan found to be taken, made as it is asked for."""
+
+    def __init__(self, found: Generator[Candidate | FoundFiles]) -> None:
+        self._found = found
+        self._head: Candidate | FoundFiles | None = None
+
+    def peek(self) -> Candidate | FoundFiles | None:
+        """What is next, or None at the end."""
+        if self._head is None:
+            self._head = next(self._found, None)
+        return self._head
+
+    @property
+    def found_bytes(self) -> int:
+        """Bytes in what peek gave last and pop has not taken."""
+        return 0 if self._head is None else self._head.found_bytes
+
+    def pop(self, count: int = 1) -> None:
+        """Take the candidate that peek gave, or so many of the files."""
+        head = self._head
+        self._head = None
+        if isinstance(head, FoundFiles) and count < len(head):
+            self._head = head.slice(count, len(head))
+
+    def stop(self) -> None:
+        """End the scan, and what tasks look at for it."""
+        self._found.close()

@@ -6,15 +6,21 @@ import contextlib
 import functools
 import re
 from collections import Counter, deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.estimate import Estimate
-from dagflow.api.operator import ControlOperator, InputOperator
+from dagflow.api.control import (
+    ControlOperator,
+    Estimator,
+    InputEstimate,
+    InputOperator,
+    SourceEventListener,
+    WindowLimits,
+)
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size
 from dagflow.errors import MissingError
@@ -34,7 +40,7 @@ from operators.splitter.batching import (
     SmallFileBatcher,
 )
 from operators.splitter.block_cutter import DEFAULT_BUDGET, BlockCutter, WindowQuota, estimated
-from operators.splitter.change_detection import Candidate, ChangeDetector, Rules
+from operators.splitter.change_detection import Candidate, ChangeDetector, OneScan, Rules
 from operators.splitter.change_policy import OnChange
 from operators.splitter.clock import Clock, SystemClock
 from operators.splitter.index.file_index import FileIndex, Seen
@@ -146,7 +152,7 @@ class Retention(BaseModel):
     millis: Annotated[Millis, Field(description="time since the file was taken")]
 
 
-class FileSplitterInput(InputOperator):
+class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
     """Finds files and cuts them into blocks.
 
     Guarantee: each version of each file is announced once, and each of its blocks emitted once, whatever
@@ -211,7 +217,7 @@ class FileSplitterInput(InputOperator):
     _places: IndexLocations
     _awaited: PendingFingerprints
     _discovery: ChangeDetector
-    _source: _OneScan | TimeBasedDirectoryScanner | None
+    _source: OneScan | TimeBasedDirectoryScanner | None
     _scanned: Counter[str]
     _has_begun: bool
     _is_noted: bool
@@ -265,14 +271,22 @@ class FileSplitterInput(InputOperator):
         self._source = None
         self._has_begun = False
 
-    def estimate(self, within_s: float, storage: StorageContext | None = None) -> Estimate:
-        """What there is to be read, as if nothing had been; see Estimating.
+    def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:
+        """What there is to be read, as if nothing had been; see Estimator.
 
         Raises:
             StorageError: Something cannot be listed or examined; MissingError where a location does not exist.
         """
         found = Scanner(self.files, self._selection(), tolerates_missing=self.follow).scan()
         return estimated(found, self.block_size, self._clock, within_s, self.cut_compressed)
+
+    def window_limits(self) -> WindowLimits:
+        """The limits that the app sets to a window."""
+        return WindowLimits(self.blocks_threshold, self.max_files_per_window, self.max_bytes_per_window)
+
+    def wants_to_follow(self) -> bool:
+        """Whether the app says so."""
+        return self.follow
 
     @property
     def _waits(self) -> bool:
@@ -332,20 +346,20 @@ class FileSplitterInput(InputOperator):
         """Remember what readers saw at the ends of files."""
         self._awaited.hear(window_id, [event for event in events if isinstance(event, FileFingerprints)])
 
-    def heard(self) -> Heard:
+    def event_state(self) -> Heard:
         """What no snapshot may hold yet of what readers told."""
-        return self._awaited.heard()
+        return self._awaited.event_state()
 
-    def restore_heard(self, state: Heard) -> None:
+    def restore_event_state(self, state: Heard) -> None:
         """Take back what heard gave."""
-        self._awaited.restore_heard(state)
+        self._awaited.restore_event_state(state)
 
-    def _started(self) -> _OneScan | TimeBasedDirectoryScanner:
+    def _started(self) -> OneScan | TimeBasedDirectoryScanner:
         # Not in setup: what was taken before is known only when restore has been called.
         if self._source is not None:
             return self._source
         if not self._is_following:
-            self._source = _OneScan(self._discovery.stretches())
+            self._source = OneScan(self._discovery.stretches())
             return self._source
         scanner = TimeBasedDirectoryScanner(self._scan, self.scan_interval_millis, self._clock, self._scanned)
         # Its first scan may ask for the next one.
@@ -462,36 +476,6 @@ class FileSplitterInput(InputOperator):
         self._has_begun = self._is_noted = state["has_begun"]
         # A checkpoint of before windows were named has nothing that was heard.
         self._awaited.kept_id = state.get("window_id", 0)
-
-
-class _OneScan:
-    """What one scan found to be taken, made as it is asked for."""
-
-    def __init__(self, found: Generator[Candidate | FoundFiles]) -> None:
-        self._found = found
-        self._head: Candidate | FoundFiles | None = None
-
-    def peek(self) -> Candidate | FoundFiles | None:
-        """What is next, or None at the end."""
-        if self._head is None:
-            self._head = next(self._found, None)
-        return self._head
-
-    @property
-    def found_bytes(self) -> int:
-        """Bytes in what peek gave last and pop has not taken."""
-        return 0 if self._head is None else self._head.found_bytes
-
-    def pop(self, count: int = 1) -> None:
-        """Take the candidate that peek gave, or so many of the files."""
-        head = self._head
-        self._head = None
-        if isinstance(head, FoundFiles) and count < len(head):
-            self._head = head.slice(count, len(head))
-
-    def stop(self) -> None:
-        """End the scan, and what tasks look at for it."""
-        self._found.close()
 
 
 def _allowance(

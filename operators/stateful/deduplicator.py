@@ -9,11 +9,11 @@ import numpy as np
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.hashing import Key
+from dagflow.api.keyed_state import KeyedOperator
+from dagflow.api.partitioning import Key
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RECORD, RecordBatch
-from dagflow.api.state import KeyedOperator
 from dagflow.metrics.names import DUPLICATES, FORGOTTEN_KEYS
 from operators.stateful.keys import column_of
 

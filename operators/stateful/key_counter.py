@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dagflow.api.hashing import Key, canonical, key_bytes
+from dagflow.api.keyed_state import KeyedOperator
+from dagflow.api.partitioning import Key, canonical, key_bytes
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
-from dagflow.api.state import KeyedOperator
 from operators.stateful.keys import column_of
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
-from dagflow.api.codec import StreamCodec
+from dagflow.api.partitioning import StreamCodec
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.model import Attributes, KeyedPartition, Partition

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
+from dagflow.api.operator import PreScanner
 from dagflow.engine import driver
 from dagflow.engine import run as running
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
@@ -241,7 +242,7 @@ def test_following_waits_for_input_and_ends_when_asked(tmp_path: Path) -> None:
     assert published(tmp_path) == [b"a"]
 
 
-class Quotes(Operator):
+class Quotes(Operator, PreScanner):
     """Emits the words that are outside of quotes, where a sample does not know in which state it begins."""
 
     samples = InputPort(Sample)
@@ -256,11 +257,11 @@ class Quotes(Operator):
         for word in b" ".join(pieces[sample.start :: 2]).split():
             self.records.emit(word)
 
-    def needs_survey(self, item: Sample) -> bool:
+    def needs_prescan(self, item: Sample) -> bool:
         """Every sample but the first."""
         return item.url != "s0"
 
-    def survey(self, item: Sample, storage: StorageContext) -> int:
+    def prescan(self, item: Sample, storage: StorageContext) -> int:
         """How many quotes the sample has."""
         if b"?" in item.text:
             raise DagflowError(f"{item.url} cannot be examined")
@@ -274,11 +275,11 @@ class Quotes(Operator):
             self._state = (self._state + (item.text.count(b"'") if finding is None else finding)) % 2
         return resolved
 
-    def survey_state(self) -> int:
+    def prescan_state(self) -> int:
         """Whether the next sample begins inside."""
         return self._state
 
-    def restore_survey(self, state: int) -> None:
+    def restore_prescan(self, state: int) -> None:
         """Go on."""
         self._state = state
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
-from dagflow.api.codec import ByName
 from dagflow.api.context import OperatorContext
+from dagflow.api.partitioning import ByName
 from dagflow.engine.run import RuntimeFactory, run
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.runtime.inline import InlineRuntime

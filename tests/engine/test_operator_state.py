@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow import Operator
-from dagflow.api.codec import ByName
+from dagflow.api.partitioning import ByName
 from dagflow.engine import operator_state as states
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, PlanError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dagflow.api.operator import ControlOperator, InputOperator, Operator
+from dagflow.api.control import ControlOperator, InputOperator
+from dagflow.api.operator import Operator
 from dagflow.api.ports import OutputPort
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef

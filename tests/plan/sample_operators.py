@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagflow.api.operator import ControlOperator, InputOperator, Operator
+from dagflow.api.control import ControlOperator, InputOperator
+from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Paths, Size
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.api.partitioner import BacklogStats, StatsResponse
-from dagflow.api.policy import PartitionPolicy
+from dagflow.api.partitioning import BacklogStats, Partitioner, PartitionPolicy, StatsResponse
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.plan.logical import load_app
@@ -28,8 +27,8 @@ class Nightly(PartitionPolicy):
         return self.size
 
 
-class Plain:
-    """An author's own that derives from nothing."""
+class Plain(Partitioner):
+    """An author's own that has no properties."""
 
     def define_partitions(self, stats: BacklogStats) -> int:
         """Two."""
@@ -100,7 +99,7 @@ def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
             "7:26: partitioner of operator 'reader': there is no built-in partitioner",
         ),
         ("DeadlinePartitioner", f"{HERE}.Plane", "has no class 'Plane'; did you mean 'Plain'?"),
-        ("DeadlinePartitioner", f"{HERE}.BacklogStats", "is not a partitioner; give it the method define_partitions"),
+        ("DeadlinePartitioner", f"{HERE}.BacklogStats", "is not a partitioner; derive it from dagflow.PartitionPolicy"),
         (
             "max_partitions: 4",
             "max_partitons: 4",
@@ -130,7 +129,7 @@ def test_a_wrong_partitioner_is_named_at_its_place(tmp_path: Path, old: str, new
 
 
 def test_a_key_leaves_the_count_to_a_policy(tmp_path: Path) -> None:
-    """`by` without a count, together with a partitioner, is an app that is right; any class with the method will do."""
+    """`by` without a count, together with a partitioner, is an app that is right; any Partitioner will do."""
     text = APP.replace("    partitioner:", "    partition: {by: url}\n    partitioner:").replace("ROOT", str(tmp_path))
     text = text.replace(
         "DeadlinePartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}", f"{HERE}.Plain"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow import InputPort, Operator, OutputPort, RecordBatch
+from dagflow import InputPort, Operator, OutputPort, RecordBatch, Unified
 from dagflow.errors import PlanError
 from dagflow.plan.explain import explain
 from dagflow.plan.logical import check, load_app
@@ -30,7 +30,7 @@ streams:
 """
 
 
-class Misfit(Operator):
+class Misfit(Operator, Unified):
     """Asks for a unifier of another type."""
 
     input = InputPort()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.api.partitioner import BacklogStats
+from dagflow.api.partitioning import BacklogStats
 from dagflow.spec.describe import PropertyInfo, describe, describe_named, describe_operators, describe_partitioners
 from dagflow.spec.registry import UnknownClassError
 from tests.plan import sample_operators

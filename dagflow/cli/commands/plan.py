@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from dagflow.api.partitioner import BacklogStats, Partitioner
+from dagflow.api.partitioning import BacklogStats, Partitioner
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.chart import chart, decisions

@@ -129,7 +129,7 @@ def cutting_codec(block: BlockMetadata, compression: Compression, format: Record
     """
     codec = promised_codec(block, compression)
     is_whole = (not block.start and (block.is_last or block.is_open)) or block.resumes
-    is_serial = format.needs_size or type(format).survey is not RecordFormat.survey
+    is_serial = format.needs_size or type(format).prescan is not RecordFormat.prescan
     return None if codec is None or codec.name not in UNITS_BY_CODEC or is_whole or is_serial else codec
 
 

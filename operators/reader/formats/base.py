@@ -168,11 +168,11 @@ class RecordFormat(ABC):
         """Whether each byte of a file is in one record, or beside one, exactly once; a run checks that it is."""
         return True
 
-    def needs_survey(self, block: BlockMetadata) -> bool:
+    def needs_prescan(self, block: BlockMetadata) -> bool:
         """Whether a first pass must look at a block, because where later blocks' records begin depends on it."""
         return False
 
-    def survey(self, source: ByteSource, block: BlockMetadata) -> Any:
+    def prescan(self, source: ByteSource, block: BlockMetadata) -> Any:
         """Look at a block in a first pass, without knowing what lies before it.
 
         Returns:
@@ -220,9 +220,9 @@ class RecordFormat(ABC):
 def entered(made: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
     """The block with its entry state, found by a survey of all that lies before it."""
     before = replace(block, start=0, end=block.start, is_last=False)
-    if block.start == 0 or not made.needs_survey(before):
+    if block.start == 0 or not made.needs_prescan(before):
         return block
-    return replace(block, entry_state=made.exit_state(0, made.survey(source, before)))
+    return replace(block, entry_state=made.exit_state(0, made.prescan(source, before)))
 
 
 def option_problems(name: str, error: ValidationError) -> list[str]:

@@ -230,11 +230,11 @@ class Csv(Delimited):
             state = quoting.transition(decided).applied(state)
         return limit
 
-    def needs_survey(self, block: BlockMetadata) -> bool:
+    def needs_prescan(self, block: BlockMetadata) -> bool:
         """Whether a later block depends on this one."""
         return not block.is_last
 
-    def survey(self, source: ByteSource, block: BlockMetadata) -> Transition:
+    def prescan(self, source: ByteSource, block: BlockMetadata) -> Transition:
         """What the quotes that begin in a block do to the state."""
         end = min(block.end, source.size_bytes)
         position, may_begin = self._entry(source, block.start, self.begin(source))

@@ -194,11 +194,11 @@ class PendingFingerprints:
         near = [each.entries() for each in self._awaited if each.may_have_any(*ends(told))]
         return [completed for entries in near if (completed := _completed(_read(entries), told)[0]).num_rows]
 
-    def heard(self) -> Heard:
+    def event_state(self) -> Heard:
         """What no durable snapshot of the index may hold yet."""
         return list(self._heard)
 
-    def restore_heard(self, heard: Heard) -> None:
+    def restore_event_state(self, heard: Heard) -> None:
         """Take back what heard gave, after kept_id and the index were."""
         self._heard = deque((first, entries) for first, entries in heard if first > self.kept_id)
         for _, entries in self._heard:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.bundle import Bundle, count_of, unbundled
+from dagflow.api.ports import TupleBatch, tuple_count, unbatched
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch, SmallFileBlocks
 
@@ -82,9 +82,9 @@ def test_blocks_and_packs_share_a_plan() -> None:
     pack = packed([("/in/a", 3, 1), ("/in/b", 0, 2)])
     rows = json.loads(json.dumps(BlockMetadata.pack([block, after, pack, block])))
     restored: list[Any] = list(BlockMetadata.unpack(rows))
-    assert list(unbundled(restored)) == [block, after, *pack, block]
-    assert [isinstance(item, Bundle) for item in restored] == [False, False, True, False]
-    assert count_of(restored) == 5
+    assert list(unbatched(restored)) == [block, after, *pack, block]
+    assert [isinstance(item, TupleBatch) for item in restored] == [False, False, True, False]
+    assert tuple_count(restored) == 5
 
 
 def test_blocks_of_records_are_made_when_asked_for_and_travel_alone() -> None:

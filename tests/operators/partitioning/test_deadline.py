@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.partitioner import BacklogStats
+from dagflow.api.partitioning import BacklogStats
 from operators.partitioning.deadline import DeadlinePartitioner
 from operators.partitioning.stateless import StatelessPartitioner
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.api.survey import Surveying
+from dagflow.api.operator import PreScanner
 from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError
 from dagflow.storage.files import stat
 from dagflow.testing.operators import OperatorHarness, run_operator
@@ -128,14 +128,14 @@ def test_a_survey_tells_each_block_what_it_is_entered_in(tmp_path: Path) -> None
     path.write_bytes(b'a\n"x\ny\nz"\nb\n')
     blocks = blocks_of(path, 3)
     reader = BlockReader(format="csv")
-    findings = [reader.survey(block) if reader.needs_survey(block) else None for block in blocks]
+    findings = [reader.prescan(block) if reader.needs_prescan(block) else None for block in blocks]
     assert findings[-1] is None
     first = reader.resolve(blocks[:2], findings[:2])
     restarted = BlockReader(format="csv")
-    restarted.restore_survey(pickle.loads(pickle.dumps(reader.survey_state())))
+    restarted.restore_prescan(pickle.loads(pickle.dumps(reader.prescan_state())))
     resolved = first + restarted.resolve(blocks[2:], findings[2:])
     assert [block.entry_state for block in resolved] == [0, 1, 1, 0]
-    assert restarted.survey_state() is None
+    assert restarted.prescan_state() is None
     emitted = run_operator(BlockReader(format="csv"), resolved, port="blocks_metadata_input")
     assert emitted["messages"] == [{"a": "x\ny\nz"}, {"a": "b"}]
 
@@ -147,10 +147,10 @@ def test_a_survey_of_what_is_gone_is_left_to_the_reader(tmp_path: Path) -> None:
     block = blocks_of(path, 4)[0]
     path.unlink()
     with pytest.raises(MissingError, match=r"a\.csv"):
-        BlockReader(format="csv").survey(block)
+        BlockReader(format="csv").prescan(block)
     reader = BlockReader(format="csv", on_error="skip")
-    assert reader.needs_survey(block)
-    assert reader.resolve([block], [reader.survey(block)]) == [block]
+    assert reader.needs_prescan(block)
+    assert reader.resolve([block], [reader.prescan(block)]) == [block]
     harness = OperatorHarness(reader)
     harness.window({"blocks_metadata_input": [block]})
     assert harness.emitted["messages"] == []
@@ -176,15 +176,15 @@ def test_what_a_survey_could_not_read_leaves_no_guess(tmp_path: Path) -> None:
     path.write_bytes(b'a\n"b\nc"\n"d\ne"\n')
     blocks = blocks_of(path, 4)
     away = path.rename(tmp_path / "away")
-    unread = BlockReader(format="csv", on_error="skip").survey(blocks[0])
+    unread = BlockReader(format="csv", on_error="skip").prescan(blocks[0])
     away.rename(path)
     reader = BlockReader(format="csv", on_error="skip")
-    found = [unread, *(reader.survey(block) if reader.needs_survey(block) else None for block in blocks[1:])]
+    found = [unread, *(reader.prescan(block) if reader.needs_prescan(block) else None for block in blocks[1:])]
     harness = OperatorHarness(reader)
     harness.window({"blocks_metadata_input": reader.resolve(blocks, found)})
     assert harness.emitted["messages"] == [{"a": "b\nc"}]
     assert harness.counters["skipped"] == len(blocks) - 1
-    assert reader.survey_state() is None
+    assert reader.prescan_state() is None
 
 
 def test_a_survey_leaves_to_the_reader_what_may_not_be_read(tmp_path: Path) -> None:
@@ -198,9 +198,9 @@ def test_a_survey_leaves_to_the_reader_what_may_not_be_read(tmp_path: Path) -> N
         os.seteuid(65534)
     try:
         with pytest.raises(StorageError, match="denied"):
-            BlockReader(format="csv").survey(block)
+            BlockReader(format="csv").prescan(block)
         reader = BlockReader(format="csv", on_error="skip")
-        assert reader.resolve([block], [reader.survey(block)]) == [block]
+        assert reader.resolve([block], [reader.prescan(block)]) == [block]
     finally:
         os.seteuid(user)
 
@@ -223,6 +223,6 @@ def test_formats_that_need_no_survey_cost_none() -> None:
     """Their blocks are handed back as they are."""
     block = BlockMetadata(7, "x", FileVersion(10), 5, 8, False)
     reader = BlockReader()
-    assert isinstance(reader, Surveying)
-    assert not reader.needs_survey(block)
+    assert isinstance(reader, PreScanner)
+    assert not reader.needs_prescan(block)
     assert reader.resolve([block], [None])[0] is block

@@ -55,8 +55,8 @@ def read_version(made: RecordFormat, content: bytes, start: int, block_size: int
             entry_state=state,
             resumes=0 < position == start,
         )
-        if made.needs_survey(block):
-            state = made.exit_state(state, made.survey(source, resumed(made, source, block)))
+        if made.needs_prescan(block):
+            state = made.exit_state(state, made.prescan(source, resumed(made, source, block)))
         for batch in read_growing(made, source, block, account):
             raw = made.parse(batch, account).raw
             records += zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)

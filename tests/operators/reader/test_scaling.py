@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.api.partitioner import BacklogStats, Partitioner, StatsListener
+from dagflow.api.partitioning import BacklogStats, Partitioner, StatsListener
 from operators.reader.block_reader import BlockReader
 from operators.reader.scaling import readers_for
 

@@ -189,7 +189,7 @@ def test_a_damaged_archive_does_not_fail_its_pack(
     assert {block - 1 for block, *_ in found} <= sound
     assert context.counters["blocks"] == len(sound)
     assert context.counters["skipped"] == len(bad)
-    assert not any(context.ledger.values())
+    assert not any(context.accounting.values())
     if bad:
         with pytest.raises(CorruptArchiveError, match="cannot be read as gzip"):
             read(BlockReader(format=format), [pack])

@@ -26,7 +26,7 @@ class Services:
     state_url: str = ""
     follow: bool = False
     budget: WindowBudget = DEFAULT_BUDGET
-    ordinal: int = 0
+    operator_index: int = 0
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Apply the function here."""

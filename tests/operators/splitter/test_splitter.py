@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dagflow.api.context import WindowBudget
-from dagflow.api.estimate import Estimate, Estimating
+from dagflow.api.control import Estimator, InputEstimate
 from dagflow.errors import JournalError, MissingError, SourceChangedError
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.splitter import FileSplitterBase, FileSplitterInput
@@ -362,9 +362,9 @@ def test_an_estimate_counts_what_a_run_would_read(tmp_path: Path) -> None:
     twelve_files(tmp_path)
     write(tmp_path / "sub" / "empty", b"")
     splitter = FileSplitterInput(files=str(tmp_path), block_size=2)
-    assert isinstance(splitter, Estimating)
-    assert splitter.estimate(60.0) == Estimate(13, 72, 132)
-    assert splitter.estimate(-1.0) == Estimate(is_partial=True)
+    assert isinstance(splitter, Estimator)
+    assert splitter.estimate(60.0) == InputEstimate(13, 72, 132)
+    assert splitter.estimate(-1.0) == InputEstimate(is_partial=True)
     assert len(Driver(splitter).everything().blocks) == 72
 
 
@@ -433,7 +433,7 @@ def test_a_file_whose_name_says_that_it_is_compressed_is_one_block(tmp_path: Pat
     for name in ("a.gz", "b.txt", "c.xz"):
         (tmp_path / name).write_bytes(b"x" * 25)
     splitter = FileSplitterInput(files=str(tmp_path), block_size=10)
-    assert splitter.estimate(60.0) == Estimate(files=3, blocks=5, bytes=75, uncut=2)
+    assert splitter.estimate(60.0) == InputEstimate(files=3, blocks=5, bytes=75, uncut=2)
     assert Driver(splitter).everything().ranges == [(0, 25), (0, 10), (10, 20), (20, 25), (0, 25)]
 
 

@@ -84,7 +84,7 @@ def columns_of(made: RecordFormat, content: bytes, block_size: int) -> list[dict
         for batch in made.read(MemorySource(content), block, account):
             parsed = made.parse(batch, account)
             found += parsed.columns.to_pylist() if len(parsed.raw) else []
-        state = made.exit_state(state, made.survey(MemorySource(content), block))
+        state = made.exit_state(state, made.prescan(MemorySource(content), block))
     return found
 
 
@@ -140,8 +140,8 @@ def test_a_byte_order_mark_behind_the_beginning_is_text(block_size: int) -> None
 def test_only_files_of_several_blocks_are_surveyed() -> None:
     """The last block of a file, and so the only one, needs none."""
     made = make_format("csv")
-    assert not made.needs_survey(block_of(b"abc", 0, 3))
-    assert made.needs_survey(block_of(b"abc", 0, 2))
+    assert not made.needs_prescan(block_of(b"abc", 0, 3))
+    assert made.needs_prescan(block_of(b"abc", 0, 2))
 
 
 @pytest.mark.parametrize(

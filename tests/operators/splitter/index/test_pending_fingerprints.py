@@ -323,15 +323,15 @@ def test_what_a_later_snapshot_holds_is_not_given_back(tmp_path: Path, index: Fi
     ends.kept_id = 1
     expect(index, ends, path)
     ends.hear(1, [told(path)])
-    kept = ends.heard()
+    kept = ends.event_state()
     for newest, is_held in ((1, False), (2, True), (3, True)):
         later = FileIndex()
         after = PendingFingerprints(later)
         after.kept_id = newest
-        after.restore_heard(kept)
+        after.restore_event_state(kept)
         assert (known(later, path) is None) == is_held
     ends.hear(2, [])
-    assert ends.heard() == []
+    assert ends.event_state() == []
 
 
 def test_files_of_which_nobody_tells_do_not_fill_the_memory(tmp_path: Path, index: FileIndex) -> None:
@@ -366,13 +366,13 @@ def test_what_was_told_outlives_the_index_that_was_told(tmp_path: Path, count: i
     ends.kept_id = 1
     state = index.snapshot()
     ends.hear(1, [told(*paths)])
-    kept = ends.heard()
+    kept = ends.event_state()
     for _ in range(3):
         later = FileIndex(url)
         later.restore(state)
         after = PendingFingerprints(later)
         after.kept_id = 1
-        after.restore_heard(kept)
+        after.restore_event_state(kept)
         names = [os.fsencode(path) for path in paths]
         assert later.view().look_up(names).fingerprint.tolist() == list(told(*paths).fingerprints)
         again = FileIndex(url)
@@ -467,5 +467,5 @@ def test_a_file_that_is_rewritten_in_a_run_to_completion_is_left_for_the_next_on
     assert (rest.paths, driver.counters["unsettled"]) == (["2", "1", "0"], 1)
     splitter.handle_source_events(1, [event])
     next_run = Driver(later, state=rest.state)
-    later.restore_heard(splitter.heard())
+    later.restore_event_state(splitter.event_state())
     assert read(next_run.window()) == [b"7", b"8"]

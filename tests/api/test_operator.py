@@ -1,4 +1,4 @@
-"""What kinds of functions an operator's methods may be."""
+"""What kinds of functions an operator's methods may be, and what a class must declare."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dagflow import InputPort, Operator, OutputPort
+from dagflow import InputPort, Operator, OutputPort, Unified
 from dagflow.spec.registry import OPERATOR, UnknownClassError, find_class
 
 
@@ -64,3 +64,10 @@ def test_an_app_is_told_the_file_and_the_line_of_such_a_class(tmp_path: Path) ->
     (tmp_path / "own_late.py").write_text("\n".join(lines))
     with pytest.raises(UnknownClassError, match=r"own_late\.py:3: TypeError: Late\.setup\(\) is asynchronous"):
         find_class("own_late.Late", [str(tmp_path)], OPERATOR)
+
+
+def test_a_capability_that_is_not_declared_is_refused() -> None:
+    """The framework would never call its methods."""
+    with pytest.raises(TypeError, match=r"Mine has unifier\(\) and does not declare it; derive it from .*\.Unified as"):
+        type("Mine", (Base,), {"unifier": lambda self, port: None})
+    assert type("Mine", (Base, Unified), {"unifier": lambda self, port: None})().unifier("output") is None

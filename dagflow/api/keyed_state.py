@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, TypeVar
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.hashing import Key, Truth, canonical, partitions_of_keys
-from dagflow.api.operator import Operator
+from dagflow.api.operator import Capability, Operator
+from dagflow.api.partitioning import Key, Truth, canonical, partitions_of_keys
 
 V = TypeVar("V")
 
 
-@runtime_checkable
-class Movable(Protocol):
-    """An operator that says how its state is dealt out anew when its number of partitions changes.
+class Rescalable(Capability):
+    """Declares an operator that can divide its state anew when its number of partitions changes.
 
-    Both methods are called in the driver, on an instance that was not set up. An operator with a snapshot and
-    without them has a fixed number of partitions from its first window on.
+    Both methods are called in the driver, on an instance that was not set up. An operator with a snapshot that is
+    not Rescalable has a fixed number of partitions from its first window on.
     """
 
+    @abstractmethod
     def merge_states(self, states: Sequence[Any]) -> Any:
         """The state of all partitions together.
 
         Args:
-            states: What snapshot gave in each partition, in order of partitions; None where it gave none.
+            states: What snapshot returned in each partition, in order of partitions; None where it returned none.
         """
-        ...
 
+    @abstractmethod
     def split_state(self, state: Any, partitions: int) -> Sequence[Any]:
         """The state of each of so many partitions, None for none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class KeyedState(Generic[V]):
         self._segments[start:] = [Segment.of(values, gone if start else ())]
 
 
-class KeyedOperator(Operator):
+class KeyedOperator(Operator, Rescalable):
     """An operator whose state is kept by key, in self.state.
 
     Guarantee: a key's state is in the partition in which its records arrive, whatever the number of partitions was

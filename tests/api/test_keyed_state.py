@@ -9,8 +9,8 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.hashing import Key, canonical, partition_of
-from dagflow.api.state import KeyedOperator, KeyedSnapshot, KeyedState, Segment
+from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, KeyedState, Segment
+from dagflow.api.partitioning import Key, canonical, partitions_of_keys
 
 KEYS: st.SearchStrategy[Key] = st.one_of(st.binary(max_size=2), st.text(max_size=2), st.integers(0, 9), st.none())
 CHANGES = st.lists(st.lists(st.tuples(KEYS, st.none() | st.integers(0, 99)), max_size=6), max_size=12)
@@ -80,7 +80,7 @@ def test_keys_move_to_where_their_records_arrive(values: dict[Key, int], counts:
         assert len(shares) == partitions
     found = [(partition, *item) for partition, share in enumerate(shares) if share for item in share.values().items()]
     assert sorted(found, key=repr) == sorted(
-        ((partition_of(key, counts[-1]), key, value) for key, value in values.items()), key=repr
+        ((partitions_of_keys([key], counts[-1])[0], key, value) for key, value in values.items()), key=repr
     )
 
 
@@ -113,6 +113,6 @@ def test_a_truth_value_is_no_number_also_where_a_checkpoint_kept_it_as_it_is() -
     state[True] = "true"
     shares = KeyedOperator().split_state(state.snapshot(), 7)
     for key in (True, 1):
-        share = shares[partition_of(key, 7)]
+        share = shares[partitions_of_keys([key], 7)[0]]
         assert share is not None
         assert canonical(key) in share.values()

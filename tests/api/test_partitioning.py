@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.hashing import Key, canonical, hashes_of, key_bytes, partition_of, partitions_of
+from dagflow.api.partitioning import Key, canonical, hashes_of, key_bytes, partitions_of, partitions_of_keys
 
 COLUMNS = st.one_of(
     *(st.lists(st.none() | kind, max_size=20) for kind in (st.binary(), st.text(), st.integers(-(2**63), 2**63 - 1)))
@@ -24,7 +24,7 @@ def test_a_key_has_one_partition_alone_or_in_a_column(keys: list[bytes | str | i
     """The exchange looks at columns and the state at single keys, and they agree."""
     column = pa.array(keys) if any(key is not None for key in keys) else pa.array(keys, pa.binary())
     found = partitions_of(column, partitions)
-    assert found.tolist() == [partition_of(key, partitions) for key in keys]
+    assert found.tolist() == partitions_of_keys(keys, partitions)
     assert all(0 <= partition < partitions for partition in found)
     assert partitions_of(column.dictionary_encode(), partitions).tolist() == found.tolist()
     assert partitions_of(pa.chunked_array([column[:3], column[3:]]), partitions).tolist() == found.tolist()
@@ -80,7 +80,10 @@ def test_decimals_are_one_key_whatever_their_columns_scale() -> None:
 
 def test_hashes_do_not_depend_on_the_process() -> None:
     """Python's own hash is salted anew in every process; this one is not."""
-    code = "import pyarrow as pa; from dagflow.api.hashing import hashes_of; print(*hashes_of(pa.array([b'x', b'yz'])))"
+    code = (
+        "import pyarrow as pa; from dagflow.api.partitioning import hashes_of; "
+        "print(*hashes_of(pa.array([b'x', b'yz'])))"
+    )
     runs = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
     assert runs == {b" ".join(b"%d" % value for value in hashes_of(pa.array([b"x", b"yz"]))) + b"\n"}
 

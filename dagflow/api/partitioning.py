@@ -1,0 +1,277 @@
+"""How many partitions an operator has, who decides, and which partition the records of a key go to.
+
+The exchange that brings records of equal keys together and the state that is kept by key both ask partitions_of()
+or partitions_of_keys(), so that a key's state is always where its records arrive.
+
+Source:
+    Partitioner and StatsListener, the roles and their names, follow com.datatorrent.api of Apache Apex.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import MAX_PREC, Context, Decimal
+from enum import Enum
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dagflow.api.operator import Capability
+from dagflow.api.properties import set_properties
+from dagflow.api.records import RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogStats:
+    """What is known about an operator's load at one moment.
+
+    Attributes:
+        now_millis: A monotonic clock.
+        partitions: The current number of partitions.
+        backlog: Tuples emitted to the operator and not yet processed.
+        backlog_bytes: Sum of their sizes.
+        bytes_per_second: Measured throughput of one partition, 0.0 before the first measurement.
+        unemitted_bytes: What control operators know to come behind the backlog; there may be more.
+        processed_bytes: What this run has processed and published.
+    """
+
+    now_millis: int
+    partitions: int
+    backlog: int
+    backlog_bytes: int = 0
+    bytes_per_second: float = 0.0
+    unemitted_bytes: int = 0
+    processed_bytes: int = 0
+
+    @property
+    def known_bytes(self) -> int:
+        """All that is known to wait, emitted or not."""
+        return self.backlog_bytes + self.unemitted_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StatsResponse:
+    """What a stats listener wants.
+
+    Attributes:
+        repartition: Whether define_partitions shall be called.
+        reason: Why, for the journal and for people.
+    """
+
+    repartition: bool
+    reason: str = ""
+
+
+class StatsListener(Capability):
+    """Declares an operator, or a policy, that watches a load in the driver and may ask for a repartition."""
+
+    @abstractmethod
+    def process_stats(self, stats: BacklogStats) -> StatsResponse:
+        """Called before each window is planned."""
+
+
+class Partitioner(Capability):
+    """Declares an operator, or a policy, that decides how many partitions an operator has."""
+
+    steers_by_speed: ClassVar[bool] = False
+    """Whether it needs a measured speed: windows are then short from the first one on, so that a speed is known soon,
+    and what was decided is soon in effect."""
+
+    @abstractmethod
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """The number of partitions from now on, at least 1.
+
+        Called once at the start, with partitions = 0, and then whenever the stats listener asks.
+        """
+
+
+class PartitionPolicy(Partitioner, StatsListener):
+    """Decides how many partitions an operator has, in place of the operator.
+
+    A subclass declares properties as an operator does. An app names it as
+    `partitioner: {class: my_policies.Nightly, properties: {...}}`. An instance lives in the driver for one run.
+    """
+
+    renamed_properties: ClassVar[Mapping[str, str]] = {}
+    """See Operator.renamed_properties."""
+
+    def __init__(self, **properties: Any) -> None:
+        """Set the properties.
+
+        Args:
+            properties: Values as YAML would give them, by name.
+
+        Raises:
+            pydantic.ValidationError: A property is unknown, missing or of the wrong type.
+            ValueError: check_properties refused the values.
+        """
+        set_properties(self, properties)
+        self.check_properties()
+
+    def check_properties(self) -> None:
+        """Refuse values that are wrong together; called last by the constructor.
+
+        Raises:
+            ValueError: What does not fit, naming the properties.
+        """
+
+    def process_stats(self, stats: BacklogStats) -> StatsResponse:
+        """Whether define_partitions shall be called; see StatsListener."""
+        return StatsResponse(False)
+
+
+class StreamCodec(ABC):
+    """Gives the keys of the items that cross an exchange.
+
+    An app names a codec as `partition: {by: my_codecs.FirstWord}`; it is constructed without arguments, and
+    travels to the executors.
+
+    Guarantee: items whose keys are equal arrive in the same partition of the operator, in every window that has
+    as many partitions, in every run and on every machine.
+    """
+
+    @abstractmethod
+    def keys(self, items: Any) -> pa.Array:
+        """The key of each item, in order; a null is a key like any other.
+
+        Args:
+            items: A RecordBatch, or a list of metadata tuples.
+
+        Returns:
+            One value per item: bytes, text, numbers or truth values.
+        """
+
+    def __str__(self) -> str:
+        """What a plan shows."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class ByName(StreamCodec):
+    """The values of a column, or of an attribute of metadata tuples.
+
+    Attributes:
+        name: The column; `record` for the whole of a raw record.
+    """
+
+    name: str
+
+    def keys(self, items: RecordBatch | Sequence[Any]) -> pa.Array:
+        """The column's, or the attribute's, values.
+
+        Raises:
+            LookupError: There is no such column or attribute.
+        """
+        if isinstance(items, RecordBatch):
+            columns = items.to_arrow()
+            if self.name not in columns.schema.names:
+                has = ", ".join(columns.schema.names)
+                raise LookupError(f"there is no column '{self.name}' to partition by; the records have {has}")
+            return columns.column(self.name)
+        try:
+            return pa.array([getattr(item, self.name) for item in items])
+        except AttributeError as error:
+            kind = type(items[0]).__name__
+            raise LookupError(f"there is no attribute '{self.name}' of {kind} to partition by") from error
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Truth(Enum):
+    """A truth value as a key: Python's own equals a number, and would be found where 0 or 1 is."""
+
+    FALSE = False
+    TRUE = True
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+Key = bytes | str | int | float | Decimal | bool | Truth | None
+"""What may be a key: a value of a column."""
+
+_OF_ONE_FORM = frozenset((bytes, str, int))
+_EXACT = Context(prec=MAX_PREC)
+
+
+def canonical(key: Key) -> Key:
+    """The form of a key that all keys equal to it have, and no other key.
+
+    Numbers are equal whatever their types and digits: 2, 2.0 and a decimal 2.00 are 2. There is one NaN. A truth
+    value is no number.
+    """
+    if type(key) in _OF_ONE_FORM:
+        return key
+    if isinstance(key, bool):
+        return Truth(key)
+    if not isinstance(key, float | Decimal):
+        return key
+    if key != key:
+        # This very object: dicts find it by identity, since no NaN equals another.
+        return math.nan
+    # No column of whole numbers has larger ones, and their digits would be as many as 309.
+    if -(1 << 63) <= key < 1 << 64 and int(key) == key:
+        return int(key)
+    if isinstance(key, float):
+        return key
+    near = float(key)
+    return near if near == key else key.normalize(_EXACT)
+
+
+def key_bytes(key: Key) -> bytes:
+    """A key as the bytes that stand for it; equal keys have equal bytes, also 2 in one column and 2.0 in another."""
+    if isinstance(key, bytes):
+        return key
+    key = canonical(key)
+    return b"" if key is None else str(key).encode("utf-8", "surrogateescape")
+
+
+def _mixed(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    # A checksum of similar keys differs in regular ways, which a remainder would show; this is MurmurHash3's
+    # finalizer, after which every bit depends on every other.
+    hashes = hashes ^ (hashes >> np.uint32(16))
+    hashes = hashes * np.uint32(0x85EBCA6B)
+    hashes = hashes ^ (hashes >> np.uint32(13))
+    hashes = hashes * np.uint32(0xC2B2AE35)
+    return hashes ^ (hashes >> np.uint32(16))
+
+
+def hashes_of(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
+    """A hash of each key in a column; each different key is hashed once."""
+    column = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    encoded = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode("encode")
+    unique: list[Any] = encoded.dictionary.to_pylist()
+    hashes = _hashes_of(unique)
+    codes = encoded.indices
+    if codes.null_count:
+        hashes = np.append(hashes, _hashes_of([None]))
+        codes = codes.fill_null(len(unique))
+    positions: npt.NDArray[np.int64] = codes.to_numpy(zero_copy_only=False)
+    return hashes[positions]
+
+
+def _hashes_of(keys: Iterable[Key]) -> npt.NDArray[np.uint32]:
+    return _mixed(np.fromiter((zlib.crc32(key_bytes(key)) for key in keys), np.uint32))
+
+
+def partitions_of(keys: pa.Array | pa.ChunkedArray, partitions: int) -> npt.NDArray[np.int64]:
+    """The 0-based partition of each key in a column.
+
+    Args:
+        keys: A column of bytes, text, numbers or booleans; may hold nulls, which are a key like any other.
+        partitions: How many there are, at least 1.
+    """
+    return (hashes_of(keys) % np.uint32(partitions)).astype(np.int64)
+
+
+def partitions_of_keys(keys: Iterable[Key], partitions: int) -> list[int]:
+    """The 0-based partition of each of many keys, also of different types; as partitions_of() gives it."""
+    found: list[int] = (_hashes_of(keys) % np.uint32(partitions)).tolist()
+    return found
