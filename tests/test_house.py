@@ -12,6 +12,7 @@ import pytest
 
 import dagflow
 import operators
+from tests.house_rules import RULES, everything
 
 ROOT = Path(__file__).parent.parent
 # As installed, so that the very files are checked that people get.
@@ -22,8 +23,9 @@ OTHERS = sorted([*ROOT.glob("*.py"), *ROOT.glob("apps/*.py"), *ROOT.glob("benchm
 SOURCES = [*FRAMEWORK, *LIBRARY, *OTHERS]
 EVERYTHING = [*SOURCES, *TESTS]
 
-MAX_MODULE_LINES = 500
-MAX_FUNCTION_LINES = 60
+HELD = {"function_length"}
+"""Rules that are enabled."""
+
 FILE_SYSTEMS = {"fsspec", "s3fs", "gcsfs", "adlfs"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -75,16 +77,10 @@ def test_the_files_are_found() -> None:
     assert {"errors.py", "metadata.py", "start.py", "drop_comments.py", "throughput.py", "test_house.py"} <= names
 
 
-def test_no_module_is_longer_than_500_lines() -> None:
-    """A module that grows beyond that has more than one subject."""
-    lengths = {str(path): len(path.read_bytes().splitlines()) for path in EVERYTHING}
-    assert {path: lines for path, lines in lengths.items() if lines > MAX_MODULE_LINES} == {}
-
-
-def test_no_function_is_longer_than_60_lines() -> None:
-    """A function that grows beyond that has more than one task."""
-    lengths = {place: (node.end_lineno or 0) - node.lineno + 1 for place, node in functions(EVERYTHING)}
-    assert {place: lines for place, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
+@pytest.mark.parametrize("rule", sorted(HELD))
+def test_a_rule_of_the_house_holds_everywhere(rule: str) -> None:
+    """Each rule says in its docstring why."""
+    assert [str(violation) for violation in RULES[rule](everything())] == []
 
 
 def test_only_the_spark_runtime_imports_pyspark() -> None:
@@ -143,12 +139,6 @@ def test_only_the_command_line_prints() -> None:
     assert [
         place for place in printing if not place.startswith((str(cli), str(cli.parent / "runtime" / "java.py")))
     ] == []
-
-
-def test_every_test_states_its_law() -> None:
-    """The first line of a test's docstring is what must hold."""
-    tests = ((place, node) for place, node in functions(TESTS) if node.name.startswith("test_"))
-    assert [place for place, node in tests if not ast.get_docstring(node)] == []
 
 
 def test_every_expected_error_is_matched() -> None:
