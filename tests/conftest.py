@@ -1,4 +1,4 @@
-"""What tests share: one Spark context and one S3 server per session; clients are cached, and know one server only."""
+"""Shared fixtures: one Spark context and one S3 server per session, because clients cache one server."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.s3_server import s3_root, s3_server
 
 __all__ = ["s3_root", "s3_server", "spark_context"]
 
-# How long an example takes says more about what else the machine does than about dagflow.
+# The time of an example depends on what else the machine does.
 settings.register_profile("dagflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dagflow")
 
 
 @pytest.fixture(scope="session")
 def spark_context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A context of two cores, with dagflow's own settings."""
+    """A Spark context with two cores and dagflow's settings."""
     from dagflow.runtime.spark_context import start_context, stop_context
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"

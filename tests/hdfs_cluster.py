@@ -1,4 +1,4 @@
-"""A real HDFS on loopback, for tests: a NameNode and DataNodes, each a process of its own.
+"""A real HDFS on loopback for tests: a NameNode and DataNodes, each in its own process.
 
 It runs from the servers' jars of Hadoop 2.7, which no package of today brings along; DAGFLOW_HDFS_JARS names the
 directories that hold them, separated by colons, those that shall be found first in front. docs/storage.md says where
@@ -32,7 +32,7 @@ _SERVER = "org.apache.hadoop.hdfs.server"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """Return free ports."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -70,7 +70,7 @@ def _configure(folder: Path, port: int, http_port: int) -> None:
 
 @contextlib.contextmanager
 def running_cluster(folder: Path, datanodes: int = 2) -> Iterator[str]:
-    """Start a cluster that keeps its data in a folder, and yield its URL."""
+    """Start a cluster with its data in a folder, and yield its URL."""
     use_java()
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else Path("java")
     port, http_port, *others = free_ports(2 + 3 * datanodes)
@@ -110,13 +110,13 @@ def _wait_until_ready(http_port: int, datanodes: int, log: Path) -> None:
             answer = urllib.request.urlopen(address, timeout=2).read().decode()
             if f'"NumLiveDataNodes" : {datanodes}' in answer and '"FSState" : "Operational"' in answer:
                 return
-        time.sleep(0.1)  # the servers tell nobody that they are ready
+        time.sleep(0.1)  # the servers do not report that they are ready
     raise RuntimeError(f"HDFS did not start:\n{log.read_text()[-3000:]}")
 
 
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a cluster; skipped where its jars are not named."""
+    """The URL of a cluster; skipped without its jars."""
     if not JARS:
         pytest.skip("DAGFLOW_HDFS_JARS does not name the jars of HDFS's servers")
     with running_cluster(tmp_path_factory.mktemp("hdfs")) as url:
@@ -125,5 +125,5 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def hdfs_root(hdfs: str) -> str:
-    """The URL of an empty place."""
+    """The URL of an empty directory."""
     return f"{hdfs}/{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""A directory on which waiting for the disk costs nothing, for tests that start over hundreds of times."""
+"""A directory with fast syncs, for tests that restart hundreds of times."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def quick_path(tmp_path: Path) -> Iterator[Path]:
-    """An empty directory: in memory where the system has such a place, else an ordinary one."""
+    """An empty directory, in memory if the system has /dev/shm."""
     if not _MEMORY.is_dir():
         yield tmp_path
         return

@@ -54,7 +54,7 @@ def running_server() -> Iterator[str]:
                 except OSError:
                     if server.poll() is not None or time.monotonic() > deadline:
                         raise RuntimeError("the S3 server did not start") from None
-                    time.sleep(0.05)  # the server tells nobody that it is ready
+                    time.sleep(0.05)  # the server does not report that it is ready
             yield address
         finally:
             server.kill()
@@ -62,13 +62,13 @@ def running_server() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
-    """The address of a server; s3:// leads to it while the session lasts."""
+    """The address of a server, which s3:// URLs use during the session."""
     settings = {
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "testing",
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
-        # The server answers some requests about what is gone with 500, and will not change its mind.
+        # The server answers some requests for missing objects with 500; retries do not help.
         "AWS_MAX_ATTEMPTS": "1",
     }
     with running_server() as address:

@@ -1,4 +1,4 @@
-"""The grammar of the suite's property tests."""
+"""Hypothesis strategies of the property tests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.plan.dags import Control, Head, Work, plan_of
 
 @st.composite
 def logical_plans(draw: st.DrawFn) -> LogicalPlan:
-    """Any DAG of input, control and partitioned operators; several edges may join the same two.
+    """Draw any DAG of input, control and partitioned operators; several edges may join the same two.
 
-    Operators that cannot be fused are not parallel, as a check of the wiring would have it.
+    Operators that cannot be fused are not parallel, as the check of the wiring requires.
     """
     count = draw(st.integers(1, 9))
     classes = [
@@ -49,7 +49,7 @@ def logical_plans(draw: st.DrawFn) -> LogicalPlan:
 
 @st.composite
 def running_dags(draw: st.DrawFn) -> RandomDag:
-    """Any DAG that runs: sources, readers, unions, fan-out, diamonds, fused, round robin, by key, to all, writers."""
+    """Draw any DAG that runs, with unions, fan-out and diamonds; fused, round robin, by key and broadcast."""
     words = st.lists(st.sampled_from([b"a", b"bb", b"#c", b"dd", b"e"]), max_size=4).map(b" ".join)
     texts = draw(st.lists(st.lists(words, min_size=1, max_size=5).map(tuple), min_size=1, max_size=2))
     counts = st.none() | st.integers(1, 3)

@@ -1,4 +1,4 @@
-"""What docs/dags.md shows is an app that is right, and code that works."""
+"""The app and the code of docs/dags.md work."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "dags.md"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the page's files, in which both tests work: what is imported once stays where it was."""
+    """A directory with the page's files for both tests, because modules are imported only once."""
     folder = tmp_path_factory.mktemp("page")
     shown = re.findall(r"```(?:yaml|python)\n# (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert [name for name, _ in shown] == [
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_app_of_the_page_runs(folder: Path) -> None:
-    """Its files as they are shown, over files of ours."""
+    """The files of the page run over test input."""
     for name, text in {"a/x.py": "one\ntwo\none\n", "b/y": "two\ntwo\n"}.items():
         (folder / name).parent.mkdir()
         (folder / name).write_text(text)
@@ -77,7 +77,7 @@ streams:
 
 
 def test_operators_of_the_page_keep_state_and_publish_reports(folder: Path) -> None:
-    """The newest record of each key that a window has, and a report of each window, over two runs."""
+    """Two runs publish the newest record of each key and a report of each window."""
     (folder / "stateful.yaml").write_text(STATEFUL)
     (folder / "in").mkdir()
     with contextlib.chdir(folder):

@@ -1,4 +1,4 @@
-"""README says nothing that does not hold."""
+"""What README and docs say holds."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def block(language: str, containing: str) -> str:
-    """The one block of code in README that is written in a language and contains a text."""
+    """Return the one code block of README in a language that contains a text."""
     blocks = re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     found: list[str] = [text for text in blocks if containing in text]
     assert len(found) == 1
@@ -21,7 +21,7 @@ def block(language: str, containing: str) -> str:
 
 
 def class_of(source: str) -> str:
-    """The first class in a source, without the docstrings of its methods."""
+    """Return the first class of a source, without the docstrings of its methods."""
     (node,) = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
     for method in node.body:
         if isinstance(method, ast.FunctionDef) and ast.get_docstring(method):
@@ -44,13 +44,13 @@ def test_the_operator_in_readme_is_the_one_that_runs() -> None:
 
 
 def test_the_test_in_readme_passes() -> None:
-    """It is of the operator above it."""
+    """The test of the operator in README passes."""
     code = block("python", "class DropComments") + block("python", "run_operator")
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_every_file_that_the_documents_name_is_there() -> None:
-    """Links and paths in the documents lead somewhere."""
+    """Links and paths in the documents exist."""
     for document in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]:
         text = document.read_text(encoding="utf-8")
         links = [(document.parent, link) for link in re.findall(r"\]\(([^)#:]+)\)", text)]
@@ -66,7 +66,7 @@ def test_the_glossary_holds_at_most_forty_words() -> None:
 
 
 def test_benchmarks_are_started_as_modules() -> None:
-    """They import each other, which a script started by its path cannot."""
+    """Benchmarks import each other, which a script cannot do."""
     texts = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.py")]
     found = {path.name for path in texts if re.search(r"python3? benchmarks/|, __file__", path.read_text("utf-8"))}
     assert found == set()

@@ -1,4 +1,4 @@
-"""The set-up script, with an environment whose Python only writes down what it is asked to do."""
+"""The set-up script, with an environment whose Python only records its arguments."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ esac
 
 
 class Checkout:
-    """A copy of what the script looks at."""
+    """A copy of the files that the script reads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -29,13 +29,13 @@ class Checkout:
         self.stamp = folder / ".venv" / "dagflow-setup.json"
 
     def make_environment(self, failing: str = "nothing fails") -> None:
-        """Put an environment there that fails when it is asked for something with a text in it."""
+        """Make an environment that fails for arguments that contain a text."""
         self.python.parent.mkdir(parents=True, exist_ok=True)
         self.python.write_text(FAKE_PYTHON.format(failing=failing))
         self.python.chmod(0o755)
 
     def write_stamp(self, **values: object) -> None:
-        """Say what the environment was made from."""
+        """Write the stamp of a finished environment."""
         self.stamp.write_text(json.dumps({"settings": "those of yesterday", "extras": [], **values}))
 
     def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -44,7 +44,7 @@ class Checkout:
         return subprocess.run(command, cwd="/", capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
     def asked(self) -> list[str]:
-        """What the environment's Python was asked to do since the last time."""
+        """Return the arguments that the environment's Python got since the last call."""
         log = self.python.with_name("python.log")
         lines = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
@@ -53,15 +53,15 @@ class Checkout:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
-    """A fresh checkout, in a directory whose name has a space in it."""
+    """A new checkout in a directory whose name has a space."""
     folder = tmp_path / "my checkout"
     folder.mkdir()
     return Checkout(folder)
 
 
 @pytest.mark.parametrize("arguments", [[], ["dmeo"], ["demo", "extra"], ["--help"]])
-def test_a_command_that_is_not_known_explains_the_commands(checkout: Checkout, arguments: list[str]) -> None:
-    """A mistake costs nothing: no environment is made."""
+def test_an_unknown_command_explains_the_commands(checkout: Checkout, arguments: list[str]) -> None:
+    """A mistake makes no environment."""
     answer = checkout.start(*arguments)
     assert answer.returncode == 2
     assert "start.py demo" in answer.stderr and "start.py test" in answer.stderr
@@ -81,7 +81,7 @@ def test_changed_settings_are_installed_once(checkout: Checkout) -> None:
 
 
 def test_tests_need_more_than_the_demo(checkout: Checkout) -> None:
-    """What a command needs is added to what is there, Spark is made to start faster, and pytest gets the rest."""
+    """The test command adds its packages, warms Spark, and passes its arguments to pytest."""
     checkout.make_environment()
     checkout.write_stamp()
     assert checkout.start("setup").returncode == 0
@@ -95,7 +95,7 @@ def test_tests_need_more_than_the_demo(checkout: Checkout) -> None:
 
 
 def test_a_java_that_keeps_no_classes_is_good_enough(checkout: Checkout) -> None:
-    """Tests take longer, and that is all."""
+    """Without stored classes, tests run all the same."""
     checkout.make_environment(failing="dagflow.cli warm")
     checkout.write_stamp()
     assert checkout.start("test").returncode == 0
@@ -105,14 +105,14 @@ def test_a_java_that_keeps_no_classes_is_good_enough(checkout: Checkout) -> None
 
 
 def test_the_exit_code_is_that_of_the_tests(checkout: Checkout) -> None:
-    """A script can rely on it."""
+    """The test command returns pytest's exit code."""
     checkout.make_environment(failing="-m pytest")
     checkout.write_stamp()
     assert checkout.start("test").returncode == 3
 
 
 def test_a_failed_installation_is_not_taken_for_a_finished_one(checkout: Checkout) -> None:
-    """Without its stamp the environment is made anew the next time."""
+    """Without its stamp the environment is made again the next time."""
     checkout.make_environment(failing="install")
     checkout.write_stamp()
     answer = checkout.start("setup")
@@ -122,7 +122,7 @@ def test_a_failed_installation_is_not_taken_for_a_finished_one(checkout: Checkou
 
 
 def test_a_machine_without_java_gets_one(checkout: Checkout) -> None:
-    """Where dagflow finds no Java, the extra that brings one is installed."""
+    """If dagflow finds no Java, the extra `java` is installed."""
     checkout.make_environment(failing="dagflow.runtime.java")
     checkout.write_stamp()
     assert checkout.start("setup").returncode == 0

@@ -1,4 +1,4 @@
-"""One cluster for all tests that need one, because its start takes seconds."""
+"""One cluster for all tests, because its start takes seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cluster.runs import ClusterRun, Shape
 
 @pytest.fixture(scope="session")
 def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and two workers, for this session."""
+    """A master and two workers for the session."""
     cluster = Cluster(tmp_path_factory.mktemp("cluster") / "hosts")
     try:
         cluster.start()
@@ -24,14 +24,14 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture
 def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, whole again after each test."""
+    """The cluster, repaired after each test."""
     yield running_cluster
     running_cluster.mend()
 
 
 @pytest.fixture
 def networked(cluster: Cluster) -> Cluster:
-    """The cluster, where its hosts have a network and mounts of their own."""
+    """The cluster, if its hosts have their own network and mounts."""
     if not cluster.has_network:
         pytest.skip("only root with iproute2 may make hosts with a network of their own")
     return cluster
@@ -39,7 +39,7 @@ def networked(cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def cluster_run(cluster: Cluster, tmp_path: Path) -> Iterator[ClusterRun]:
-    """An app on the cluster, whose processes are gone after the test."""
+    """An app on the cluster; its processes are ended after the test."""
     run = ClusterRun(cluster, tmp_path / "app")
     try:
         yield run
@@ -49,6 +49,6 @@ def cluster_run(cluster: Cluster, tmp_path: Path) -> Iterator[ClusterRun]:
 
 @pytest.fixture(params=["fused", "exchanged"])
 def shape(request: pytest.FixtureRequest) -> Shape:
-    """Whether records pass through Spark's shuffle."""
+    """Return whether records pass through Spark's shuffle."""
     shape: Shape = request.param
     return shape

@@ -1,7 +1,7 @@
 """A Spark standalone cluster of real processes, on hosts that can be cut off, slowed down, filled up and killed.
 
 Where root and iproute2 allow it, each host is a network namespace with an address and mounts of its own;
-elsewhere all hosts are the loopback device, and what needs a network between them is skipped.
+elsewhere all hosts are the loopback device, and tests that need a network between them are skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 START_S = 90.0
 ADDRESSES = {"master": "10.77.0.1", "driver": "10.77.0.2", "one": "10.77.0.11", "two": "10.77.0.12"}
 WORKERS = ("one", "two")
-# Workers tell that they live, and are given up, within seconds instead of minutes.
+# Heartbeats and timeouts of workers in seconds instead of minutes.
 DAEMON_JAVA = "-Dspark.worker.timeout=6 -Dspark.master.rest.enabled=false"
 SLICE_S = 0.05
 """How long a slowed host runs at a time."""
@@ -42,15 +42,15 @@ PACKAGES = (*NEEDED, "typing_extensions.py", "numpy.libs", "pydantic_core", "ann
 
 
 def quick_java() -> str:
-    """Options with which any Java process of Spark starts quickly, where `dagflow warm` was run."""
+    """Return options with which Spark's Java processes start quickly, if `dagflow warm` was run."""
     return " ".join(("-XX:TieredStopAtLevel=1", *archive_options(use_java())))
 
 
 def wait_until(is_so: Callable[[], bool], what: str, most_s: float = START_S) -> None:
-    """Wait for something that processes do.
+    """Wait until a condition holds.
 
     Raises:
-        TimeoutError: It did not come.
+        TimeoutError: It did not hold in time.
     """
     deadline = time.monotonic() + most_s
     while not is_so():
@@ -60,10 +60,10 @@ def wait_until(is_so: Callable[[], bool], what: str, most_s: float = START_S) ->
 
 
 def bare_python(folder: Path, without: Sequence[str] = ()) -> str:
-    """An interpreter that knows the packages that tasks need, and nothing else; no dagflow, no PySpark.
+    """Make an interpreter with the packages that tasks need, without dagflow and PySpark.
 
     Args:
-        folder: Where it is made.
+        folder: Where to make it.
         without: Packages to leave out.
     """
     venv.create(folder, symlinks=True)
@@ -80,14 +80,14 @@ def bare_python(folder: Path, without: Sequence[str] = ()) -> str:
 
 
 def pretend_version(folder: Path, minor: int) -> None:
-    """Let an interpreter that bare_python() has made say that it is of another minor version."""
+    """Let an interpreter of bare_python() report another minor version."""
     (target,) = (folder / "lib").glob("python*/site-packages")
     lines = ["import sys", f"sys.version_info = type('V', (tuple,), dict(major=3, minor={minor}))((3, {minor}, 0))"]
     (target / "sitecustomize.py").write_text("\n".join(lines))
 
 
 def can_make_hosts() -> bool:
-    """Whether hosts may be network namespaces here."""
+    """Return whether hosts can be network namespaces on this machine."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     name = f"dagflow-try-{os.getpid()}"
@@ -118,7 +118,7 @@ class Host:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self, command: Sequence[str], log: Path, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start a process on this host, in a session of its own."""
+        """Start a process on this host, in its own session."""
         if self.namespace is not None:
             mounts = "".join(f"mount -t tmpfs -o {options} tmpfs '{path}' && " for path, options in self.mounts.items())
             command = ["ip", "netns", "exec", self.namespace, "sh", "-c", f'{mounts}exec "$@"', "sh", *command]
@@ -126,7 +126,7 @@ class Host:
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                # Whoever runs the tests may have dagflow on PYTHONPATH; the hosts must not.
+                # The tests may have dagflow on PYTHONPATH; the hosts must not.
                 env={**os.environ, "PYTHONPATH": "", "SPARK_LOCAL_IP": self.address, **env},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -137,7 +137,7 @@ class Host:
         return process
 
     def members(self) -> dict[int, str]:
-        """The command of each live process of this host, by process id."""
+        """Return the command of each live process of this host, by process id."""
         sessions = {process.pid for process in self.processes}
         found: dict[int, tuple[int, int, str]] = {}
         for entry in Path("/proc").iterdir():
@@ -146,32 +146,32 @@ class Host:
                 if state != "Z":
                     command = (entry / "cmdline").read_text().replace("\0", " ")
                     found[int(entry.name)] = int(parent), int(session), command
-        # A worker puts its executors into sessions of their own on some systems: children count as well.
+        # On some systems a worker puts its executors into their own sessions: children count as well.
         ours = {pid for pid, (_, session, _) in found.items() if session in sessions}
         while more := {pid for pid, (parent, _, _) in found.items() if parent in ours} - ours:
             ours |= more
         return {pid: found[pid][2] for pid in ours}
 
     def pids(self, pattern: str) -> list[int]:
-        """Processes whose command matches a regular expression."""
+        """Return the ids of processes whose command matches a regular expression."""
         return sorted(pid for pid, command in self.members().items() if re.search(pattern, command))
 
     def seen(self, path: Path) -> Path:
-        """A path as the worker on this host sees it, with the disks that only this host has."""
+        """Return a path as the worker on this host sees it, with the host's own disks."""
         return Path(f"/proc/{self.pids(r'worker[.]Worker')[0]}/root{path}")
 
     def executors(self) -> list[int]:
-        """The Java processes of executors."""
+        """Return the ids of the executors' Java processes."""
         return self.pids(r"CoarseGrainedExecutorBackend")
 
     def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
-        """Send a signal to each of some processes that are still there."""
+        """Send a signal to each of the given processes that still exists."""
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def destroy(self) -> None:
-        """Leave no process behind."""
+        """Kill all processes of this host."""
         members = list(self.members())
         self.signal(members, signal.SIGCONT)
         self.signal(members, signal.SIGKILL)
@@ -181,7 +181,7 @@ class Host:
 
     @contextlib.contextmanager
     def slowed(self, times: int) -> Iterator[None]:
-        """Let all processes of this host run for one in so many moments only."""
+        """Slow all processes of this host down by a factor."""
         over = threading.Event()
 
         def hold() -> None:
@@ -189,7 +189,7 @@ class Host:
             while not over.is_set():
                 self.signal(members, signal.SIGSTOP)
                 stopped = time.monotonic()
-                # Looking for processes takes time, in which none of those that are known may run.
+                # Looking for processes takes time, during which none of the known ones may run.
                 found = list(self.members())
                 over.wait(SLICE_S * (times - 1) - (time.monotonic() - stopped))
                 self.signal(members, signal.SIGCONT)
@@ -232,7 +232,7 @@ class Cluster:
         self.python = bare_python(folder / "bare")
 
     def start(self) -> None:
-        """Make the hosts, and start what runs on them."""
+        """Make the hosts, and start master and workers."""
         if self.has_network:
             self._make_network()
         self.start_master()
@@ -241,12 +241,12 @@ class Cluster:
         wait_until(lambda: self.registered() >= len(WORKERS), "two workers are registered")
 
     def registered(self) -> int:
-        """How often a worker has come to the master."""
+        """Return how often a worker has registered with the master."""
         log = self.hosts["master"].folder / "master.log"
         return log.read_text().count("Registering worker") if log.exists() else 0
 
     def start_master(self) -> None:
-        """Start the master, which takes up what an earlier one has noted."""
+        """Start the master, which recovers the state of an earlier one."""
         host = self.hosts["master"]
         recovery = f"-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={host.folder / 'recovery'}"
         self._daemon(
@@ -272,7 +272,7 @@ class Cluster:
         host.start(start, host.folder / f"{name}.log", host.folder, settings)
 
     def dagflow(self, cwd: Path, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
-        """Start `dagflow run --master` on the driver's host; what it prints goes to run.log."""
+        """Start `dagflow run --master` on the driver's host; its output goes to run.log."""
         host = self.hosts["driver"]
         root = str(Path(__file__).parents[2])
         settings = {
@@ -304,7 +304,7 @@ class Cluster:
         wait_until(lambda: self.registered() > before, f"the worker on {name} is back")
 
     def kill(self, pattern: str) -> int:
-        """SIGKILL the processes whose command matches on the first worker's host that has such, and count them."""
+        """Kill matching processes on the first worker's host that has some; return their number."""
         for name in WORKERS:
             pids = self.hosts[name].pids(pattern)
             if pids:
@@ -313,11 +313,11 @@ class Cluster:
         return 0
 
     def busy_host(self) -> str:
-        """A worker's host that has an executor, or else the first one."""
+        """Return a worker's host that has an executor, or else the first host."""
         return next((name for name in WORKERS if self.hosts[name].executors()), WORKERS[0])
 
     def mend(self) -> None:
-        """Put back what a test has taken away, and end what it has left."""
+        """Repair what a test has broken, and end what it has started."""
         before, lost = self.registered(), 0
         for name in WORKERS:
             host = self.hosts[name]
@@ -335,7 +335,7 @@ class Cluster:
     # The network
 
     def _make_network(self) -> None:
-        """Connect the hosts by a bridge that lies in the master's namespace, out of everybody else's sight."""
+        """Connect the hosts by a bridge in the master's namespace, which the machine itself does not see."""
         hub = self.hosts["master"].namespace
         for host in self.hosts.values():
             _ip("netns", "add", str(host.namespace))
@@ -353,15 +353,15 @@ class Cluster:
                 _ip("-n", str(host.namespace), "link", "set", "eth0", "up")
 
     def cut(self, name: str) -> None:
-        """Take a host off the network; its processes live on."""
+        """Take a host off the network; its processes continue."""
         _ip("-n", str(self.hosts[name].namespace), "link", "set", "eth0", "down")
 
     def heal(self, name: str) -> None:
-        """Let a host back on the network."""
+        """Put a host back on the network."""
         _ip("-n", str(self.hosts[name].namespace), "link", "set", "eth0", "up")
 
     def destroy(self) -> None:
-        """Leave nothing behind."""
+        """End all processes, and remove the network."""
         for host in self.hosts.values():
             host.destroy()
             if host.namespace is not None:

@@ -1,4 +1,4 @@
-"""An app that runs on a cluster, and what it has published."""
+"""An app that runs on a cluster, and its output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.crash.killing import OPERATORS, require_whole, visible_files
 Shape = Literal["fused", "exchanged"]
 
 APP = """\
-name: victim
+name: killed-app
 attributes: {{checkpoint: journal}}
 operators:
   splitter:
@@ -45,7 +45,7 @@ in_full = pytest.mark.skipif(
 
 
 class ClusterRun:
-    """`dagflow run` of one app, as often as it takes.
+    """`dagflow run` of one app, restarted until it completes.
 
     Args:
         cluster: Where it runs.
@@ -58,7 +58,7 @@ class ClusterRun:
         self._process: subprocess.Popen[bytes] | None = None
 
     def write(self, shape: Shape, files: int, *, blocks: int = 8, delay_s: float = 0.01) -> None:
-        """Write the app, its operator, and as its input the first modules of Python's own library."""
+        """Write the app, its operator, and as input modules of Python's standard library."""
         self.folder.mkdir()
         fused = {"name": "block", "partition": ", partition: parallel"}
         exchanged = {"name": "part", "partition": ""}
@@ -75,36 +75,36 @@ class ClusterRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended."""
+        """Return whether the run has ended."""
         return self._process is None or self._process.poll() is not None
 
     @property
     def visible(self) -> int:
-        """How many files are published."""
+        """Return the number of published files."""
         return visible_files(self.folder)
 
     @property
     def log(self) -> str:
-        """What the runs have printed."""
+        """Return what the runs have printed."""
         path = self.folder / "run.log"
         return path.read_text() if path.exists() else ""
 
     @property
     def spark_log(self) -> str:
-        """What Spark has logged in the driver."""
-        path = self.folder / ".dagflow" / "victim.spark.log"
+        """Return Spark's log of the driver."""
+        path = self.folder / ".dagflow" / "killed-app.spark.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def wait_for(self, is_so: Callable[[], bool], what: str, most_s: float = RUN_S) -> None:
-        """Wait for something that happens while the run goes on.
+        """Wait until a condition holds during the run.
 
         Raises:
-            AssertionError: The run ended before.
+            AssertionError: The run ended before that.
         """
         seen = False
 
         def has_happened() -> bool:
-            # Remembered, because what was so for a moment, such as an executor, may be gone when asked again.
+            # Remembered, because what held for a moment, such as an executor, may be gone at the next check.
             nonlocal seen
             seen = seen or is_so()
             return seen or self.is_over
@@ -113,7 +113,7 @@ class ClusterRun:
         assert seen, f"the run was over before: {what}\n{self.log[-3000:]}"
 
     def wait_for_more(self, files: int) -> None:
-        """Wait until so many more files are published."""
+        """Wait until this many more files are published."""
         most = self.visible + files
         self.wait_for(lambda: self.visible >= most, f"{files} more files than {most - files} are published")
 
@@ -123,15 +123,15 @@ class ClusterRun:
         return self._process.wait(RUN_S)
 
     def summary(self) -> dict[str, Any]:
-        """What the last run says of itself."""
+        """Return the JSON summary of the last run."""
         found: dict[str, Any] = json.loads(re.findall(r"^\{.*\}$", self.log, re.MULTILINE)[-1])
         return found
 
     def finish(self) -> int:
-        """Let the run complete, starting it again where it stopped, and return how often that was necessary.
+        """Restart the run until it completes; return the number of restarts.
 
         Raises:
-            AssertionError: The output is not what grep makes of the input, or something is left behind.
+            AssertionError: The output differs from that of grep, or pending files are left.
         """
         starts = 0
         while self.end() != 0:
@@ -142,7 +142,7 @@ class ClusterRun:
         return starts
 
     def require_whole(self) -> None:
-        """Fail unless the output is what grep makes of the input, and nothing else is left."""
+        """Fail unless the output equals that of grep, and nothing pending is left."""
         require_whole(self.folder)
         assert "Traceback" not in self.log, self.log
 

@@ -1,4 +1,4 @@
-"""A real cluster that loses hosts, disks and its master while windows run, and what is published all the same."""
+"""A real cluster that loses hosts, disks and its master while windows run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def kill_python(run: ClusterRun) -> None:
 
 
 def kill_worker(run: ClusterRun) -> None:
-    """A host dies as a whole, and comes back later."""
+    """A whole host dies, and comes back later."""
     name = run.cluster.busy_host()
     run.cluster.hosts[name].destroy()
     run.wait_for_more(1)
@@ -78,7 +78,7 @@ def restart_master(run: ClusterRun) -> None:
 
 
 def cut_host(run: ClusterRun) -> None:
-    """A host goes off the network while its tasks run on, and comes back."""
+    """A host loses the network while its tasks continue, and comes back."""
     name = run.cluster.busy_host()
     run.cluster.cut(name)
     run.wait_for_more(4)
@@ -86,7 +86,7 @@ def cut_host(run: ClusterRun) -> None:
 
 
 def stop_host(run: ClusterRun) -> None:
-    """An executor stands still until it is given up, and then goes on as if nothing had been."""
+    """An executor is stopped until Spark gives it up, and then continues."""
     host = run.cluster.hosts[run.cluster.busy_host()]
     pids = list(host.members())
     host.signal(pids, signal.SIGSTOP)
@@ -99,8 +99,8 @@ LOCAL_FAULTS: list[Fault] = [kill_executor, kill_python, kill_worker, restart_ma
 NETWORK_FAULTS: list[Fault] = [cut_host, stop_host]
 
 
-def test_a_run_completes_though_executors_and_hosts_die_and_the_master_is_restarted(cluster_run: ClusterRun) -> None:
-    """One after the other in one run, each in its middle; grep agrees with the output."""
+def test_a_run_survives_dying_executors_and_hosts_and_a_new_master(cluster_run: ClusterRun) -> None:
+    """With one fault after the other in one run, the output equals that of grep."""
     cluster_run.write("exchanged", files=140)
     cluster_run.start()
     for fault in LOCAL_FAULTS:
@@ -110,8 +110,8 @@ def test_a_run_completes_though_executors_and_hosts_die_and_the_master_is_restar
 
 
 @pytest.mark.usefixtures("networked")
-def test_a_run_completes_though_a_host_is_cut_off_and_another_stands_still(cluster_run: ClusterRun) -> None:
-    """Tasks of a host that nobody hears write on; what they write is never published."""
+def test_a_run_survives_a_host_without_network_and_a_stopped_executor(cluster_run: ClusterRun) -> None:
+    """Tasks of a host without network continue to write; their files are never published."""
     cluster_run.write("fused", files=140)
     cluster_run.start()
     for fault in NETWORK_FAULTS:
@@ -121,8 +121,8 @@ def test_a_run_completes_though_a_host_is_cut_off_and_another_stands_still(clust
 
 
 @in_full
-def test_a_run_completes_though_the_disk_of_a_host_is_full(networked: Cluster, cluster_run: ClusterRun) -> None:
-    """The host has no room for what Spark's shuffle keeps; others do its work, or the next run does."""
+def test_a_run_survives_a_full_shuffle_disk_of_a_host(networked: Cluster, cluster_run: ClusterRun) -> None:
+    """Other hosts do its work, or the next run does."""
     local = networked.hosts["two"].folder / "local"
     networked.restart_worker("two", {local: "size=16m"})
     cluster_run.write("exchanged", files=140)
@@ -139,10 +139,10 @@ def test_a_run_completes_though_the_disk_of_a_host_is_full(networked: Cluster, c
 
 
 @in_full
-def test_a_host_that_is_ten_times_slower_costs_time_and_nothing_else(
+def test_a_host_that_is_ten_times_slower_changes_no_output(
     networked: Cluster, cluster_run: ClusterRun, shape: Shape
 ) -> None:
-    """Its tasks are run a second time elsewhere where that helps; grep agrees with the output."""
+    """Spark may run its tasks a second time elsewhere; the output equals that of grep."""
     cluster_run.write(shape, files=140)
     cluster_run.start()
     cluster_run.wait_for_more(1)
@@ -150,8 +150,8 @@ def test_a_host_that_is_ten_times_slower_costs_time_and_nothing_else(
         assert cluster_run.finish() == 0
 
 
-def test_a_task_that_stands_still_is_run_a_second_time_and_published_once(cluster_run: ClusterRun) -> None:
-    """The first attempt waits until the second one has written; then it writes too, if Spark lets it."""
+def test_a_hanging_task_runs_a_second_time_and_is_published_once(cluster_run: ClusterRun) -> None:
+    """The first attempt waits until the second one has written, and then writes too."""
     cluster_run.write("fused", files=12, blocks=16)
     (cluster_run.folder / "slow_ops.py").write_text(STUCK.format(folder=str(cluster_run.folder)))
     cluster_run.start()
@@ -166,7 +166,7 @@ def test_a_task_that_stands_still_is_run_a_second_time_and_published_once(cluste
 def test_a_run_completes_after_a_fault_of_each_kind_again_and_again(
     cluster_run: ClusterRun, shape: Shape, fault: Fault
 ) -> None:
-    """The same fault three times in one run."""
+    """The same fault strikes three times in one run."""
     cluster_run.write(shape, files=160)
     cluster_run.start()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""A cluster that grows while a run goes on."""
+"""A cluster that grows during a run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.cluster.runs import ClusterRun
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 
-def test_a_stage_that_nobody_decides_for_grows_with_the_executors(cluster_run: ClusterRun) -> None:
-    """It begins with what is known of the cluster, which is nothing, and has a partition for each core in the end."""
+def test_a_stage_without_a_partitioner_grows_with_the_executors(cluster_run: ClusterRun) -> None:
+    """It starts without knowing the cluster, and has a partition for each core in the end."""
     cluster_run.write("exchanged", files=60, delay_s=0.1)
     cluster_run.start("--conf=spark.executor.cores=1", "--conf=spark.dynamicAllocation.maxExecutors=4")
     hosts = [cluster_run.cluster.hosts[name] for name in WORKERS]

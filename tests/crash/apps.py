@@ -1,4 +1,4 @@
-"""Apps that die, and what they must have published all the same."""
+"""Apps for the crash tests, and what they must have published after a crash."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def files_app(
 
 
 def published(directory: Path) -> dict[str, bytes]:
-    """What a reader of a directory sees: the files that are not hidden, by name."""
+    """Return the visible files of a directory, by name."""
     if not directory.is_dir():
         return {}
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file() and path.name[0] != "."}
 
 
 def leftovers(directory: Path) -> list[Path]:
-    """What lies about that nobody will publish."""
+    """Return the pending files that are left."""
     return [path for path in directory.rglob("*") if path.name.startswith(".")]
 
 
 def require_part_of(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
-    """Fail unless each published file is one that an undisturbed run publishes, to the byte."""
+    """Fail unless each published file equals that of a run without a crash."""
     assert found.items() <= expected.items(), sorted(found.items() - expected.items())
 
 
 def records_of(files: dict[str, bytes]) -> Counter[bytes]:
-    """The records of published files, and how often each of them is there."""
+    """Count the records of published files."""
     return Counter(record for content in files.values() for record in content.splitlines())

@@ -1,4 +1,4 @@
-"""Where apps may die quickly."""
+"""Disks for the crash tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def quick_disk(tmp_path: Path) -> Iterator[Path]:
-    """A directory on a disk that syncs at once where there is one: thousands of runs sync tens of times each."""
+    """A directory on a disk with fast syncs, if there is one: thousands of runs sync tens of times each."""
     if not os.access(_MEMORY, os.W_OK):
         yield tmp_path
         return
@@ -25,7 +25,7 @@ def quick_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts a small disk of its own, and mounts it again with other options."""
+    """Mounts a small disk, and mounts it again with other options."""
     path = tmp_path / "disk"
     path.mkdir()
     if os.geteuid() != 0:
@@ -42,5 +42,5 @@ def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
     yield mount
     if path.is_mount():
-        # Lazily: on a slow machine a worker may still be letting go of a file.
+        # Lazily: on a slow machine a worker may not have closed a file yet.
         subprocess.run(["umount", "--lazy", str(path)], check=True)

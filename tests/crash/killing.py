@@ -20,7 +20,7 @@ from tests.crash.watching import Watcher
 Target = Literal["driver", "jvm", "worker", "daemon"]
 
 HEAD = """\
-name: victim
+name: killed-app
 attributes: {checkpoint: journal, master: "local[2]"}
 operators:
   splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 8KiB, blocks_threshold: 4}}
@@ -79,7 +79,7 @@ TIDY_S = 20.0
 
 
 def make_folder(folder: Path, files: int, app: str = APP) -> None:
-    """An app, its operator, and as its input the first modules of Python's own library."""
+    """Write an app, its operator, and as input modules of Python's standard library."""
     (folder / "app.yaml").write_text(app)
     (folder / "slow_ops.py").write_text(OPERATORS)
     (folder / "in").mkdir()
@@ -88,19 +88,19 @@ def make_folder(folder: Path, files: int, app: str = APP) -> None:
 
 
 def oracle(folder: Path) -> list[bytes]:
-    """What grep makes of the same files, sorted."""
+    """Return the records that grep selects from the input, sorted."""
     command = "grep -ahv '^#' in/* | LC_ALL=C sort"
     return subprocess.run(command, shell=True, cwd=folder, capture_output=True, check=True).stdout.split(b"\n")[:-1]
 
 
 def published_records(folder: Path) -> list[bytes]:
-    """The records of all published files, sorted."""
+    """Return the records of all published files, sorted."""
     files = [path for path in (folder / "out").glob("[!.]*") if path.is_file()]
     return sorted(line for path in files for line in path.read_bytes().split(b"\n")[:-1])
 
 
-class Victim:
-    """A command, mostly `dagflow run`, in a session of its own: its processes are found also when it is dead."""
+class RunProcess:
+    """A command, usually `dagflow run`, in its own session, so that its processes are found after its death."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Victim:
         )
 
     def members(self) -> dict[int, tuple[int, str]]:
-        """Parent and command of each live process of the session, by process id."""
+        """Return parent and command of each live process of the session, by process id."""
         found = {}
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError, IndexError):
@@ -133,7 +133,7 @@ class Victim:
         return found
 
     def pids(self, target: Target) -> list[int]:
-        """The processes of one kind."""
+        """Return the process ids of one kind."""
         members = self.members()
         java = {pid for pid, (_, command) in members.items() if command.split(" ")[0].endswith("java")}
         python = {pid for pid, (_, command) in members.items() if "pyspark.worker" in command}
@@ -145,11 +145,11 @@ class Victim:
             case "daemon":
                 return sorted(pid for pid in python if members[pid][0] in java)
             case "worker":
-                # Those of a daemon that was killed live on, and Spark goes on using them.
+                # Workers of a killed daemon stay alive, and Spark keeps using them.
                 return sorted(pid for pid in python if members[pid][0] not in java)
 
     def kill(self, target: Target, dice: random.Random) -> bool:
-        """SIGKILL one process of a kind, and say whether there was one."""
+        """Kill one process of a kind with SIGKILL; return whether there was one."""
         pids = self.pids(target)
         if not pids or self.process.poll() is not None:
             return False
@@ -159,7 +159,7 @@ class Victim:
         return False
 
     def wait_for(self, is_there: Callable[[], bool], most_s: float = PATIENCE_S) -> bool:
-        """Wait until something is there, or the run has ended; says whether it is there."""
+        """Wait until a condition holds or the run has ended; return whether it holds."""
         deadline = time.monotonic() + most_s
         while self.process.poll() is None and time.monotonic() < deadline:
             if is_there():
@@ -168,7 +168,7 @@ class Victim:
         return is_there()
 
     def end(self, timeout_s: float = PATIENCE_S) -> int:
-        """Wait for the exit code, and for every process that the run has started to be gone."""
+        """Wait for the exit code and the end of every process of the run."""
         code = self.process.wait(timeout_s)
         deadline = time.monotonic() + TIDY_S
         while members := self.members():
@@ -180,7 +180,7 @@ class Victim:
         return code
 
     def destroy(self) -> None:
-        """Leave nothing behind, whatever went wrong."""
+        """Kill all processes that are left."""
         for pid in self.members():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -189,14 +189,14 @@ class Victim:
 
 
 @dataclass(slots=True)
-class Tale:
-    """What happened in a series of kills.
+class KillCounts:
+    """The kills and restarts of one series.
 
     Attributes:
         kills: How many processes were killed, by kind.
         starts: How often the run was started.
         codes: The exit codes, in order.
-        middle: How many kills came after the first file was published and before the last.
+        middle: Kills after the first file was published and before the last.
     """
 
     kills: dict[str, int] = field(default_factory=dict)
@@ -206,22 +206,26 @@ class Tale:
 
     @property
     def total(self) -> int:
-        """How many processes were killed."""
+        """Return the number of killed processes."""
         return sum(self.kills.values())
 
 
 def kill_until_done(
-    folder: Path, seed: int, targets: list[Target], tale: Tale, before_start: Callable[[int], None] = lambda start: None
+    folder: Path,
+    seed: int,
+    targets: list[Target],
+    counts: KillCounts,
+    before_start: Callable[[int], None] = lambda start: None,
 ) -> None:
-    """Start the run, kill the targets one after the other at random moments, then let it finish.
+    """Start the run, kill the targets one by one at random moments, then let it finish.
 
-    A dead driver or JVM ends a run, and the next one goes on; a dead Python worker should not even do that.
+    A dead driver or JVM ends a run, and the next one continues; a dead Python worker does not end it.
 
     Args:
         folder: What make_folder made.
         seed: What the moments are drawn from.
         targets: What to kill, one after the other.
-        tale: Takes what happened.
+        counts: Takes what happened.
         before_start: Called before each start, with the number of those before.
 
     Raises:
@@ -230,44 +234,44 @@ def kill_until_done(
     dice = random.Random(seed)
     left = list(targets)
     while True:
-        before_start(tale.starts)
-        victim = Victim(folder, "-q")
-        tale.starts += 1
+        before_start(counts.starts)
+        run = RunProcess(folder, "-q")
+        counts.starts += 1
         try:
-            while left and _strike(victim, folder, left[0], dice, tale):
+            while left and _strike(run, folder, left[0], dice, counts):
                 left.pop(0)
-            code = victim.end()
+            code = run.end()
         finally:
-            victim.destroy()
-        tale.codes.append(code)
+            run.destroy()
+        counts.codes.append(code)
         if code == 0:
             return
-        assert tale.starts <= len(targets) + 2, (folder / "run.log").read_text()
+        assert counts.starts <= len(targets) + 2, (folder / "run.log").read_text()
 
 
-def _strike(victim: Victim, folder: Path, target: Target, dice: random.Random, tale: Tale) -> bool:
-    """Wait for a random moment and kill; False when the run was over by then."""
+def _strike(run: RunProcess, folder: Path, target: Target, dice: random.Random, counts: KillCounts) -> bool:
+    """Wait for a random moment and kill; return False if the run had ended by then."""
     before = visible_files(folder)
-    is_starting = not victim.pids("worker")
+    is_starting = not run.pids("worker")
     if is_starting and target in ("driver", "jvm") and dice.random() < 0.5:
         moment = time.monotonic() + dice.uniform(0, START_S)
-        victim.wait_for(lambda: time.monotonic() >= moment)
+        run.wait_for(lambda: time.monotonic() >= moment)
     else:
         more = dice.randint(0, 8)
-        victim.wait_for(lambda: bool(victim.pids("worker")) and visible_files(folder) >= before + more)
+        run.wait_for(lambda: bool(run.pids("worker")) and visible_files(folder) >= before + more)
         moment = time.monotonic() + dice.uniform(0, 0.1)
-        victim.wait_for(lambda: time.monotonic() >= moment)
-    victim.wait_for(lambda: bool(victim.pids(target)))
+        run.wait_for(lambda: time.monotonic() >= moment)
+    run.wait_for(lambda: bool(run.pids(target)))
     is_middle = visible_files(folder) > 0
-    if not victim.kill(target, dice):
+    if not run.kill(target, dice):
         return False
-    tale.kills[target] = tale.kills.get(target, 0) + 1
-    tale.middle += is_middle
+    counts.kills[target] = counts.kills.get(target, 0) + 1
+    counts.middle += is_middle
     return True
 
 
 def visible_files(folder: Path) -> int:
-    """How many files a reader of the output directory sees."""
+    """Count the visible files of the output directory."""
     try:
         return sum(1 for name in os.listdir(folder / "out") if name[0] != ".")
     except FileNotFoundError:
@@ -275,10 +279,10 @@ def visible_files(folder: Path) -> int:
 
 
 def require_whole(folder: Path) -> None:
-    """Fail unless the output is what grep makes of the input, and nothing else is left.
+    """Fail unless the output equals that of grep, and nothing pending is left.
 
     Raises:
-        AssertionError: Something is missing, too much, or left behind.
+        AssertionError: A record is missing or too many, or a pending file is left.
     """
     found, expected = published_records(folder), oracle(folder)
     assert len(expected) > 1000, "grep found next to nothing"
@@ -289,10 +293,10 @@ def require_whole(folder: Path) -> None:
 
 @contextlib.contextmanager
 def watched(folder: Path) -> Iterator[None]:
-    """Let another process list the output directory and read it all the while, and require that it saw nothing odd.
+    """Let another process list and read the output directory meanwhile, and check what it saw.
 
     Raises:
-        AssertionError: It saw a file that was not whole, or that changed or vanished later.
+        AssertionError: It saw an incomplete file, or one that changed or vanished later.
     """
     with subprocess.Popen(
         [sys.executable, "-m", "tests.crash.watching", str(folder / "out")],

@@ -1,4 +1,4 @@
-"""Real processes that are killed at random moments, and what is published all the same."""
+"""Real processes that are killed at random moments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.killing import (
     STATEFUL_APP,
-    Tale,
+    KillCounts,
     Target,
     kill_until_done,
     make_folder,
@@ -22,33 +22,33 @@ from tests.crash.killing import (
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
-# Each death of a driver or a JVM costs a start of Spark; those of Python workers cost next to nothing.
+# Each death of a driver or a JVM costs a start of Spark; that of a Python worker costs almost nothing.
 ROUND: list[Target] = ["worker", "driver", "worker", "worker", "daemon", "worker", "jvm", "worker"]
 
 
 def test_killed_again_and_again_a_run_publishes_every_record_once(tmp_path: Path) -> None:
-    """Driver, JVM and Python workers die at any moment; grep agrees with the output, and nothing is left behind."""
+    """Driver, JVM and Python workers die at any moment; the output equals that of grep, nothing pending is left."""
     make_folder(tmp_path, files=120)
-    tale = Tale()
+    counts = KillCounts()
     with watched(tmp_path):
-        kill_until_done(tmp_path, 1, ROUND * 3, tale)
+        kill_until_done(tmp_path, 1, ROUND * 3, counts)
     require_whole(tmp_path)
     log = (tmp_path / "run.log").read_text()
     assert "Traceback" not in log, log
-    assert tale.total >= 18, tale
-    assert tale.middle >= 12, tale
+    assert counts.total >= 18, counts
+    assert counts.middle >= 12, counts
 
 
 def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) -> None:
-    """Each start has another number of partitions; the unique lines are those of sort -u, the counts those of uniq."""
+    """With another number of partitions at each start, unique lines equal sort -u, and counts equal uniq."""
     make_folder(tmp_path, files=16)
 
     def repartition(starts: int) -> None:
         (tmp_path / "app.yaml").write_text(STATEFUL_APP.replace("PARTITIONS", str(1 + starts % 3)))
 
-    tale = Tale()
+    counts = KillCounts()
     with watched(tmp_path):
-        kill_until_done(tmp_path, 2, ["worker", "driver", "worker", "jvm", "daemon", "driver"], tale, repartition)
+        kill_until_done(tmp_path, 2, ["worker", "driver", "worker", "jvm", "daemon", "driver"], counts, repartition)
     lines = Counter(oracle(tmp_path))
     assert published_records(tmp_path) == sorted(lines)
     told = [record for path in (tmp_path / "counts").glob("[!.]*") for record in path.read_bytes().split(b"\n")[:-1]]
@@ -58,5 +58,5 @@ def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) ->
         key, _, count = record.rpartition(b"\t")
         newest[key] = max(newest[key], int(count))
     assert newest == lines
-    assert tale.starts >= 3, tale
+    assert counts.starts >= 3, counts
     assert not re.search("Traceback", (tmp_path / "run.log").read_text())

@@ -1,4 +1,4 @@
-"""Apps that keep input, output and checkpoint in a bucket, and die at any request that changes it."""
+"""Apps with input, output and checkpoint in a bucket that die at any request that changes it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LINES = [b"".join(b"%sline %d of %d\n" % (b"." if n % 3 == 0 else b"", n, file) 
 
 
 def bucket_app(root: str) -> LogicalPlan:
-    """Splitter, reader, filter and writer, everything below one URL; two windows or more."""
+    """Return an app of splitter, reader, filter and writer below one URL, with two windows or more."""
     nodes = [
         OperatorNode("splitter", FileSplitterInput(files=[f"{root}/in"], block_size=64, blocks_threshold=3)),
         OperatorNode("reader", BlockReader(min_readers=2, max_readers=2)),
@@ -57,7 +57,7 @@ def bucket_app(root: str) -> LogicalPlan:
 
 @contextlib.contextmanager
 def dying(at: int, moment: Moment) -> Iterator[Faults]:
-    """Let this process lose its bucket at the k-th request that changes it, before or after the change."""
+    """Let this process lose its bucket at the k-th changing request, before or after the change."""
     faults = Faults(at, moment)
     call = S3Location.call
 
@@ -67,7 +67,7 @@ def dying(at: int, moment: Moment) -> Iterator[Faults]:
         faults.require_alive()
         return call(place, method, action, **arguments)
 
-    S3Location.call = counted  # type: ignore[assignment, method-assign]  # below all that dagflow does with a bucket
+    S3Location.call = counted  # type: ignore[assignment, method-assign]  # every request to a bucket passes here
     try:
         yield faults
     finally:
@@ -75,19 +75,19 @@ def dying(at: int, moment: Moment) -> Iterator[Faults]:
 
 
 def put_input(root: str) -> None:
-    """Three objects."""
+    """Write three objects."""
     filesystem, path = filesystem_of(f"{root}/in")
     filesystem.pipe({f"{path}/{number}.log": content for number, content in enumerate(LINES)})
 
 
 def published(root: str) -> dict[str, bytes]:
-    """The objects below the output, by name."""
+    """Return the objects below the output, by name."""
     filesystem, path = filesystem_of(f"{root}/out")
     return {name.rpartition("/")[2]: filesystem.cat_file(name) for name in filesystem.find(path)}
 
 
 def uploads(root: str) -> list[Any]:
-    """The uploads below the output that nobody has completed."""
+    """Return the incomplete uploads below the output."""
     place = s3_location(f"{root}/out")
     assert place is not None
     found: list[Any] = place.call("list_multipart_uploads", "list", Prefix=place.key).get("Uploads", [])
@@ -95,14 +95,14 @@ def uploads(root: str) -> list[Any]:
 
 
 def complete(root: str) -> None:
-    """Run in this process, without faults, from what is in the bucket alone."""
+    """Run in this process, without faults, with nothing but the bucket."""
     summary = run(bucket_app(root), RunOptions(), runtime=InlineRuntime)
     assert summary.state == "completed"
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_after_a_death_at_any_request_the_bucket_holds_every_record_once(s3_root: str, moment: Moment) -> None:
-    """A new process goes on with nothing but the checkpoint; no upload of the dead one remains."""
+    """A new process continues with nothing but the checkpoint; no upload of the dead one remains."""
     put_input(s3_root)
     undisturbed = f"{s3_root}/undisturbed"
     put_input(undisturbed)

@@ -1,4 +1,4 @@
-"""Replays that die before each change of the disk, or at each request, in turn."""
+"""Replays that die before each change of the disk, or at each request to a bucket."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ Shown = dict[str, bytes]
 
 
 def text_of(name: str) -> bytes:
-    """The content of an input file."""
+    """Return the content of an input file."""
     return f"# {name}\n{name}1\n{name}2\n".encode()
 
 
 def make(folder: Path, root: str) -> dict[str, str]:
-    """Both apps, as files in a folder, with all that they read and write below a URL; gives their places by name."""
+    """Write both apps into a folder, with input and output below a URL; return their paths by name."""
     places = {}
     folder.mkdir(parents=True, exist_ok=True)
     for name, rule in RULES.items():
@@ -63,7 +63,7 @@ def make(folder: Path, root: str) -> dict[str, str]:
 
 
 def made(root: Path) -> dict[str, str]:
-    """A directory in which the old app has run, in three windows of two files."""
+    """A directory in which the old app has run in three windows of two files."""
     (root / "in").mkdir(parents=True)
     for name in "abcdef":
         (root / "in" / name).write_bytes(text_of(name))
@@ -73,7 +73,7 @@ def made(root: Path) -> dict[str, str]:
 
 
 def shown(root: Path) -> Shown:
-    """What a reader of the output sees."""
+    """Return the visible files of the output."""
     return {path.name: path.read_bytes() for path in (root / "out").glob("[!.]*")}
 
 
@@ -83,13 +83,13 @@ def replay_all(app: str, windows: list[int] = WINDOWS) -> None:
 
 
 def require_sane(found: Shown, old: Shown, new: Shown) -> None:
-    """While files are replaced no name is missing that stays, and nothing is seen but what is old or new."""
+    """Fail unless every name that stays is there, with its old or its new content."""
     assert old.keys() & new.keys() <= found.keys() <= old.keys() | new.keys()
     assert all(content in (old.get(name), new.get(name)) for name, content in found.items())
 
 
 def require_settled(root: Path, old: Shown, new: Shown) -> str:
-    """All old or all new, nothing pending, and a journal that says the same; gives which of them."""
+    """Fail unless all files are old or all new, nothing is pending, and the journal agrees; return which."""
     found = {path.name: path.read_bytes() for path in (root / "out").iterdir()}
     assert found in (old, new)
     told = {
@@ -101,7 +101,7 @@ def require_settled(root: Path, old: Shown, new: Shown) -> str:
 
 @pytest.fixture
 def both(quick_disk: Path) -> tuple[Shown, Shown]:
-    """What is published before a replay, and what after one to which nothing happens."""
+    """Return what is published before a replay, and after one without a crash."""
     apps = made(quick_disk / "undisturbed")
     old = shown(quick_disk / "undisturbed")
     replay_all(apps["new"])
@@ -115,10 +115,10 @@ def both(quick_disk: Path) -> tuple[Shown, Shown]:
 
 
 @pytest.mark.parametrize("finisher", ["run", "replay"])
-def test_a_replay_that_dies_leaves_the_old_set_or_one_that_the_next_command_completes(
+def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
     quick_disk: Path, both: tuple[Shown, Shown], finisher: str
 ) -> None:
-    """Before each change of the disk in turn, and the restart dies too: at last all files are old, or all new."""
+    """After crashes of the replay and of the restart at any disk change, all files are old, or all new."""
     outcomes = set()
     for at in range(1, 500):
         root = quick_disk / str(at)
@@ -133,7 +133,7 @@ def test_a_replay_that_dies_leaves_the_old_set_or_one_that_the_next_command_comp
         if finisher == "run":
             assert run(load_app(apps["old"]), runtime=InlineRuntime).windows == 0
         else:
-            # Of another window, with the app with which it ran: it completes the other replay, and changes nothing.
+            # A replay of another window with its old app: it completes the first replay, and changes nothing else.
             replay_all(apps["old"], [2])
         outcome = require_settled(root, *both)
         assert outcome == "new" or not is_decided
@@ -146,7 +146,7 @@ def test_a_replay_that_dies_leaves_the_old_set_or_one_that_the_next_command_comp
 
 
 def decided(quick_disk: Path) -> tuple[Path, dict[str, str]]:
-    """A directory in which a replay died in another process after its first file was in its place."""
+    """A directory in which a replay died after it had replaced its first file."""
     for at in range(20, 500):
         root = quick_disk / f"decided-{at}"
         apps = made(root)
@@ -158,7 +158,7 @@ def decided(quick_disk: Path) -> tuple[Path, dict[str, str]]:
             "with contextlib.suppress(InjectedCrash), crashing_disk(sys.argv[1], int(sys.argv[2])):\n"
             "    replay_all(sys.argv[3])\n"
         )
-        if at % 4 == 0:  # a process each is slow, and any place after the first change and before the last will do
+        if at % 4 == 0:  # a process each is slow, and any crash between the first and the last change will do
             command = [sys.executable, "-c", script, str(root), str(at), apps["new"]]
             subprocess.run(command, check=True, env=environment())
             if read_state(open_store(f"{root}/journal")).redoing and shown(root) != before:
@@ -167,10 +167,10 @@ def decided(quick_disk: Path) -> tuple[Path, dict[str, str]]:
     raise AssertionError("no replay died in the right place")
 
 
-def test_status_tells_of_a_replay_that_died_and_leaves_it_to_the_next_run(
+def test_status_reports_a_dead_replay_and_the_next_run_completes_it(
     quick_disk: Path, both: tuple[Shown, Shown]
 ) -> None:
-    """Asking changes nothing; afterwards a run puts the new files in their places."""
+    """Status changes nothing; the next run replaces the remaining files."""
     root, apps = decided(quick_disk)
     before = shown(root)
     require_sane(before, *both)
@@ -183,10 +183,8 @@ def test_status_tells_of_a_replay_that_died_and_leaves_it_to_the_next_run(
     assert require_settled(root, *both) == "new"
 
 
-def test_a_replay_whose_new_files_were_lost_is_not_begun_and_can_be_made_again(
-    quick_disk: Path, both: tuple[Shown, Shown]
-) -> None:
-    """Somebody removed a pending file after the decision: the rest stays as it is until the windows run again."""
+def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
+    """If a pending file is gone after the decision, nothing is replaced until the windows run again."""
     root = quick_disk / "lost"
     apps = made(root)
     for at in range(1, 500):
@@ -215,7 +213,7 @@ def test_a_replay_whose_new_files_were_lost_is_not_begun_and_can_be_made_again(
 def test_a_replay_in_a_bucket_that_dies_is_undone_or_finished(
     s3_root: str, tmp_path: Path, both: tuple[Shown, Shown], moment: Moment
 ) -> None:
-    """Checkpoint, input and output are in S3: after each death a process that has nothing else completes it."""
+    """With checkpoint, input and output in S3, a process that has nothing else completes it after each crash."""
 
     def fill(root: str) -> dict[str, str]:
         filesystem, path = filesystem_of(f"{root}/in")
@@ -231,7 +229,7 @@ def test_a_replay_in_a_bucket_that_dies_is_undone_or_finished(
     assert published(f"{s3_root}/undisturbed") == new
     calls = faults.calls
     outcomes = set()
-    # Most requests come before the decision; the ones behind it are what this is about.
+    # Most requests come before the decision; this test is about those after it.
     for at in sorted({*range(calls - 8, calls + 1), *random.Random(1).sample(range(1, calls - 8), min(SAMPLES, 4))}):
         root = f"{s3_root}/{moment}-{at}"
         apps = fill(root)
@@ -247,7 +245,7 @@ def test_a_replay_in_a_bucket_that_dies_is_undone_or_finished(
 
 
 def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
-    """Everything is moved after the decision: the next run finds the pending files where they are now."""
+    """If everything moves after the decision, the next run finds the pending files in their new places."""
     settled = 0
     for at in range(1, 500):
         root, moved = quick_disk / f"roots-{at}", quick_disk / f"moved-{at}"
@@ -270,7 +268,7 @@ def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Pa
 
 
 def with_roots(root: Path) -> dict[str, str]:
-    """Both apps below a directory that is their named root."""
+    """Write both apps below a directory that is their named root."""
     apps = make(root, str(root))
     for path in map(Path, apps.values()):
         path.write_text(path.read_text().replace("attributes: {", f"attributes: {{roots: {{all: {root}}}, "))
@@ -278,7 +276,7 @@ def with_roots(root: Path) -> dict[str, str]:
 
 
 def made_with_roots(root: Path) -> dict[str, str]:
-    """A directory, which is a named root, in which the old app has run."""
+    """A named root in which the old app has run."""
     (root / "in").mkdir(parents=True)
     for name in "abcdef":
         (root / "in" / name).write_bytes(text_of(name))

@@ -1,4 +1,4 @@
-"""Packs, merged files and originals that are removed, in apps that die before each change of the disk in turn."""
+"""Apps that merge small files and remove the source files, and die before each change of the disk."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ CONTENTS = {f"{number:03}": bytes([65 + number]) * (number % 5) for number in ra
 
 
 def merges(root: Path) -> None:
-    """Run an app that merges small files in windows of three, and removes them."""
+    """Run an app that merges small files in windows of three and removes them."""
     app = app_in(root, splitter="blocks_threshold: 3, pack_bytes: 80", merger="max_bytes: 8", cleaner="action: remove")
     run(app, runtime=InlineRuntime)
 
 
 def grown(root: Path) -> Path:
-    """A new directory with the originals."""
+    """Make a directory with the source files."""
     (root / "in").mkdir(parents=True)
     written(root / "in", list(CONTENTS.values()))
     return root
 
 
 def published(root: Path) -> dict[str, bytes]:
-    """The merged files that a reader of the directory sees, without their indices."""
+    """Return the visible merged files, without their indexes."""
     found = (root / "out").glob("merged-*")
     return {path.name: path.read_bytes() for path in found if not path.name.endswith(INDEX_SUFFIX)}
 
 
-def test_whichever_change_of_the_disk_is_the_last_no_original_is_lost_or_merged_twice(quick_disk: Path) -> None:
-    """At each moment each original is there or merged; after a restart all are merged once, in the same files."""
+def test_a_crash_at_any_disk_change_loses_and_repeats_no_source_file(quick_disk: Path) -> None:
+    """At each moment each source file exists or is merged; after a restart all are merged once."""
     merges(grown(quick_disk / "undisturbed"))
     expected = published(quick_disk / "undisturbed")
     assert originals(quick_disk / "undisturbed") == CONTENTS

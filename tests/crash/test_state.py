@@ -1,4 +1,4 @@
-"""Apps with state by key that die before each change of the disk in turn, and go on with other partitions."""
+"""Apps with state by key that die before each change of the disk, and continue with other partitions."""
 
 from __future__ import annotations
 
@@ -24,30 +24,28 @@ MOST_CALLS = 2000
 
 @pytest.fixture(autouse=True)
 def segments_of_their_own() -> Iterator[None]:
-    """Every segment becomes an object, so that there are deaths between those and the intent."""
+    """Store every segment as an object, so that crashes happen between segments and intent."""
     inline, states.INLINE_BYTES = states.INLINE_BYTES, 0
     yield
     states.INLINE_BYTES = inline
 
 
 def make(root: Path, name: str, partitions: int) -> LogicalPlan:
-    """The app, with one of the two operators."""
+    """Return the app with one of the two operators."""
     operator = Deduplicator() if name == "deduplicator" else KeyCounter()
     return keyed_app(root, operator, by_record(partitions))
 
 
 def dies(root: Path, name: str, at: int) -> bool:
-    """Run the app until it dies before the at-th change of the disk, and say whether it did."""
+    """Run the app until it dies before the at-th change of the disk; return whether it did."""
     with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
         run(make(root, name, 2), runtime=InlineRuntime)
     return faults.has_struck
 
 
 @pytest.mark.parametrize("name", ["deduplicator", "counter"])
-def test_state_is_neither_lost_nor_counted_twice_whichever_change_of_the_disk_is_the_last(
-    quick_disk: Path, name: str
-) -> None:
-    """After each death the next run goes on and publishes the bytes of an undisturbed one."""
+def test_a_crash_at_any_disk_change_does_not_alter_state(quick_disk: Path, name: str) -> None:
+    """After each crash the next run publishes the bytes of a run without one."""
     undisturbed = quick_disk / "undisturbed"
     run(make(undisturbed, name, 2), runtime=InlineRuntime)
     expected = published(undisturbed / "out")
@@ -66,7 +64,7 @@ def test_state_is_neither_lost_nor_counted_twice_whichever_change_of_the_disk_is
 
 
 def test_state_moves_with_its_keys_after_a_death_at_any_moment(quick_disk: Path) -> None:
-    """The run after the death has another number of partitions; still no key passes twice, and none is missing."""
+    """With another number of partitions after the crash, no key passes twice, and none is missing."""
     for at in range(1, MOST_CALLS, 3):
         root = quick_disk / str(at)
         has_died = dies(root, "deduplicator", at)

@@ -1,4 +1,4 @@
-"""Somebody who lists an output directory all the while, and reads every file as soon as it is there."""
+"""A process that lists an output directory in a loop, and reads every file as soon as it appears."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Self
 
 @dataclass(slots=True)
 class Watcher:
-    """What a plain reader of a directory has seen.
+    """What a reader of a directory has seen.
 
     Attributes:
         directory: The directory.
         seen: Size and checksum of each visible file when it was first seen, by name.
-        looks: How often the directory was listed.
+        looks: Number of listings.
         complaints: Files that vanished, or changed after they were first seen.
     """
 
@@ -29,7 +29,7 @@ class Watcher:
     complaints: list[str] = field(default_factory=list)
 
     def look(self) -> None:
-        """List once; read what is new, and look at what was there before."""
+        """List once; read new files, and check the known ones."""
         self.looks += 1
         try:
             names = {name for name in os.listdir(self.directory) if name[0] not in "._"}
@@ -47,20 +47,20 @@ class Watcher:
                 self.complaints.append(f"{name} vanished after it was listed")
 
     def to_json(self) -> str:
-        """All of this as text."""
+        """Return this as text."""
         return json.dumps([str(self.directory), self.seen, self.looks, self.complaints])
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What to_json() gave."""
+        """Parse the result of to_json()."""
         directory, *others = json.loads(text)
         return cls(Path(directory), *others)
 
 
 def main() -> None:
-    """Watch the directory that the command line names until there is something on stdin, and say what was seen."""
+    """Watch the directory of the command line until there is input on stdin, and print what was seen."""
     watcher = Watcher(Path(sys.argv[1]))
-    # The pause lets the runs that are watched have most of the processor.
+    # The pause leaves most of the CPU to the watched runs.
     while not select.select([sys.stdin], [], [], 0.01)[0]:
         watcher.look()
     watcher.look()

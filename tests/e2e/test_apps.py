@@ -1,4 +1,4 @@
-"""The apps that come with dagflow, run as a person runs them, on the input that comes with them."""
+"""The apps of the project, run through the command line on the input of the project."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files below a directory, hidden ones too, by relative path."""
+    """Return all files below a directory, also hidden ones, by relative path."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("app", APPS)
 def test_an_app_publishes_what_is_expected_and_nothing_else(app: str, place: Path) -> None:
-    """The published directory equals the expected one byte for byte; a second run finds nothing to do."""
+    """The published directory equals the expected one to the byte; a second run finds nothing to do."""
     first = dagflow_command(["run", f"apps/{app}.yaml", "--json"], cwd=place)
     assert first.returncode == 0, first.stderr
     (expected,) = (place / "apps" / "expected" / app).iterdir()
@@ -45,7 +45,7 @@ def test_an_app_publishes_what_is_expected_and_nothing_else(app: str, place: Pat
 
 
 def test_the_main_app_keeps_the_lines_that_grep_keeps(place: Path) -> None:
-    """Cut into blocks of 700 bytes, the output in block order is what grep makes of the files."""
+    """With blocks of 700 bytes, the output in block order equals that of grep."""
     run = dagflow_command(["run", "apps/block_reader.yaml", "--set", "splitter.block_size=700", "--json"], cwd=place)
     assert run.returncode == 0, run.stderr
     files = ["data/logs/batch/nightly.log", "data/logs/web-1.log", "data/logs/web-2.log"]

@@ -1,4 +1,4 @@
-"""Formats with their options on Spark: one app reads a file of each, and takes aside what is refused."""
+"""Formats with their options on Spark: one app reads a file of each, and publishes rejects."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 
 def write_app(place: Path, block_size: int) -> None:
-    """An app in which each case has a splitter, a reader, and writers of its own, and the files of all."""
+    """Write an app with a splitter, a reader and writers for each case, and the files of all."""
     operators: dict[str, object] = {}
     streams: dict[str, object] = {}
-    # A user's functions lie beside the app.
+    # A user's functions are in a module beside the app.
     (place / "checks.py").write_text(inspect.getsource(is_tagged))
     for number, case in enumerate(CASES):
         format = {key: "checks.is_tagged" if value == IS_TAGGED else value for key, value in case.format.items()}
@@ -50,8 +50,8 @@ def write_app(place: Path, block_size: int) -> None:
     (place / "app.yaml").write_text(yaml.safe_dump(app, sort_keys=False))
 
 
-def test_every_format_with_every_option_publishes_on_spark_what_other_means_make_of_it(tmp_path: Path) -> None:
-    """Records, rejects with file, offset and bytes, and one account of them all, in --json and in the journal."""
+def test_formats_with_options_publish_on_spark_what_references_give(tmp_path: Path) -> None:
+    """Records, rejects and byte accounting agree with reference parsers, in --json and in the journal."""
     write_app(tmp_path, 50)
     run = dagflow_command(["run", "app.yaml", "--json"], cwd=tmp_path)
     assert run.returncode == 0, run.stderr
@@ -83,8 +83,8 @@ streams:
 """
 
 
-def test_a_refused_record_fails_the_run_until_somebody_takes_it_within_the_limit(tmp_path: Path) -> None:
-    """The error names the place and what to do; done so, the limit holds, and raised, the run goes on from there."""
+def test_a_reject_fails_the_run_unless_it_is_taken_and_within_the_limit(tmp_path: Path) -> None:
+    """The error names the place and what to do; with a higher limit the run continues from there."""
     (tmp_path / "in").mkdir()
     content = b'{"n": 1}\nno\n' * 20 + b'{"n": 2}\n' * 20
     (tmp_path / "in" / NAME).write_bytes(content)

@@ -1,4 +1,4 @@
-"""Apps whose input, output and checkpoint are URLs, run as a person runs them, on Spark."""
+"""Apps whose input, output and checkpoint are URLs, run through the command line on Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["hdfs", "hdfs_root"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
-# Neither is a word, nor part of one, that anything else would print.
+# Neither is part of any other text that could be printed.
 KEY, SECRET = "AKIAQ7ZJX3VKPW5NH2TD", "zq8Xw4Vt9kLm2Rb7Yc5Nd3Ph6Jg1Fs0Ea+Ui/Ow"
 
 APP = """\
@@ -45,12 +45,12 @@ STORAGE = "  storage: {{s3: {{endpoint_url: '{endpoint}', key: '{key}', secret: 
 
 
 def library() -> list[Path]:
-    """Text that nobody here wrote: modules of Python's own library."""
+    """Return text that was not made for tests: modules of Python's standard library."""
     return sorted(Path(os.__file__).parent.glob("[a-c]*.py"))[:14]
 
 
 def put_input(root: str) -> list[bytes]:
-    """Put the text into a store, and say which of its lines the app keeps, sorted."""
+    """Write the text into a store; return the lines that the app keeps, sorted."""
     filesystem, path = filesystem_of(f"{root}/in")
     filesystem.makedirs(path, exist_ok=True)
     for file in library():
@@ -60,12 +60,12 @@ def put_input(root: str) -> list[bytes]:
 
 
 def contents(filesystem: Any, path: str) -> dict[str, bytes]:
-    """All objects below a place."""
+    """Return all objects below a location."""
     return {name: filesystem.cat_file(name) for name in filesystem.find(path)}
 
 
 def records(root: str) -> list[bytes]:
-    """The records of all published objects, sorted."""
+    """Return the records of all published objects, sorted."""
     filesystem, path = filesystem_of(f"{root}/out")
     found = contents(filesystem, path)
     assert not [name for name in found if "/." in name.removeprefix(path)]
@@ -73,7 +73,7 @@ def records(root: str) -> list[bytes]:
 
 
 def without_ambient_credentials() -> dict[str, str]:
-    """Variables that take from a process what this one knows of a store."""
+    """Return variables that hide this process's credentials from another one."""
     return dict.fromkeys(["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"], "")
 
 
@@ -88,7 +88,7 @@ def bucket_app(s3_root: str, s3_server: str, tmp_path: Path) -> Path:
 def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
     bucket_app: Path, s3_root: str, tmp_path: Path
 ) -> None:
-    """What grep keeps is published; the secret is in no output, log, plan, journal or published file."""
+    """The output equals that of grep; the secret is in no output, log, plan, journal or published file."""
     expected = put_input(s3_root)
     variables = {**without_ambient_credentials(), "STORE_KEY": KEY, "STORE_SECRET": SECRET}
     printed = ""
@@ -119,7 +119,7 @@ def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
 
 @pytest.mark.parametrize("arguments", [["run", "app.yaml", "--json"], ["-v", "run", "app.yaml"], ["plan", "app.yaml"]])
 def test_no_error_shows_a_credential(arguments: list[str], tmp_path: Path, s3_server: str) -> None:
-    """Neither from the environment nor from the file; not even in a traceback."""
+    """No credential of environment or file is shown, not even in a traceback."""
     storage = STORAGE.format(endpoint=s3_server, key=KEY, secret="${STORE_SECRET}")
     (tmp_path / "app.yaml").write_text(APP.format(root="s3://no-such-bucket-here", storage=storage))
     variables = {**without_ambient_credentials(), "STORE_SECRET": SECRET}
@@ -130,8 +130,10 @@ def test_no_error_shows_a_credential(arguments: list[str], tmp_path: Path, s3_se
 
 
 @pytest.mark.crash
-def test_a_driver_that_was_killed_is_followed_by_one_elsewhere(bucket_app: Path, s3_root: str, tmp_path: Path) -> None:
-    """It has another working directory and nothing but the app's file and the checkpoint."""
+def test_another_working_directory_continues_after_a_killed_driver(
+    bucket_app: Path, s3_root: str, tmp_path: Path
+) -> None:
+    """The second driver has only the app's file and the checkpoint."""
     expected = put_input(s3_root)
     variables = {**without_ambient_credentials(), "STORE_KEY": KEY, "STORE_SECRET": SECRET}
     here, there = tmp_path / "here", tmp_path / "there"
@@ -158,7 +160,7 @@ def test_a_driver_that_was_killed_is_followed_by_one_elsewhere(bucket_app: Path,
 
 @pytest.mark.hdfs
 def test_everything_may_be_in_hdfs(hdfs_root: str, tmp_path: Path) -> None:
-    """Read, list, journal and publish by rename, on a real NameNode with two DataNodes."""
+    """A real HDFS with two DataNodes can be read, listed, and hold the journal and the output."""
     expected = put_input(hdfs_root)
     (tmp_path / "app.yaml").write_text(APP.format(root=hdfs_root, storage=""))
     for blocks in (True, False):
@@ -169,7 +171,7 @@ def test_everything_may_be_in_hdfs(hdfs_root: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(tmp_path: Path) -> None:
-    """Of the stores that dagflow knows each has an extra of that name."""
+    """The error for each known store names its extra."""
     for scheme, extra, module in (("gs", "gcs", "gcsfs"), ("abfs", "azure", "adlfs")):
         if find_spec(module) is not None:
             continue

@@ -1,4 +1,4 @@
-"""The app that merges small files, run as a person runs it."""
+"""The app that merges small files, run through the command line."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_merging_app_merges_each_directory_and_gives_every_original_back(place: Path) -> None:
-    """One merged file for each directory; `dagflow extract` lists all originals and returns each to the byte."""
+def test_merged_directories_return_every_source_file(place: Path) -> None:
+    """There is one merged file a directory; `dagflow extract` lists and returns each source file."""
     (place / "data" / "notes" / "2024-01-01" / "note.gz").write_bytes(gzip.compress(b"packed"))
     (place / "data" / "notes" / "2024-01-01" / "no.gz").write_bytes(b"not packed")
     ran = dagflow_command(["run", "apps/merge_small_files.yaml", "--json"], cwd=place)
@@ -54,7 +54,7 @@ IN_PARTS = ("splitter.blocks_threshold=1", "splitter.block_size=4KiB", "splitter
     "app", [["apps/merge_small_files.yaml"], ["apps/block_reader.yaml", *(f"--set={each}" for each in IN_PARTS)]]
 )
 def test_a_driver_does_without_pandas(app: list[str], place: Path) -> None:
-    """Arrow and PySpark import it for a few numbers, where there is one: half a second, and a quarter of all memory."""
+    """Arrow and PySpark would import it: half a second, and a quarter of all memory."""
     pytest.importorskip("pandas")
     loaded = modules_loaded_by(["run", *app, "-q"], cwd=place)
     assert ("pyspark" in loaded, "pandas" in loaded) == (True, False)

@@ -1,7 +1,7 @@
-"""Which threads are left when a command ends.
+"""Threads that are left when a command ends.
 
-A thread of Arrow's that lets go of Python's memory while the interpreter ends makes C++ abort the process, after all
-work was done: "terminate called without an active exception". It was seen once, on a busy machine.
+A thread of Arrow that frees Python's memory while the interpreter ends makes C++ abort the process after all work was
+done: "terminate called without an active exception".
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ print(threads() - before)
 
 @pytest.mark.parametrize("preparation", [STATE, INDEX], ids=["the index of files", "the index of a merged file"])
 def test_arrow_is_left_with_no_thread(tmp_path: Path, preparation: str) -> None:
-    """Neither what a run keeps of its files nor the search for an original starts one."""
+    """Neither the index of a run nor `dagflow extract` leaves a thread."""
     merged = tmp_path / "merged"
     merged.write_bytes(b"ab")
     rows = {"path": pa.array([b"a", b"b"], pa.binary()), "offset": np.array([0, 1]), "length": np.array([1, 1])}

@@ -1,4 +1,4 @@
-"""Any DAG publishes what a simple account of its records says, wherever it runs and whenever it dies."""
+"""Any DAG publishes the expected records, wherever it runs and whenever it dies."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tests.strategies import running_dags
 
 
 def published_inline(dag: RandomDag, root: Path) -> dict[str, dict[str, bytes]]:
-    """Run in this process, and read what was published."""
+    """Run in this process; return what was published."""
     run(dag.build(root), runtime=InlineRuntime)
     return dag.published(root)
 
 
 def lines_of(files: dict[str, bytes]) -> list[bytes]:
-    """The lines of all files, sorted."""
+    """Return the lines of all files, sorted."""
     return sorted(line for content in files.values() for line in content.splitlines())
 
 
 @settings(max_examples=80)
 @given(running_dags())
-def test_every_writer_publishes_what_the_account_says(dag: RandomDag) -> None:
-    """Records are neither lost nor doubled, whatever joins, parts, and shares them out; keys have one home each."""
+def test_every_writer_publishes_the_expected_records(dag: RandomDag) -> None:
+    """Unions, fan-out and exchanges neither lose nor repeat records; a key has one partition."""
     with tempfile.TemporaryDirectory() as folder:
         published = published_inline(dag, Path(folder))
     assert {name: lines_of(files) for name, files in published.items()} == dag.expected()
@@ -50,7 +50,7 @@ def test_every_writer_publishes_what_the_account_says(dag: RandomDag) -> None:
 @settings(max_examples=30)
 @given(running_dags(), st.integers(1, 4))
 def test_a_run_that_died_publishes_the_very_same_files(dag: RandomDag, window: int) -> None:
-    """Names and bytes do not tell in which window the driver died, or whether it did."""
+    """Names and bytes do not depend on whether, and in which window, the driver died."""
     with tempfile.TemporaryDirectory() as folder:
         whole = published_inline(dag, Path(folder) / "whole")
         torn = Path(folder) / "torn"
@@ -65,7 +65,7 @@ def test_a_run_that_died_publishes_the_very_same_files(dag: RandomDag, window: i
 @settings(max_examples=8)
 @given(running_dags())
 def test_spark_publishes_the_very_same_files(spark_context: Any, dag: RandomDag) -> None:
-    """Names and bytes do not tell whether a window ran in one process or on Spark."""
+    """Names and bytes do not depend on whether windows run in this process or on Spark."""
     from dagflow.runtime.spark import SparkRuntime
 
     with tempfile.TemporaryDirectory() as folder:

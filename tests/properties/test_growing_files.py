@@ -20,7 +20,7 @@ from tests.operators.splitter.driving import Follower, Services, Window, write
 
 
 def read(window: Window, counters: Counter[str] | None = None) -> list[bytes]:
-    """The records of a window's blocks and packs, which travel through the journal first."""
+    """Return the records of a window's blocks and batches, after a trip through the journal's format."""
     reader = BlockReader()
     found: list[bytes] = []
     reader.messages.connect(lambda batch: found.extend(batch.to_pylist()))
@@ -33,7 +33,7 @@ def read(window: Window, counters: Counter[str] | None = None) -> list[bytes]:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Append to a file, which is made if there is none."""
+    """Append to a file, or create it."""
     with path.open("ab") as file:
         file.write(content)
 
@@ -50,7 +50,7 @@ def append(path: Path, content: bytes) -> None:
 def test_appends_and_scans_in_any_order_give_each_record_once(
     appends: list[tuple[str, bytes, bool]], block_size: int, pack_bytes: int, restarts: bool
 ) -> None:
-    """What was read at the end is what the final files hold, but for the record in progress in each."""
+    """In the end all records of the files are read once, except the record in progress in each."""
     properties: dict[str, Any] = {"block_size": block_size, "pack_bytes": pack_bytes}
     counters: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
@@ -71,7 +71,7 @@ def test_appends_and_scans_in_any_order_give_each_record_once(
         expected: list[bytes] = []
         in_progress = 0
         for path in sorted(folder.iterdir()):
-            # A CR at the end may be half of a newline: its line waits.
+            # A CR at the end may be half of a CR LF: its line waits.
             content = path.read_bytes()
             done = content.removesuffix(b"\r")
             complete = done[: max(done.rfind(b"\n"), done.rfind(b"\r")) + 1]
@@ -83,7 +83,7 @@ def test_appends_and_scans_in_any_order_give_each_record_once(
 
 @pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
 def test_a_half_written_line_is_read_once_and_whole(tmp_path: Path, pack_bytes: int) -> None:
-    """Not as two rows, and what completes it is not lost."""
+    """It is neither read in two parts nor lost."""
     path = write(tmp_path / "a", b"d1\nd2-part")
     with Follower(files=str(tmp_path), pack_bytes=pack_bytes) as follower:
         assert read(follower.scanned()) == [b"d1"]
@@ -115,7 +115,7 @@ def test_a_rewrite_in_place_that_makes_a_file_longer_is_no_append(tmp_path: Path
 
 
 def test_fingerprints_outlive_the_memory_of_a_window(tmp_path: Path) -> None:
-    """Also of files whose entries have moved to the index on disk."""
+    """Fingerprints are found for files whose entries have moved to the index on disk."""
     for number in range(600):
         write(tmp_path / "in" / f"{number:04d}", b"1\n")
     services = Services(state_url=str(tmp_path / "state"), follow=True)
@@ -129,10 +129,8 @@ def test_fingerprints_outlive_the_memory_of_a_window(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
-def test_what_is_appended_between_planning_and_reading_comes_with_the_next_tail(
-    tmp_path: Path, pack_bytes: int
-) -> None:
-    """A writer does not wait until its file has been read."""
+def test_bytes_appended_after_planning_come_with_the_next_tail(tmp_path: Path, pack_bytes: int) -> None:
+    """A file may be appended to between planning and reading."""
     path = write(tmp_path / "a", b"1\n2\n")
     with Follower(files=str(tmp_path), pack_bytes=pack_bytes) as follower:
         window = follower.scanned()
@@ -149,7 +147,7 @@ def test_what_is_appended_between_planning_and_reading_comes_with_the_next_tail(
 def test_any_other_change_between_planning_and_reading_is_noticed(
     tmp_path: Path, pack_bytes: int, content: bytes
 ) -> None:
-    """Longer with other bytes, shorter, or as long: nothing of it is taken for what was planned."""
+    """A rewrite to any length is refused, and not read in place of what was planned."""
     path = write(tmp_path / "a", b"1\n2\n", mtime_s=1000)
     with Follower(files=str(tmp_path), pack_bytes=pack_bytes) as follower:
         window = follower.scanned()

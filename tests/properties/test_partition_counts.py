@@ -1,4 +1,4 @@
-"""How many partitions a window has changes nothing that is published."""
+"""The number of partitions does not change the output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINES = st.lists(st.sampled_from([b"", b".", b".hidden", b"a", b"some words", b"
 
 
 def output(source: Path, root: Path, partitions: int, name: str, blocks: int) -> dict[str, bytes]:
-    """What a run with so many readers publishes."""
+    """Return what a run with this many readers publishes."""
     app = files_app(source, root, block_size=16, blocks=blocks, name=name)
     reader = app.operators["reader"].operator
     assert isinstance(reader, BlockReader)
@@ -34,7 +34,7 @@ def output(source: Path, root: Path, partitions: int, name: str, blocks: int) ->
 def test_the_partition_count_of_windows_never_changes_their_output(
     files: list[list[bytes]], counts: list[int], blocks: int
 ) -> None:
-    """A file per block is the same file to the byte; part files hold the same bytes in the same order."""
+    """Block files are the same to the byte; part files hold the same bytes in the same order."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "in"
         source.mkdir()

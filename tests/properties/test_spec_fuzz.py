@@ -1,4 +1,4 @@
-"""Whatever is done to an app: a valid plan or problems with places, never a traceback."""
+"""Any change of an app gives a valid plan, or problems with line and column, never a traceback."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ GARBAGE: tuple[Any, ...] = (
     {"type": "lines", "delimiter": []},
     {"prefix": None, "regex": "("},
 )
-"""What is put in the place of a key or a value."""
+"""Values that replace a key or a value."""
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every way down into a tree of dicts and lists."""
+    """Return every path into a tree of dicts and lists."""
     found = [path]
     steps = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for step, value in steps:
@@ -78,7 +78,7 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def mutated(tree: Any, choose: random.Random) -> Any:
-    """The tree with one thing dropped, renamed, retyped, doubled or taken from elsewhere."""
+    """Return the tree with one item dropped, renamed, retyped, repeated or copied from elsewhere."""
     ways = places(tree)[1:]
     if not ways:
         return tree
@@ -107,7 +107,7 @@ def mutated(tree: Any, choose: random.Random) -> Any:
 
 
 def outcome(file: Path, overrides: list[str] | None = None) -> list[Problem]:
-    """Check and load an app both ways; they agree, and a valid plan can be placed and shown."""
+    """Check and load an app; both must agree, and a valid plan can be placed and shown."""
     problems = check(file, overrides or [], environ={"HOME": "/root"})
     try:
         logical = load_app(file, overrides or [], environ={"HOME": "/root"})
@@ -125,14 +125,14 @@ def outcome(file: Path, overrides: list[str] | None = None) -> list[Problem]:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the apps of this module are written, one after the other."""
+    """The file for the apps of this module."""
     return tmp_path_factory.mktemp("fuzz") / "app.yaml"
 
 
 @settings(max_examples=300)
 @given(app=st.sampled_from(APPS), seed=st.integers(0, 2**32), count=st.integers(1, 4))
 def test_a_mutated_app_is_valid_or_explained(file: Path, app: str, seed: int, count: int) -> None:
-    """Keys dropped, renamed and retyped, streams rewired, huge scalars."""
+    """Keys are dropped, renamed and retyped, streams rewired, scalars made huge."""
     choose = random.Random(seed)
     tree = yaml.safe_load(app)
     for _ in range(count):
@@ -151,7 +151,7 @@ def test_a_mutated_app_is_valid_or_explained(file: Path, app: str, seed: int, co
     ),
 )
 def test_bytes_thrown_into_an_app_are_explained(file: Path, app: str, where: float, length: int, data: bytes) -> None:
-    """Any bytes in the place of any others."""
+    """Any bytes may replace any others."""
     text = app.encode()
     start = int(where * len(text))
     file.write_bytes(text[:start] + data + text[start + length :])
@@ -161,7 +161,7 @@ def test_bytes_thrown_into_an_app_are_explained(file: Path, app: str, where: flo
 @settings(max_examples=100)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_are_explained(file: Path, data: bytes) -> None:
-    """A file of nothing but garbage is no app."""
+    """A file of garbage is no app."""
     file.write_bytes(data)
     assert outcome(file)
 
@@ -180,7 +180,7 @@ def test_any_bytes_are_explained(file: Path, data: bytes) -> None:
     )
 )
 def test_any_override_is_taken_or_explained(file: Path, override: str) -> None:
-    """Whatever stands behind --set."""
+    """Any argument of --set is accepted or explained."""
     file.write_text(VALID)
     outcome(file, [override])
 
@@ -188,7 +188,7 @@ def test_any_override_is_taken_or_explained(file: Path, override: str) -> None:
 @pytest.mark.parametrize("depth", [10, 60, 70, 1000, 100_000])
 @pytest.mark.parametrize(("begin", "end"), [("[", "]"), ("{a: ", "}")])
 def test_nesting_of_any_depth_is_explained(file: Path, depth: int, begin: str, end: str) -> None:
-    """No recursion limit and no stack gives way."""
+    """Neither the recursion limit nor the stack is exceeded."""
     file.write_text(VALID.replace("[0.5, 1]", begin * depth + end * depth))
     assert outcome(file)
 
@@ -198,7 +198,7 @@ def test_nesting_of_any_depth_is_explained(file: Path, depth: int, begin: str, e
 )
 @pytest.mark.parametrize("old", ["limit: 3", "size: 1MiB", "name: sample", "from: source.pieces"])
 def test_huge_scalars_are_explained_briefly(file: Path, scalar: str, old: str) -> None:
-    """A message quotes the beginning of a value, never all of it."""
+    """A message quotes only the beginning of a value."""
     key = old.partition(":")[0]
     file.write_text(VALID.replace(old, f"{key}: {scalar}"))
     assert outcome(file)

@@ -9,7 +9,7 @@ from tests.reference.lines import Records
 
 @dataclass
 class Row:
-    """One row: where it begins, its bytes, its fields, and whether its quotes are closed."""
+    """A row: its offset, its bytes, its fields, and whether its quotes are closed."""
 
     offset: int
     raw: bytes
@@ -18,7 +18,7 @@ class Row:
 
 
 def csv_rows(content: bytes, delimiter: bytes = b",", quote: bytes = b'"', escape: bytes | None = None) -> list[Row]:
-    """Every row, empty lines included."""
+    """Return every row, also empty lines."""
     rows: list[Row] = []
     start = position = 0
     while position < len(content):
@@ -38,7 +38,7 @@ def csv_rows(content: bytes, delimiter: bytes = b",", quote: bytes = b'"', escap
 def _field(
     content: bytes, position: int, delimiter: bytes, quote: bytes, escape: bytes | None
 ) -> tuple[bytes, int, bool]:
-    """A field from where it begins, and where it ends."""
+    """Return the field at an offset, and its end."""
     field = bytearray()
     is_inside = content[position : position + 1] == quote
     position += is_inside
@@ -63,7 +63,7 @@ def _field(
 
 
 def csv_records(rows: list[Row], width: int) -> tuple[Records, list[tuple[int, int]]]:
-    """The rows of so many fields, and the others; empty lines are neither."""
+    """Return the rows with this many fields, and the others; empty lines are neither."""
     there = [row for row in rows if row.raw]
     good = [row for row in there if row.is_closed and len(row.fields) == width and _is_text(row.raw)]
     bad = [row for row in there if row not in good]

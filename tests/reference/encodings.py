@@ -19,7 +19,7 @@ _MARKS = {
 def decoded_records(
     content: bytes, encoding: str, delimiter: str | None, on_bad_bytes: str
 ) -> tuple[Records, list[tuple[int, int]]]:
-    """The records in UTF-8, and the offset and length of those that are refused."""
+    """Return the records in UTF-8, and offset and length of the rejects."""
     name, position = _order_of(content, encoding)
     size = _SIZES.get(name, 1)
     endings = [text.encode(name) for text in (("\r\n", "\n", "\r") if delimiter is None else (delimiter,))]

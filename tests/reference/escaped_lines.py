@@ -6,7 +6,7 @@ from tests.reference.lines import Records
 
 
 def escaped_records(content: bytes, delimiter: bytes | None, escape: bytes) -> Records:
-    """Records in which an escape makes the next byte literal, so that no delimiter begins there."""
+    """Return records in which an escape makes the next byte literal, so that no delimiter begins there."""
     found: Records = []
     start = position = 0
     while position < len(content):
@@ -32,7 +32,7 @@ def _delimiter_at(content: bytes, position: int, delimiter: bytes | None) -> int
 
 
 def unescaped(record: bytes, escape: bytes) -> bytes:
-    """The record without its escapes; a last one that nothing follows stays."""
+    """Return the record without its escapes; an escape at its end stays."""
     kept = bytearray()
     position = 0
     while position < len(record):

@@ -9,7 +9,7 @@ from tests.reference.lines import Records
 
 
 def json_records(content: bytes, must_be_object: bool) -> tuple[Records, list[tuple[int, int]]]:
-    """The lines that are JSON, and those that are neither JSON nor blank."""
+    """Return the lines that are JSON, and the rejects, which are neither JSON nor blank."""
     found: Records = []
     rejects: list[tuple[int, int]] = []
     start = 0
@@ -28,7 +28,7 @@ def json_records(content: bytes, must_be_object: bool) -> tuple[Records, list[tu
 def _value_of(line: bytes) -> tuple[Any] | None:
     try:
         value = json.loads(line.decode(), parse_constant=_refuse)
-        # A half of a surrogate pair is a character to Python, and none to anybody else.
+        # Python accepts one half of a surrogate pair; UTF-8 does not.
         json.dumps(value, ensure_ascii=False).encode()
     except ValueError:
         return None

@@ -6,7 +6,7 @@ Records = list[tuple[int, bytes]]
 
 
 def newline_records(content: bytes) -> Records:
-    """Lines ended by LF, CR LF or CR."""
+    """Return lines that end with LF, CR LF or CR."""
     found: Records = []
     start = position = 0
     while position < len(content):
@@ -24,7 +24,7 @@ def newline_records(content: bytes) -> Records:
 
 
 def delimited_records(content: bytes, delimiter: bytes) -> Records:
-    """Records ended by one delimiter."""
+    """Return records that end with one delimiter."""
     found: Records = []
     start = position = 0
     while position < len(content):
@@ -39,17 +39,17 @@ def delimited_records(content: bytes, delimiter: bytes) -> Records:
 
 
 def fixed_records(content: bytes, length: int) -> Records:
-    """Records of one length, the last one shorter if need be."""
+    """Return records of one length; the last one may be shorter."""
     return [(start, content[start : start + length]) for start in range(0, len(content), length)]
 
 
 def without_header(records: Records, count: int) -> Records:
-    """The records after the first count."""
+    """Return the records after the first `count`."""
     return records[count:]
 
 
 def without_long(records: Records, longest: int, action: str) -> tuple[Records, list[tuple[int, int]]]:
-    """The records, and the rejects, that on_long leaves."""
+    """Return records and rejects after on_long was applied."""
     if action == "cut":
         return [(offset, record[:longest]) for offset, record in records], []
     kept = [(offset, record) for offset, record in records if len(record) <= longest]

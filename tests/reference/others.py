@@ -8,7 +8,7 @@ from tests.reference.lines import Records
 
 
 def _lines_of(content: bytes) -> list[tuple[int, bytes]]:
-    """Lines with their LF, and where each begins."""
+    """Return lines with their LF and offset."""
     found: list[tuple[int, bytes]] = []
     start = 0
     while start < len(content):
@@ -23,7 +23,7 @@ def _without_newline(text: bytes) -> bytes:
 
 
 def paragraph_records(content: bytes) -> Records:
-    """Groups of lines that hold a byte above 32."""
+    """Return groups of lines that hold a byte above 32."""
     found: Records = []
     is_open = False
     for start, line in _lines_of(content):
@@ -37,7 +37,7 @@ def paragraph_records(content: bytes) -> Records:
 
 
 def entry_records(content: bytes, pattern: str) -> Records:
-    """Lines that match a pattern, each with the lines behind it that do not."""
+    """Return lines that match a pattern, each with the following lines that do not."""
     found: Records = []
     for start, line in _lines_of(content):
         if not found or re.match(pattern.encode(), _without_newline(line)):
@@ -50,7 +50,7 @@ def entry_records(content: bytes, pattern: str) -> Records:
 def prefixed_records(
     content: bytes, prefix: int | str, byte_order: str, longest: int
 ) -> tuple[Records, list[tuple[int, int]]]:
-    """Records with their length before them, and the stretch that is refused."""
+    """Return records with a length before them, and the range that is rejected."""
     found: Records = []
     position = 0
     while position < len(content):

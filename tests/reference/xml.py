@@ -8,7 +8,7 @@ _ASIDES = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
 
 
 def element_records(content: bytes, tag: bytes) -> tuple[Records, list[tuple[int, int]]]:
-    """The outermost elements of one name, and the one that is never closed."""
+    """Return the outermost elements of one name, and the one that is never closed."""
     found: Records = []
     start = depth = position = 0
     while position < len(content):
@@ -48,7 +48,7 @@ def _is_tag(content: bytes, position: int, opening: bytes, following: bytes) -> 
 
 
 def _after_tag(content: bytes, position: int) -> int:
-    """One past the `>` that ends a tag, quoted ones left out; -1 if there is none."""
+    """Return the offset after the `>` that ends a tag, ignoring quoted ones; -1 if there is none."""
     quote = b""
     while position < len(content):
         byte = content[position : position + 1]

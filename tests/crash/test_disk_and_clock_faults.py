@@ -1,4 +1,4 @@
-"""What surrounds a run goes wrong: disks that are full, read-only or gone, and clocks that jump."""
+"""Runs whose disk is full, read-only or gone, or whose clock jumps."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def source(tmp_path: Path) -> Path:
 
 
 def expected_of(source: Path, root: Path) -> dict[str, bytes]:
-    """What a run publishes that nothing happens to."""
+    """Return what a run without a fault publishes."""
     run(app_of(source, root), runtime=InlineRuntime)
     return published(root / "out")
 
 
 def app_of(source: Path, root: Path) -> LogicalPlan:
-    """Several windows of a few blocks."""
+    """Return an app with several windows of a few blocks."""
     return files_app(source, root, block_size=256, blocks=3)
 
 
 def at_window(window_id: int, act: Callable[[], object]) -> RuntimeFactory:
-    """A runtime before whose window something happens, once."""
+    """Return a runtime that calls a function once before a window."""
 
     def before(window: WindowTask) -> None:
         if window.window_id == window_id:
@@ -57,7 +57,7 @@ def at_window(window_id: int, act: Callable[[], object]) -> RuntimeFactory:
 def test_a_full_disk_ends_a_run_cleanly_wherever_it_is_met(
     source: Path, tmp_path: Path, disk: Callable[[str], Path]
 ) -> None:
-    """With room for 1, 2, 3, … more pages a run ends with the reason; with space it goes on and completes."""
+    """With room for 1, 2, 3, … pages a run ends with the reason; with enough space it continues and completes."""
     expected = expected_of(source, tmp_path / "undisturbed")
     failures = 0
     for pages in range(1, 200):
@@ -90,7 +90,7 @@ def test_a_full_disk_ends_a_run_cleanly_wherever_it_is_met(
 def test_output_that_becomes_read_only_ends_a_run_cleanly(
     source: Path, tmp_path: Path, disk: Callable[[str], Path], window: int
 ) -> None:
-    """The error names the cause; once the disk takes writes again, the run goes on and completes."""
+    """The error names the cause; once the disk is writable again, the run continues and completes."""
     expected = expected_of(source, tmp_path / "undisturbed")
     root = disk("size=4m,rw")
     made = app_of(source, root)
@@ -108,10 +108,8 @@ def test_output_that_becomes_read_only_ends_a_run_cleanly(
 
 
 @pytest.mark.parametrize("window", [1, 2, 4])
-def test_a_checkpoint_that_vanishes_ends_a_run_and_put_back_it_is_continued(
-    source: Path, tmp_path: Path, window: int
-) -> None:
-    """Nothing is published that the journal does not know; without the journal no run publishes beside the old one."""
+def test_a_missing_checkpoint_ends_a_run_until_it_is_restored(source: Path, tmp_path: Path, window: int) -> None:
+    """Nothing is published without the journal, neither by this run nor by the next one."""
     expected = expected_of(source, tmp_path / "undisturbed")
     journal, aside = tmp_path / "journal", tmp_path / "aside"
 
@@ -123,7 +121,7 @@ def test_a_checkpoint_that_vanishes_ends_a_run_and_put_back_it_is_continued(
     before = published(tmp_path / "out")
     require_part_of(before, expected)
     if before:
-        # What the first run tried to write after the journal was gone is no journal either.
+        # What the first run wrote after the journal was gone is no journal either.
         refusal = "files that this checkpoint did not publish|log record 1 is missing"
         with pytest.raises(DagflowError, match=refusal):
             run(app_of(source, tmp_path), runtime=InlineRuntime)
@@ -133,12 +131,12 @@ def test_a_checkpoint_that_vanishes_ends_a_run_and_put_back_it_is_continued(
     aside.rename(journal)
     run(app_of(source, tmp_path), runtime=InlineRuntime)
     assert published(tmp_path / "out") == expected
-    # What a window had written whose commit was in doubt was kept until the journal could say.
+    # Files of a window with an unknown commit are kept until the journal can be read.
     assert leftovers(tmp_path / "out") == []
 
 
 def test_a_clock_that_jumps_back_loses_and_repeats_nothing(source: Path, tmp_path: Path) -> None:
-    """A day earlier at each of several restarts, and files from the future: every record is there once."""
+    """A day earlier at each restart, and with files from the future, every record is published once."""
     os.utime(source / "b.txt", (4e9, 4e9))
     expected = expected_of(source, tmp_path / "undisturbed")
     clock = ManualClock(1_800_000_000_000)

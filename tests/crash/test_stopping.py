@@ -1,4 +1,4 @@
-"""Runs on Spark that are asked to end, or that meet a rival."""
+"""Runs on Spark that are stopped by a signal, or by another driver."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.killing import Victim, make_folder, published_records, require_whole, visible_files, watched
+from tests.crash.killing import RunProcess, make_folder, published_records, require_whole, visible_files, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
 
 def stop_in_the_middle(folder: Path, number: signal.Signals, *, again: bool = False) -> int:
-    """Start the run, signal it once it publishes, a second time if asked to, and give its exit code."""
-    victim = Victim(folder, "-q")
+    """Start the run, signal it once or twice when it publishes, and return its exit code."""
+    run = RunProcess(folder, "-q")
     try:
         before = visible_files(folder)
-        assert victim.wait_for(lambda: visible_files(folder) >= before + 4)
-        os.kill(victim.process.pid, number)
+        assert run.wait_for(lambda: visible_files(folder) >= before + 4)
+        os.kill(run.process.pid, number)
         if again:
             # Two within a tenth of a second count as one, as from a terminal and a launcher.
-            assert not victim.wait_for(lambda: False, most_s=0.15)
-            os.kill(victim.process.pid, number)
-        return victim.end()
+            assert not run.wait_for(lambda: False, most_s=0.15)
+            os.kill(run.process.pid, number)
+        return run.end()
     finally:
-        victim.destroy()
+        run.destroy()
 
 
 def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    """SIGTERM, SIGINT, and twice SIGTERM: exit code 130, no process left, and at last every record once."""
+    """After SIGTERM, SIGINT, and twice SIGTERM: exit code 130, no process left, and finally every record once."""
     make_folder(tmp_path, files=90)
     with watched(tmp_path):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -39,7 +39,7 @@ def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
             assert [path for path in (tmp_path / "out").rglob("*") if path.name[0] == "."] == []
             assert len(published_records(tmp_path)) > before
         assert stop_in_the_middle(tmp_path, signal.SIGTERM, again=True) == 130
-        last = Victim(tmp_path, "-q")
+        last = RunProcess(tmp_path, "-q")
         try:
             assert last.end() == 0
         finally:
@@ -49,16 +49,16 @@ def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_signal_ends_a_replay_and_nothing_is_replaced(tmp_path: Path) -> None:
-    """Exit code 130 long before all windows would have run again, no process left, and every file as it was."""
+    """The exit code is 130 long before all windows ran again, no process is left, and every file is unchanged."""
     make_folder(tmp_path, files=40)
-    run = Victim(tmp_path, "-q")
+    run = RunProcess(tmp_path, "-q")
     try:
         assert run.end() == 0
     finally:
         run.destroy()
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     windows = [part for window in range(1, 16) for part in ("--window", str(window))]
-    replay = Victim(tmp_path, *windows, command=("replay", "journal"))
+    replay = RunProcess(tmp_path, *windows, command=("replay", "journal"))
     try:
         assert replay.wait_for(lambda: any(path.name[0] == "." for path in (tmp_path / "out").iterdir()))
         os.kill(replay.process.pid, signal.SIGTERM)
@@ -76,11 +76,11 @@ def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path) -> No
     """A second run on the same checkpoint takes over; the first ends with 1 and names the second's process."""
     make_folder(tmp_path, files=90)
     with watched(tmp_path):
-        first = Victim(tmp_path, "-q")
+        first = RunProcess(tmp_path, "-q")
         second = None
         try:
             assert first.wait_for(lambda: visible_files(tmp_path) >= 4)
-            second = Victim(tmp_path, "-q")
+            second = RunProcess(tmp_path, "-q")
             assert first.end() == 1
             assert second.end() == 0
         finally:

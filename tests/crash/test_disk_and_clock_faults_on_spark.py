@@ -1,4 +1,4 @@
-"""What surrounds a real run on Spark goes wrong in its middle; the next run goes on when it is right again."""
+"""Runs on Spark whose disk, checkpoint or clock fails in the middle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import environment
-from tests.crash.killing import APP, Victim, make_folder, require_whole, visible_files, watched
+from tests.crash.killing import APP, RunProcess, make_folder, require_whole, visible_files, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
@@ -20,19 +20,19 @@ FILES = 90
 
 
 def end_of_a_run(folder: Path, in_the_middle: Callable[[], object] = lambda: None, **variables: str) -> int:
-    """Run the app, do something when it has published a few files more, and give its exit code."""
+    """Run the app, call a function when it has published a few more files, and return its exit code."""
     before = visible_files(folder)
-    victim = Victim(folder, "-q", **variables)
+    run = RunProcess(folder, "-q", **variables)
     try:
-        victim.wait_for(lambda: visible_files(folder) >= before + 4)
+        run.wait_for(lambda: visible_files(folder) >= before + 4)
         in_the_middle()
-        return victim.end()
+        return run.end()
     finally:
-        victim.destroy()
+        run.destroy()
 
 
 def require_clean_error(folder: Path, *patterns: str) -> None:
-    """Fail unless the last thing that was logged says what is wrong, and is no stack trace."""
+    """Fail unless the last line of the log says what is wrong, and is no stack trace."""
     log = (folder / "run.log").read_text()
     assert "Traceback" not in log, log
     for pattern in patterns:
@@ -40,7 +40,7 @@ def require_clean_error(folder: Path, *patterns: str) -> None:
 
 
 def test_a_disk_that_fills_up_ends_a_run_and_with_space_it_goes_on(tmp_path: Path, disk: Callable[[str], Path]) -> None:
-    """The output's disk, then the checkpoint's as well: exit code 1, the reason, and at last every record once."""
+    """With a full disk of output or checkpoint: exit code 1, the reason, and finally every record once."""
     root = disk("size=600k")
     for name in ("out", "journal"):
         (root / name).mkdir()
@@ -70,7 +70,7 @@ def test_a_disk_that_fills_up_ends_a_run_and_with_space_it_goes_on(tmp_path: Pat
 def test_output_that_becomes_read_only_ends_a_run_and_writable_it_goes_on(
     tmp_path: Path, disk: Callable[[str], Path]
 ) -> None:
-    """Also a start while it is read-only is refused with the reason."""
+    """A start while it is read-only is refused with the reason."""
     root = disk("size=64m,rw")
     make_folder(tmp_path, FILES, APP.replace("path: out", f"path: {root}"))
     (tmp_path / "out").symlink_to(root)
@@ -83,8 +83,8 @@ def test_output_that_becomes_read_only_ends_a_run_and_writable_it_goes_on(
     require_whole(tmp_path)
 
 
-def test_a_checkpoint_that_vanishes_ends_a_run_and_put_back_it_is_continued(tmp_path: Path) -> None:
-    """In between no run publishes beside what is there."""
+def test_a_missing_checkpoint_ends_a_run_on_spark_until_it_is_restored(tmp_path: Path) -> None:
+    """No run publishes beside the existing output meanwhile."""
     make_folder(tmp_path, FILES)
     journal, aside = tmp_path / "journal", tmp_path / "aside"
     with watched(tmp_path):
@@ -100,7 +100,7 @@ def test_a_checkpoint_that_vanishes_ends_a_run_and_put_back_it_is_continued(tmp_
 
 @pytest.fixture
 def set_clock(tmp_path: Path) -> Callable[[int], dict[str, str]]:
-    """Moves the wall clock of every process that is started with the variables that it gives, now and later."""
+    """Return a function that sets the wall clock of every process started with certain variables."""
     library, offset = tmp_path / "clock.so", tmp_path / "offset"
     source = str(Path(__file__).with_name("clock.c"))
     if shutil.which("cc") is None:
@@ -108,7 +108,7 @@ def set_clock(tmp_path: Path) -> Callable[[int], dict[str, str]]:
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), source, "-ldl"], check=True)
 
     def set_to(days: int) -> dict[str, str]:
-        # Put in place as a whole: a process reads it at any moment.
+        # Replaced atomically: a process may read it at any moment.
         (tmp_path / "next").write_text(str(days * 86_400))
         (tmp_path / "next").rename(offset)
         return {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(offset)}
@@ -119,23 +119,23 @@ def set_clock(tmp_path: Path) -> Callable[[int], dict[str, str]]:
 def test_a_clock_that_jumps_loses_and_repeats_nothing(
     tmp_path: Path, set_clock: Callable[[int], dict[str, str]]
 ) -> None:
-    """For all processes of a run it is a day earlier, then later; it is killed, and restarted a year earlier."""
+    """The clock of all processes jumps a day back and forth; the run is killed and restarted a year earlier."""
     make_folder(tmp_path, FILES)
     variables = set_clock(0)
     told = subprocess.run(["date", "+%Y"], env={**environment(), **set_clock(-3650)}, capture_output=True, check=True)
     assert int(told.stdout) < time.localtime().tm_year - 5
     set_clock(0)
     with watched(tmp_path):
-        victim = Victim(tmp_path, "-q", **variables)
+        run = RunProcess(tmp_path, "-q", **variables)
         try:
             for files, days in ((4, -1), (12, 2), (20, -30)):
-                assert victim.wait_for(lambda files=files: visible_files(tmp_path) >= files)  # type: ignore[misc]  # a default
+                assert run.wait_for(lambda files=files: visible_files(tmp_path) >= files)  # type: ignore[misc]  # a default
                 set_clock(days)
-            assert victim.wait_for(lambda: visible_files(tmp_path) >= 28)
-            victim.process.kill()
-            assert victim.end() != 0
+            assert run.wait_for(lambda: visible_files(tmp_path) >= 28)
+            run.process.kill()
+            assert run.end() != 0
         finally:
-            victim.destroy()
+            run.destroy()
         set_clock(-365)
         assert end_of_a_run(tmp_path, lambda: set_clock(-730), **variables) == 0
     require_whole(tmp_path)

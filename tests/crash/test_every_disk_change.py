@@ -1,4 +1,4 @@
-"""Whole apps that die before each change of the disk in turn, and start again."""
+"""Whole apps that die before each change of the disk, and start again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MakeApp = Callable[[Path], LogicalPlan]
 
 @pytest.fixture(params=["words in memory", "lines of files"])
 def make_app(request: pytest.FixtureRequest, quick_disk: Path) -> Iterator[MakeApp]:
-    """Makes an app that keeps all that it writes below a directory."""
+    """Return an app that writes only below a directory."""
     if request.param == "words in memory":
         yield lambda root: app_of(root, TEXTS)
         return
@@ -38,38 +38,36 @@ def make_app(request: pytest.FixtureRequest, quick_disk: Path) -> Iterator[MakeA
     (source / "empty.txt").touch()
     inline, file_index.INLINE_ENTRIES = file_index.INLINE_ENTRIES, 0
     try:
-        # Every window then writes a run of the index, as those of long lists do.
+        # Every window then writes a run of the index, as windows of many files do.
         yield lambda root: files_app(source, root)
     finally:
         file_index.INLINE_ENTRIES = inline
 
 
 def dies(make_app: MakeApp, root: Path, at: int, *, fresh: bool = False) -> bool:
-    """Run the app until it dies before the at-th change of the disk, and say whether it did."""
+    """Run the app until it dies before the at-th change of the disk; return whether it did."""
     with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
         run(make_app(root), RunOptions(fresh=fresh), runtime=InlineRuntime)
     return faults.has_struck
 
 
 def undisturbed(make_app: MakeApp, root: Path) -> dict[str, bytes]:
-    """What a run publishes that nothing happens to."""
+    """Return what a run without a crash publishes."""
     run(make_app(root), runtime=InlineRuntime)
     assert leftovers(root / "out") == []
     return published(root / "out")
 
 
 def require_recovery(make_app: MakeApp, root: Path, expected: dict[str, bytes]) -> None:
-    """Start again, and require what an undisturbed run leaves behind."""
+    """Start again, and require what a run without a crash leaves."""
     run(make_app(root), runtime=InlineRuntime)
     assert published(root / "out") == expected
     assert leftovers(root / "out") == []
     assert run(make_app(root), runtime=InlineRuntime).windows == 0
 
 
-def test_an_app_publishes_the_same_bytes_whichever_change_of_the_disk_is_its_last(
-    make_app: MakeApp, quick_disk: Path
-) -> None:
-    """Before each link, unlink, mkdir, rmdir and open in turn: a part is there at once, the whole after a restart."""
+def test_a_crash_at_any_disk_change_does_not_alter_published_bytes(make_app: MakeApp, quick_disk: Path) -> None:
+    """After a crash before any link, unlink, mkdir, rmdir or open, a restart publishes the rest."""
     expected = undisturbed(make_app, quick_disk / "undisturbed")
     assert len(expected) > 3
     for at in range(1, MOST_CALLS):
@@ -85,7 +83,7 @@ def test_an_app_publishes_the_same_bytes_whichever_change_of_the_disk_is_its_las
 
 
 def test_recovery_may_die_again_and_again(make_app: MakeApp, quick_disk: Path) -> None:
-    """After a death at any of many moments, the restart dies at each of many of its own, and so does the one after."""
+    """A restart that dies at any moment, and one after that, lose and repeat nothing."""
     expected = undisturbed(make_app, quick_disk / "undisturbed")
     dice = random.Random(4)
     deaths = 0
@@ -99,10 +97,8 @@ def test_recovery_may_die_again_and_again(make_app: MakeApp, quick_disk: Path) -
     assert deaths > 100
 
 
-def test_starting_over_publishes_everything_whichever_change_of_the_disk_is_its_last(
-    make_app: MakeApp, quick_disk: Path
-) -> None:
-    """A run with --fresh over a complete output dies at each moment; the next one with --fresh ends it, whole."""
+def test_fresh_publishes_everything_after_a_crash_at_any_disk_change(make_app: MakeApp, quick_disk: Path) -> None:
+    """A run with --fresh that dies at any moment is completed by the next one with --fresh."""
     expected = undisturbed(make_app, quick_disk / "undisturbed")
     for at in range(1, MOST_CALLS):
         root = quick_disk / str(at)

@@ -1,4 +1,4 @@
-"""Real runs on Spark with everything in a bucket: rivals for a checkpoint, and a machine that follows a dead one."""
+"""Runs on Spark with everything in a bucket: several drivers of one checkpoint, and a new machine after a dead one."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dagflow.journal.records import Holder
 from dagflow.storage.remote import filesystem_of
 from dagflow.storage.store import open_store
 from tests.cli.processes import ENTRY
-from tests.crash.killing import APP, Victim, make_folder, oracle
+from tests.crash.killing import APP, RunProcess, make_folder, oracle
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
 FILES = 40
-# Java asks for the address of its host's name, so it must be one that there is.
+# Java resolves its host's name, so the name must exist.
 _RENAME = ["unshare", "--uts", "sh", "-c", 'hostname localhost && exec "$@"', "sh"]
 RENAMED = _RENAME if os.geteuid() == 0 and subprocess.run([*_RENAME, "true"], check=False).returncode == 0 else []
 """What runs a command on a host of another name; nothing where that is not allowed."""
 
 
 def elsewhere(home: Path, name: str, root: str) -> Path:
-    """A machine's own directory, with the app and nothing else; its input, output and checkpoint are in the bucket."""
+    """Make the directory of another machine, with the app and nothing else; everything else is in the bucket."""
     folder = home / name
     folder.mkdir()
     text = APP.replace("[in]", f"[{root}/in]").replace("path: out", f"path: {root}/out")
@@ -40,7 +40,7 @@ def elsewhere(home: Path, name: str, root: str) -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path, s3_root: str) -> Path:
-    """A directory whose input is in the bucket, too."""
+    """A directory with the app; its input is in the bucket."""
     make_folder(tmp_path, FILES)
     filesystem, path = filesystem_of(f"{s3_root}/in")
     filesystem.pipe({f"{path}/{each.name}": each.read_bytes() for each in (tmp_path / "in").iterdir()})
@@ -48,20 +48,20 @@ def home(tmp_path: Path, s3_root: str) -> Path:
 
 
 def objects(root: str) -> dict[str, bytes]:
-    """The published objects."""
+    """Return the published objects."""
     filesystem, path = filesystem_of(f"{root}/out")
     names = filesystem.find(path)
     return filesystem.cat(names) if names else {}
 
 
 def published(root: str, most: int) -> Callable[[], bool]:
-    """Whether at least so many objects are published."""
+    """Return whether at least this many objects are published."""
     filesystem, path = filesystem_of(f"{root}/out")
     return lambda: len(filesystem.find(path)) >= most
 
 
 def require_whole(home: Path, root: str) -> None:
-    """Fail unless the bucket's output is what grep makes of the input, and no upload was left behind."""
+    """Fail unless the bucket's output equals that of grep, and no upload is left."""
     found = sorted(line for content in objects(root).values() for line in content.split(b"\n")[:-1])
     expected = oracle(home)
     assert len(expected) > 1000
@@ -72,26 +72,26 @@ def require_whole(home: Path, root: str) -> None:
 
 
 def log_of(folder: Path) -> str:
-    """What a run has printed; never a stack trace."""
+    """Return what a run has printed, which is never a stack trace."""
     log = (folder / "run.log").read_text()
     assert "Traceback" not in log, log
     return log
 
 
-def test_of_two_rivals_in_a_bucket_one_publishes_and_the_other_says_who_won(home: Path, s3_root: str) -> None:
-    """The second comes while the first publishes: the first ends with 1, names the other, and publishes no more."""
+def test_a_second_driver_in_a_bucket_stops_the_first(home: Path, s3_root: str) -> None:
+    """If it starts while the first publishes, the first ends with 1, names it, and publishes no more."""
     places = [elsewhere(home, name, s3_root) for name in ("first", "second")]
-    first, second = Victim(places[0], "-q"), None
+    first, second = RunProcess(places[0], "-q"), None
     try:
         assert first.wait_for(published(s3_root, 4))
-        second = Victim(places[1], "-q")
+        second = RunProcess(places[1], "-q")
         assert first.end() == 1
         before = objects(s3_root)
         assert second.end() == 0
     finally:
-        for victim in (first, second):
-            if victim is not None:
-                victim.destroy()
+        for run in (first, second):
+            if run is not None:
+                run.destroy()
     assert before.items() <= objects(s3_root).items()
     require_whole(home, s3_root)
     told = re.search(r"another driver has taken over: process (\d+) on (\S+),", log_of(places[0]))
@@ -101,9 +101,9 @@ def test_of_two_rivals_in_a_bucket_one_publishes_and_the_other_says_who_won(home
 
 
 def test_of_rivals_that_start_together_exactly_one_completes(home: Path, s3_root: str) -> None:
-    """Three at once: whoever claims the last epoch goes on, and each of the others names a later one."""
+    """Of three drivers, the one with the last epoch continues, and each of the others names a later one."""
     places = [elsewhere(home, f"rival{number}", s3_root) for number in range(3)]
-    rivals = [Victim(place, "-q") for place in places]
+    rivals = [RunProcess(place, "-q") for place in places]
     try:
         codes = [rival.end() for rival in rivals]
     finally:
@@ -119,9 +119,9 @@ def test_of_rivals_that_start_together_exactly_one_completes(home: Path, s3_root
 
 
 def test_another_machine_goes_on_with_nothing_but_the_checkpoint(home: Path, s3_root: str) -> None:
-    """The first machine dies with all its disks; one of another name, and empty, completes, and then finds no work."""
+    """After the first machine died with its disks, an empty one of another name completes the run."""
     place = elsewhere(home, "dead", s3_root)
-    dead = Victim(place, "-q")
+    dead = RunProcess(place, "-q")
     try:
         assert dead.wait_for(published(s3_root, 6))
         os.kill(dead.process.pid, signal.SIGKILL)
@@ -132,11 +132,11 @@ def test_another_machine_goes_on_with_nothing_but_the_checkpoint(home: Path, s3_
     shutil.rmtree(place)
     for name in ("heir", "latecomer"):
         heir = elsewhere(home, name, s3_root)
-        victim = Victim(heir, "-q", "--json", prefix=RENAMED)
+        run = RunProcess(heir, "-q", "--json", prefix=RENAMED)
         try:
-            assert victim.end() == 0, log_of(heir)
+            assert run.end() == 0, log_of(heir)
         finally:
-            victim.destroy()
+            run.destroy()
         assert before.items() <= objects(s3_root).items()
         require_whole(home, s3_root)
     assert '"windows": 0' in log_of(heir)

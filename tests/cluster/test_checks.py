@@ -1,4 +1,4 @@
-"""What a cluster lacks is said before the first window runs."""
+"""Checks of a cluster before the first window runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
 
 def refusal(run: ClusterRun, **env: str) -> str:
-    """What a run says that does not begin."""
+    """Return the error of a run that is refused."""
     run.start(**env)
     assert run.end() == 1
     assert not (run.folder / "out").exists() or run.visible == 0
@@ -23,7 +23,7 @@ def refusal(run: ClusterRun, **env: str) -> str:
 
 
 def test_executors_without_a_package_are_refused(cluster_run: ClusterRun, tmp_path: Path) -> None:
-    """What dagflow needs is not shipped, and its absence is told with what to do."""
+    """The error names the missing package and what to do."""
     cluster_run.write("fused", files=4)
     log = refusal(cluster_run, PYSPARK_PYTHON=bare_python(tmp_path / "barer", without=["pyarrow"]))
     assert "cannot import pyarrow" in log
@@ -31,8 +31,8 @@ def test_executors_without_a_package_are_refused(cluster_run: ClusterRun, tmp_pa
 
 
 @in_full
-def test_executors_without_python_are_refused_and_with_it_the_run_goes_on(cluster_run: ClusterRun) -> None:
-    """The same checkpoint completes when what was missing is there."""
+def test_executors_without_python_are_refused(cluster_run: ClusterRun) -> None:
+    """Once Python is there, the same checkpoint completes."""
     cluster_run.write("fused", files=4)
     log = refusal(cluster_run, PYSPARK_PYTHON="/no/such/python")
     assert "the executors have no Python at /no/such/python" in log
@@ -43,7 +43,7 @@ def test_executors_without_python_are_refused_and_with_it_the_run_goes_on(cluste
 
 @pytest.mark.usefixtures("networked")
 def test_output_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run: ClusterRun) -> None:
-    """A directory that one host has for itself is found out, though its name is the same everywhere."""
+    """A directory with the same name on each host is not taken for a shared one."""
     cluster_run.write("fused", files=4)
     out = cluster_run.folder / "out"
     out.mkdir()
@@ -58,7 +58,7 @@ def test_output_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run
 
 @in_full
 def test_executors_of_another_python_are_refused(cluster_run: ClusterRun, tmp_path: Path) -> None:
-    """Spark cannot run them; both versions are told."""
+    """The error names both versions."""
     cluster_run.write("fused", files=4)
     python = bare_python(tmp_path / "other")
     pretend_version(tmp_path / "other", minor=4)
@@ -69,7 +69,7 @@ def test_executors_of_another_python_are_refused(cluster_run: ClusterRun, tmp_pa
 @in_full
 @pytest.mark.usefixtures("networked")
 def test_input_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run: ClusterRun) -> None:
-    """A directory of the same name without the files is not the input."""
+    """A directory of the same name without the files is not taken for the input."""
     cluster_run.write("fused", files=4)
     cluster.restart_worker("two", {cluster_run.folder / "in": "size=8m"})
     try:
