@@ -13,10 +13,11 @@ from dagflow.api.context import ControlServices, Counts, OperatorContext
 from dagflow.api.control import CommitListener, ControlOperator, InputOperator, SourceEventListener
 from dagflow.api.operator import Operator
 from dagflow.engine.operator_state import is_stateful, require_owners
+from dagflow.engine.placed_app import PlacedApp
 from dagflow.errors import PlanError, Problem
 from dagflow.execution.chain import Chain
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.plan.physical import Edge, PhysicalPlan, PortRef, Stage
+from dagflow.plan.physical import PhysicalPlan, PortRef, Stage
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 
@@ -41,8 +42,8 @@ class Emission:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What the control operators made of a window's results; part of its commit.
+class ControlResult:
+    """What the control operators made of a window's results; part of the window's commit.
 
     Attributes:
         states: Their pickled states after the window, by name.
@@ -86,12 +87,10 @@ class ControlGraph:
     """Wires the control operators and runs their side of each window.
 
     Args:
-        app: The app's name.
-        plan: The physical plan.
-        operators: All operators by name.
+        app: The app.
         services: What the driver offers to each control operator, by its name.
-        outputs: Where those that work at the commit of a window open files.
-        ordinals: Of the operators, and of those that the app no longer has; see index_operators.
+        outputs: Where operators that work at the commit of a window open files.
+        operator_index: Numbers of the operators, and of those that the app no longer has; see index_operators.
         storage: Reaches the stores of the app.
 
     Raises:
@@ -100,16 +99,17 @@ class ControlGraph:
 
     def __init__(
         self,
-        app: str,
-        plan: PhysicalPlan,
-        operators: Mapping[str, Operator],
+        app: PlacedApp,
         services: Mapping[str, ControlServices],
-        outputs: TaskOutputs | None = None,
-        ordinals: Mapping[str, int] | None = None,
-        storage: StorageContext | None = None,
+        outputs: TaskOutputs,
+        operator_index: Mapping[str, int],
+        storage: StorageContext,
     ) -> None:
-        self._storage = storage or StorageContext.default()
-        self.ordinals = dict(ordinals or {})
+        self._app = app
+        self._services = services
+        self._storage = storage
+        self.operator_index = operator_index
+        plan, operators = app.plan, app.operators
         sources, sinks = _split(plan, operators)
         entries = [exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned]
         late = [edge for edge in entries if edge.source.operator in sinks]
@@ -125,8 +125,8 @@ class ControlGraph:
         self._late: list[tuple[PortRef, list[Any]]] = []
         self._names = operators.keys()
         self._outputs = outputs
-        self._sources = self._chain(app, plan, operators, services, sources, entries)
-        self._sinks = self._chain(app, plan, operators, services, sinks, [], outputs)
+        self._sources = self._chain(sources)
+        self._sinks = self._chain(sinks, outputs)
         for edge in entries:
             self._sources.connect(edge.source, self._collector(edge.target))
         for edge in plan.control_edges:
@@ -140,17 +140,11 @@ class ControlGraph:
         self._counted: Counter[str] = Counter()
         self._counted_late: Counter[str] = Counter()
 
-    def _chain(
-        self,
-        app: str,
-        plan: PhysicalPlan,
-        operators: Mapping[str, Operator],
-        services: Mapping[str, ControlServices],
-        names: list[str],
-        entries: Iterable[Edge],
-        outputs: TaskOutputs | None = None,
-    ) -> Chain:
+    def _chain(self, names: list[str], outputs: TaskOutputs | None = None) -> Chain:
+        """Wire some of the control operators, and set them up."""
+        plan, operators = self._app.plan, self._app.operators
         edges = [edge for edge in plan.control_edges if edge.source.operator in names and edge.target.operator in names]
+        entries = [exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned]
         reports = [edge for stage in plan.stages for edge in stage.reports]
         connected = {ref for e in (*plan.control_edges, *entries, *reports) for ref in (e.source, e.target)}
         counters: dict[str, Counts] = {name: Counts() for name in names}
@@ -158,13 +152,13 @@ class ControlGraph:
         for name in names:
             ports = frozenset(ref.port for ref in connected if ref.operator == name)
             context = OperatorContext(
-                app=app,
+                app=self._app.name,
                 operator=name,
                 counters=counters[name],
                 connected=ports,
                 storage=self._storage,
                 outputs=outputs,
-                control=services[name],
+                control=self._services[name],
             )
             chain.call(name, chain.operators[name].setup, context)
         return chain
@@ -183,7 +177,7 @@ class ControlGraph:
 
         Args:
             planned: An Emission's state, or b"".
-            reported: What report gave.
+            reported: States of ControlResults, by operator.
 
         Raises:
             JournalError: The name of an operator that has left state is gone.
@@ -246,12 +240,12 @@ class ControlGraph:
         }
         return pickle.dumps({name: state for name, state in states.items() if state is not None}, protocol=5)
 
-    def report(
+    def process_results(
         self,
         window_id: int,
         late: Iterable[tuple[PortRef, list[Any]]],
         reports: Iterable[tuple[PortRef, list[Any]]],
-    ) -> Report:
+    ) -> ControlResult:
         """Give a window to the operators that work when its results are in.
 
         Args:
@@ -263,7 +257,7 @@ class ControlGraph:
             DagflowError: An operator failed.
         """
         if not self._sinks.operators:
-            return Report()
+            return ControlResult()
         self._sinks.begin_window(window_id)
         for target, tuples in itertools.chain(late, reports):
             self._sinks.consumer_of(target)(tuples)
@@ -271,13 +265,13 @@ class ControlGraph:
         states = {name: self._sinks.call(name, operator.snapshot) for name, operator in self._sinks.operators.items()}
         counts = Counter(self._sinks.counts())
         counters, self._counted_late = dict(counts - self._counted_late), counts
-        return Report(
+        return ControlResult(
             {name: pickle.dumps(state, protocol=5) for name, state in states.items() if state is not None},
-            () if self._outputs is None else self._outputs.take_finished(),
+            self._outputs.take_finished(),
             counters,
         )
 
-    def hear(self, window_id: int, events: Sequence[Any]) -> dict[str, bytes]:
+    def handle_source_events(self, window_id: int, events: Sequence[Any]) -> dict[str, bytes]:
         """Tell those who listen what the tasks of a window saw of its tuples.
 
         Returns:

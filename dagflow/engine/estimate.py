@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from dagflow.api.control import Estimator, InputEstimate
-from dagflow.engine.window_sizing import FIRST_WINDOW_BYTES, FIRST_WINDOW_TUPLES
+from dagflow.engine.window_sizing import first_windows
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.options import options_in_use
@@ -58,14 +57,7 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
             part = operator.estimate(WITHIN_S / len(inputs), storage)
         found += part
         limits = operator.window_limits()
-        by_limit = [
-            part.blocks / (limits.blocks or FIRST_WINDOW_TUPLES * parallelism),
-            part.files / (limits.files or math.inf),
-            part.bytes / (FIRST_WINDOW_BYTES * parallelism),
-            # A window has one block at least, however large.
-            min(part.blocks, part.bytes / (limits.size_bytes or math.inf)),
-        ]
-        windows = max(windows, *map(math.ceil, by_limit))
+        windows = max(windows, first_windows(part.blocks, part.files, part.bytes, limits, parallelism))
     if not inputs:
         return None
     return RunEstimate(found.files, found.blocks, found.bytes, windows, found.uncut, found.is_partial)

@@ -1,4 +1,7 @@
-"""Windows whose readers may read so many bytes per second and no more."""
+"""Divides the rate limit of an operator among the partitions of a window.
+
+The limit itself is enforced by the operator, in its tasks; see OperatorContext.share.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from dagflow.execution.routing import assign_balanced, size_bytes_of
 from dagflow.plan.physical import PhysicalPlan
 
 
-def paced(plan: PhysicalPlan, task: WindowTask, parallelism: int) -> WindowTask:
-    """Let a window's partitions of the lowest level run in so many tasks at most, and each know its share of a rate.
+def with_rate_shares(plan: PhysicalPlan, task: WindowTask, parallelism: int) -> WindowTask:
+    """A window whose partitions of the lowest level run in at most `parallelism` tasks and know their share of a limit.
 
-    Tasks that all run at once can divide a rate among themselves: each gets what its bytes are of all bytes, so that
-    all of them are through at the same time, and nobody's part lies idle while another one goes on.
+    Tasks that all run at the same time divide the limit in proportion to their bytes, so that all of them finish at
+    the same time and no share stays unused.
 
     Args:
         plan: The physical plan.

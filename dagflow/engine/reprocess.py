@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 
 from dagflow.engine.finish_reprocess import finish_reprocess
+from dagflow.engine.preparation import pending_files_swept, prepare
 from dagflow.engine.reprocessor import ReprocessedWindow, Reprocessor
-from dagflow.engine.run import RunOptions, RuntimeFactory, parallelism_of, prepare, spark, swept
+from dagflow.engine.run import RunOptions, RuntimeFactory, parallelism_of, start_spark
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError
 from dagflow.execution.program import Program
@@ -99,11 +100,11 @@ def replay(
             _require_same_places(places.outputs, journal)
             # Whatever the app asks for its own windows: a record says that these files are complete.
             program = Program.of(app.name, plan, operators, storage, "power")
-            start = runtime or (lambda program: spark(app, program, options, places))
+            start = runtime or (lambda program: start_spark(app, program, options, places))
             tasks = LazyRuntime(lambda: start(program))
             parallelism = parallelism_of(options.master or app.attributes.master)
             replayer = Reprocessor(journal, plan, operators, tasks.get, stop or StopRequest(), parallelism=parallelism)
-            with swept(places.outputs, journal):
+            with pending_files_swept(places.outputs, journal):
                 try:
                     for window in replayer.replay(windows):
                         told(window)

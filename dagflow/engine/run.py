@@ -1,11 +1,10 @@
-"""Runs an app from its checkpoint: opens the journal, prepares operators, starts Spark when there is work."""
+"""Runs an app from its checkpoint: opens the journal, prepares the operators, and lets a driver process the input."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,33 +12,37 @@ from dagflow.api.context import WindowBudget
 from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
 from dagflow.engine.control_graph import ControlGraph
-from dagflow.engine.driver import Driver, Observer, kept_ordinals
+from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.finish_reprocess import finish_reprocess
+from dagflow.engine.kept_state import CommittedState, PlannedState
 from dagflow.engine.operator_index import index_operators
 from dagflow.engine.operator_state import StateBook
+from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.preparation import pending_files_swept, prepare
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.stop_request import StopRequest
-from dagflow.engine.window_sizing import Throughput
-from dagflow.errors import DagflowError, FencedError, JournalError, MissingError, StorageError
+from dagflow.engine.window_committer import WindowCommitter
+from dagflow.engine.window_planner import WindowPlanner
+from dagflow.engine.window_runner import WindowRunner
+from dagflow.engine.window_sizing import WindowSizing
+from dagflow.errors import DagflowError, MissingError
 from dagflow.execution.program import Program
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal import Journal, Retention, read_state, set_aside
 from dagflow.metrics.names import CLEANED
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.placement import place
 from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.statistics import RunStatistics
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.lazy import LazyRuntime
 from dagflow.runtime.probe import RunLocations
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, join, redacted
+from dagflow.storage.location import absolute, join
 from dagflow.storage.options import options_in_use
-from dagflow.storage.pending import pending_tag, remove, sweep
+from dagflow.storage.pending import pending_tag, remove
 from dagflow.storage.roots import roots_in_use
 from dagflow.storage.store import Store, open_store
-
-logger = logging.getLogger(__name__)
 
 RuntimeFactory = Callable[[Program], Runtime]
 
@@ -64,7 +67,7 @@ class RunOptions:
 
 
 class SilentObserver:
-    """An observer that looks away."""
+    """An observer that ignores everything."""
 
     def progress(self, summary: RunSnapshot) -> None:
         """Ignore."""
@@ -74,117 +77,20 @@ class SilentObserver:
 
 
 class _Services:
-    """What one control operator may ask of the run."""
+    """What the driver offers to one control operator; see ControlServices."""
 
     def __init__(
-        self, state_url: str, follow: bool, throughput: Throughput, ordinal: int, runtime: LazyRuntime
+        self, state_url: str, follow: bool, sizing: WindowSizing, operator_index: int, runtime: LazyRuntime
     ) -> None:
         self.in_tasks = runtime.in_tasks
         self.state_url = state_url
         self.follow = follow
-        self.operator_index = ordinal
-        self._throughput = throughput
+        self.operator_index = operator_index
+        self._sizing = sizing
 
     @property
     def budget(self) -> WindowBudget:
-        return self._throughput.budget()
-
-
-class _Preparation:
-    """Collects who publishes where."""
-
-    def __init__(self, journal: Journal, storage: StorageContext) -> None:
-        self._journal = journal
-        self.storage = storage
-        self.operator = ""
-        self.claims: dict[str, str] = {}
-        self.inputs: list[str] = []
-        self._takers: list[tuple[str, str, Callable[[str], bool]]] = []
-
-    @property
-    def published(self) -> Iterable[str]:
-        return self._journal.published()
-
-    def has_forgotten(self, url: str) -> bool:
-        state, url = self._journal.state, absolute(url)
-        # A checkpoint of before outputs were noted says it only of the windows that are kept.
-        return state.forgotten > 0 and (
-            url in state.outputs or any(file.startswith(join(url, "")) for file in self.published)
-        )
-
-    def claim(self, url: str) -> None:
-        url = absolute(url)
-        owner = self.claims.setdefault(url, self.operator)
-        if owner != self.operator:
-            raise StorageError(
-                f"operators '{owner}' and '{self.operator}' would both publish here",
-                url=redacted(url),
-                hint="give each of them a path of its own",
-            )
-
-    def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
-        self.inputs.append(absolute(url))
-        if takes_in is not None:
-            self._takers.append((self.operator, url, takes_in))
-
-    def require_apart(self, checkpoint: str) -> None:
-        """Refuse an app that would read what it has written itself."""
-        owners = {**self.claims, checkpoint: ""}
-        for operator, url, takes_in in self._takers:
-            for written, owner in owners.items():
-                if takes_in(written):
-                    what = f"operator '{owner}' publishes" if owner else "the checkpoint lies"
-                    raise StorageError(
-                        f"operator '{operator}' reads all that is below {redacted(url)}, and {what} here",
-                        url=redacted(written),
-                        hint="put it elsewhere, or leave it out with ignore_pattern or file_pattern",
-                    )
-
-
-def prepare(
-    operators: Mapping[str, Operator], journal: Journal, checkpoint: str, storage: StorageContext
-) -> RunLocations:
-    """Let operators look at the world before anything runs, and return what they read and publish into."""
-    preparation = _Preparation(journal, storage)
-    for name, operator in operators.items():
-        preparation.operator = name
-        operator.prepare(preparation)
-    preparation.require_apart(checkpoint)
-    journal.note_outputs(preparation.claims)
-    tag = pending_tag(journal.state.app_uuid, journal.epoch)
-    return RunLocations(tuple(preparation.claims), tuple(preparation.inputs), tag)
-
-
-@contextlib.contextmanager
-def swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
-    """Remove, before and after, what tasks wrote and no window will publish.
-
-    Raises:
-        StorageError: The store refused before; after, it is no matter of what the run did, and the next one sweeps.
-        JournalError: Before, this driver does not hold the journal any more.
-    """
-
-    def tidy(before_epoch: int) -> None:
-        keep = {file["pending_url"] for file in journal.state.awaited_files()}
-        for root in roots:
-            sweep(
-                root,
-                owner=journal.state.app_uuid,
-                before_epoch=before_epoch,
-                require_right=journal.check_epoch,
-                keep=keep,
-            )
-
-    tidy(journal.epoch)
-    try:
-        yield
-    finally:
-        try:
-            tidy(journal.epoch + 1)
-        except FencedError:
-            logger.info("pending files are left to the driver that has taken over")
-        except (StorageError, JournalError) as error:
-            logger.warning("pending files were not removed, the next run will try again error=%s", error)
+        return self._sizing.budget()
 
 
 def run(
@@ -199,46 +105,66 @@ def run(
     Args:
         app: The app, checked.
         options: What the command line adds.
-        observer: Who watches.
-        stop: How the run is asked to end.
-        runtime: Makes the place where tasks run; None starts Spark.
+        observer: Receives the progress.
+        stop: Asks the run to end early.
+        runtime: Makes the runtime, where tasks run; None starts Spark.
 
     Returns:
-        The account of this run; its state is "completed" or "stopped".
+        The run at its end; its state is "completed" or "stopped".
 
     Raises:
         DagflowError: The run failed; its journal is resumable.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     with limited_memory(), options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
-        source = absolute(app.spec.file) if app.spec is not None else ""
-        journal = _open_journal(app, checkpoint, source, fresh=options.fresh)
+        journal = _open_journal(app, checkpoint, fresh=options.fresh)
         try:
             finish_reprocess(journal)
-            operators = {name: node.operator for name, node in app.operators.items()}
+            placed = PlacedApp.of(app)
             storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
-            places = prepare(operators, journal, checkpoint, storage)
-            with swept(places.outputs, journal):
-                start = runtime or (lambda program: spark(app, program, options, places))
-                watcher = observer or SilentObserver()
-                return _drive(app, options, journal, storage, checkpoint, watcher, stop or StopRequest(), start)
+            locations = prepare(placed.operators, journal, checkpoint, storage)
+            controls = RunControls(
+                observer or SilentObserver(),
+                stop or StopRequest(),
+                ScanRequests(open_store(checkpoint)),
+                follow_millis=app.attributes.window_millis if _follows(placed, options) else None,
+            )
+            with pending_files_swept(locations.outputs, journal):
+                program = Program.of(app.name, placed.plan, placed.operators, storage, app.attributes.durability)
+                start = runtime or (lambda program: start_spark(app, program, options, locations))
+                return _drive(placed, options, journal, checkpoint, controls, LazyRuntime(lambda: start(program)))
         finally:
             journal.close()
 
 
-def _open_journal(app: LogicalPlan, checkpoint: str, source: str, *, fresh: bool) -> Journal:
+def _follows(app: PlacedApp, options: RunOptions) -> bool:
+    return options.follow or any(
+        isinstance(operator, InputOperator) and operator.wants_to_follow() for operator in app.operators.values()
+    )
+
+
+def _open_journal(app: LogicalPlan, checkpoint: str, *, fresh: bool) -> Journal:
     store = open_store(checkpoint)
     if fresh:
-        _require_originals(app, store)
+        _require_source_files(app, store)
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 remove(url)
-    retention = Retention(kept_windows=app.attributes.retain_windows)
-    return Journal.open(store, app=app.name, retention=retention, source=source, roots=_located(app))
+    return Journal.open(
+        store,
+        app=app.name,
+        retention=Retention(kept_windows=app.attributes.retain_windows),
+        source=absolute(app.spec.file) if app.spec is not None else "",
+        roots={name: absolute(url) for name, url in app.attributes.roots.items()},
+    )
 
 
-def _require_originals(app: LogicalPlan, store: Store) -> None:
-    """Refuse to remove what was published where it cannot be made again."""
+def _require_source_files(app: LogicalPlan, store: Store) -> None:
+    """Refuse to remove published files that cannot be made again.
+
+    Raises:
+        DagflowError: An operator of the app, or of the app as it was, removes source files.
+    """
     try:
         state = read_state(store)
     except MissingError:
@@ -248,9 +174,9 @@ def _require_originals(app: LogicalPlan, store: Store) -> None:
     removers += [key.rpartition(":")[0] for key in state.totals if key.endswith(f":{CLEANED}")]
     if state.last_committed and removers:
         raise DagflowError(
-            f"--fresh would remove what was published, and operator '{removers[0]}' has put away the originals: "
+            f"--fresh would remove what was published, and operator '{removers[0]}' has removed the source files: "
             "it may be the only copy",
-            hint="use another checkpoint and another output, or remove both yourself where the originals are elsewhere",
+            hint="use another checkpoint and another output, or remove both yourself where copies of the files exist",
         )
 
 
@@ -258,60 +184,47 @@ def _removes_input(operator: Operator) -> bool:
     return isinstance(operator, ControlOperator) and operator.removes_input
 
 
-def _wants_to_follow(operator: Operator) -> bool:
-    return isinstance(operator, InputOperator) and operator.wants_to_follow()
-
-
-def _located(app: LogicalPlan) -> dict[str, str]:
-    return {name: absolute(url) for name, url in app.attributes.roots.items()}
-
-
 def _drive(
-    app: LogicalPlan,
+    app: PlacedApp,
     options: RunOptions,
     journal: Journal,
-    storage: StorageContext,
     checkpoint: str,
-    observer: Observer,
-    stop: StopRequest,
-    start: RuntimeFactory,
+    controls: RunControls,
+    runtime: LazyRuntime,
 ) -> RunSnapshot:
-    """Put a driver together, and let it run."""
-    plan = place(app)
-    operators = {name: node.operator for name, node in app.operators.items()}
-    follow = options.follow or any(map(_wants_to_follow, operators.values()))
-    throughput = Throughput(parallelism_of(options.master or app.attributes.master))
+    """Put the parts of a driver together, give them the states that earlier runs left, and let it run."""
+    sizing = WindowSizing(parallelism_of(options.master or app.attributes.master))
+    control = _control_graph(app, journal, checkpoint, controls.follow_millis is not None, sizing, runtime)
+    try:
+        states = StateBook(app.plan, app.operators, open_store(checkpoint), journal.epoch)
+        planned, committed = PlannedState.of(journal.state), CommittedState.of(journal.state)
+        states.restore(committed.partitioned)
+        runner = WindowRunner(app, states, runtime, sizing, pending_tag(journal.state.app_uuid, journal.epoch))
+        planner = WindowPlanner(app, journal, control, states, runner, sizing)
+        control.restore(planned.control, committed.control)
+        planner.restore(planned.prescans)
+        committer = WindowCommitter(app, journal, control, states, committed.open_bytes)
+        statistics = RunStatistics(app.name, {stage.head for stage in app.plan.stages})
+        return Driver(journal, planner, runner, committer, statistics, controls).run()
+    finally:
+        control.close()
+        runtime.close()
+
+
+def _control_graph(
+    app: PlacedApp, journal: Journal, checkpoint: str, follow: bool, sizing: WindowSizing, runtime: LazyRuntime
+) -> ControlGraph:
+    plan = app.plan
     feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
-    ordinals = index_operators((name for name in plan.control if name in feeding), kept_ordinals(journal.state))
-    program = Program.of(app.name, plan, operators, storage, app.attributes.durability)
-    tasks = LazyRuntime(lambda: start(program))
+    known = PlannedState.of(journal.state).operator_index
+    index = index_operators((name for name in plan.control if name in feeding), known)
     services = {
-        name: _Services(join(checkpoint, "state", name), follow, throughput, ordinals.get(name, 0), tasks)
+        name: _Services(join(checkpoint, "state", name), follow, sizing, index.get(name, 0), runtime)
         for name in plan.control
     }
     outputs = TaskOutputs(pending_tag(journal.state.app_uuid, journal.epoch), app.attributes.durability)
-    control = ControlGraph(app.name, plan, operators, services, outputs, ordinals, storage)
-    try:
-        driver = Driver(
-            app.name,
-            plan,
-            operators,
-            journal,
-            control,
-            StateBook(plan, operators, open_store(checkpoint), journal.epoch),
-            tasks.get,
-            throughput=throughput,
-            observer=observer,
-            stop=stop,
-            follow_millis=app.attributes.window_millis if follow else None,
-            partitioners={name: node.partitioner for name, node in app.operators.items() if node.partitioner},
-            durability=app.attributes.durability,
-            requests=ScanRequests(open_store(checkpoint)),
-        )
-        return driver.run()
-    finally:
-        control.close()
-        tasks.close()
+    storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
+    return ControlGraph(app, services, outputs, index, storage)
 
 
 def parallelism_of(master: str) -> int:
@@ -320,8 +233,9 @@ def parallelism_of(master: str) -> int:
     return int(inside) if inside.isdigit() else os.cpu_count() or 1
 
 
-def spark(app: LogicalPlan, program: Program, options: RunOptions, places: RunLocations) -> Runtime:
-    """Start Spark; imported here because a run that finds nothing to do needs none."""
+def start_spark(app: LogicalPlan, program: Program, options: RunOptions, locations: RunLocations) -> Runtime:
+    """Start Spark, and check that its executors can run the app."""
+    # Heavy: a run that finds nothing to do needs no Spark.
     from dagflow.runtime.spark import SparkRuntime
     from dagflow.runtime.spark_context import start_context
 
@@ -332,7 +246,7 @@ def spark(app: LogicalPlan, program: Program, options: RunOptions, places: RunLo
     modules = app.spec.user_modules() if app.spec is not None else []
     runtime = SparkRuntime(program, context, modules=modules, owns_context=True)
     try:
-        runtime.probe(places)
+        runtime.probe(locations)
     except BaseException:
         runtime.close()
         raise

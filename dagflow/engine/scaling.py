@@ -1,4 +1,4 @@
-"""How many partitions each stage has, window after window."""
+"""Decides how many partitions each stage has, window after window."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dagflow.api.partitioning import BacklogStats, Partitioner, StatsListener
+from dagflow.engine.window_sizing import PartitionSpeeds
 from dagflow.errors import OperatorError
 from dagflow.plan.physical import PhysicalPlan
 
-SIDE_BY_SIDE = "tasks that run at the same time"
+IN_PARALLEL = "tasks that run at the same time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Scaling:
                 if stage.head not in fixed:
                     self._elastic.append(stage.head)
             else:
-                self._set(stage.head, 0, parallelism, SIDE_BY_SIDE)
+                self._set(stage.head, 0, parallelism, IN_PARALLEL)
                 if stage.head not in fixed:
                     self._undecided.append(stage.head)
 
@@ -118,12 +119,6 @@ class Scaling:
             self.counts[stage] = count
             self._decisions.append(Decision(stage, backlog, before, count, reason))
 
-    def adopt(self, counts: Mapping[str, int]) -> None:
-        """Go on with the counts of a window that an earlier run planned."""
-        for stage in self._elastic:
-            if stage in counts:
-                self._set(stage, 0, counts[stage], "as in the run before")
-
     def widen(self, parallelism: int) -> None:
         """Let stages that nobody decides for use a cluster that turned out, or has grown, to be larger.
 
@@ -131,31 +126,30 @@ class Scaling:
         """
         for stage in self._undecided:
             if parallelism > self.counts[stage]:
-                self._set(stage, 0, parallelism, SIDE_BY_SIDE)
+                self._set(stage, 0, parallelism, IN_PARALLEL)
 
-    def steered(self) -> dict[str, int]:
-        """How many partitions the stages have whose policies decide by speed, by head."""
-        steered = (each for each in self._elastic if _steers_by_speed(self._deciders[each]))
-        return {stage: self.counts[stage] for stage in steered}
+    def scaled_by_speed(self) -> dict[str, int]:
+        """The partition counts of the stages whose policies decide by speed, by head."""
+        by_speed = (each for each in self._elastic if _steers_by_speed(self._deciders[each]))
+        return {stage: self.counts[stage] for stage in by_speed}
 
     def observe(
         self,
         backlogs: Mapping[str, tuple[int, int]],
-        speeds: Mapping[str, float],
+        speeds: PartitionSpeeds,
         unemitted: Mapping[str, int],
-        processed: Mapping[str, int],
     ) -> None:
         """Let the stats listeners see their backlog, and repartition where one asks.
 
         Args:
             backlogs: Tuples and bytes that wait, by stage head.
-            speeds: Measured bytes per second of one partition, by stage head.
+            speeds: How fast the partitions are, and how much they processed.
             unemitted: Bytes that are known to come behind the backlog, by stage head.
-            processed: Bytes that were processed in this run, by stage head.
         """
+        bytes_per_s, processed = speeds.bytes_per_s, speeds.processed_bytes
         for stage in self._elastic:
             backlog, size_bytes = backlogs.get(stage, (0, 0))
-            current, speed = self.counts[stage], speeds.get(stage, 0.0)
+            current, speed = self.counts[stage], bytes_per_s.get(stage, 0.0)
             beyond = unemitted.get(stage, 0), processed.get(stage, 0)
             stats = BacklogStats(_now_millis(), current, backlog, size_bytes, speed, *beyond)
             change = repartitioned(stage, self._deciders[stage], stats)

@@ -7,50 +7,18 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.operator import Operator
-from dagflow.api.ports import tuple_count
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError
 from dagflow.execution.messages import WindowTask
-from dagflow.execution.routing import assigned_shares, size_bytes_of
+from dagflow.execution.routing import assigned_shares
 from dagflow.journal import WindowPlan
 from dagflow.journal.planned_tuples import ALL_PARTITIONS, cut, decode_tuples, encode_tuples, kind_name
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
 from dagflow.storage.pending import PendingFile
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """How much a window holds: tuples and bytes by stage head."""
-
-    tuples: Mapping[str, int]
-    size_bytes: Mapping[str, int]
-
-
-def load_of(plan: PhysicalPlan, tuples: Mapping[PortRef, Sequence[Any]]) -> Load:
-    """Measure what goes to each stage."""
-    counts: dict[str, int] = {}
-    sizes: dict[str, int] = {}
-    for target, items in tuples.items():
-        head = plan.stage_of(target.operator).head
-        counts[head] = counts.get(head, 0) + tuple_count(items)
-        sizes[head] = sizes.get(head, 0) + sum(map(size_bytes_of, items))
-    return Load(counts, sizes)
-
-
-def load_of_task(plan: PhysicalPlan, planned: WindowPlan, task: WindowTask) -> Load:
-    """Measure what a planned window holds; what every partition gets counts once."""
-    tuples: dict[PortRef, list[Any]] = {}
-    for shares in task.assigned.values():
-        for partition, share in enumerate(shares):
-            for target, items in share:
-                if not partition or planned.assignments[str(target)] != ALL_PARTITIONS:
-                    tuples.setdefault(target, []).extend(items)
-    return load_of(plan, tuples)
 
 
 class WindowCodec:

@@ -1,13 +1,22 @@
-"""How much is under way, how fast it goes, and how much a window should hold."""
+"""How much a window holds: enough to keep all readers busy for about a second, and never more than the driver can hold.
+
+A window's size, its budget, is a number of tuples and a number of bytes. There are two rules:
+
+* by throughput: what all readers together processed per second, as committed windows show. The default.
+* by speed: what one partition processes per second while it works, times the partitions. For partition policies that
+  decide by speed; windows are then short from the first one on, so that a speed is known soon.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
 from dagflow.api.context import WindowBudget
-from dagflow.engine.window_codec import Load
+from dagflow.api.control import WindowLimits
+from dagflow.engine.window_load import Load
 
 WINDOW_TARGET_S = 1.0
 """A window should keep all readers busy for about this long: short enough to lose little in a crash, long enough
@@ -17,11 +26,11 @@ FIRST_WINDOW_BYTES = 256 << 20
 FIRST_WINDOW_TUPLES = 1024
 """Per task that runs at the same time, before anything was measured."""
 
-FIRST_STEERED_BYTES = 8 << 20
+FIRST_BYTES_BY_SPEED = 8 << 20
 """Per partition, where a policy waits for a first speed: a second or two of a slow operator."""
 
 MAX_WINDOW_TUPLES = 20_000
-TUPLES_OF_A_TASK = 128
+TUPLES_PER_TASK = 128
 """Bound the plan of one window in the journal and in memory: the larger of the first, and the second for each task that
 runs at the same time. With half the first, a million small files take 4 MiB less of the driver and a tenth more time;
 with the first alone, each of a thousand tasks would have 20, and read more in a second."""
@@ -30,111 +39,157 @@ MAX_WINDOW_BYTES = 1 << 40
 """What 2,000 tasks read in a second: with less, windows of a large cluster would be shorter than their own cost."""
 
 MEASURED_WINDOWS = 12
-"""Windows that the speed of a partition is made of."""
+"""The speed of a partition is the mean over this many of the newest windows."""
 
-MEASURED_S = 0.1
-"""Time that tasks must have worked before their speed is known; less tells what a task costs."""
+MIN_MEASURED_S = 0.1
+"""Seconds that tasks must have worked before their speed is known; a shorter time only shows what a task costs."""
 
 SMOOTHING = 0.5
-"""Weight of the newest window in the measured rates."""
+"""Weight of the newest window in the measured throughput."""
+
+WINDOWS_AHEAD = 2
+"""Emitted windows that wait to be planned, at most: the backlog that scaling sees, and a bound on memory."""
 
 
-def most_tuples(tasks: int) -> int:
-    """How many tuples a window may hold, where so many tasks run at the same time."""
-    return max(MAX_WINDOW_TUPLES, TUPLES_OF_A_TASK * tasks)
+def max_tuples(tasks: int) -> int:
+    """How many tuples a window may hold where this many tasks run at the same time."""
+    return max(MAX_WINDOW_TUPLES, TUPLES_PER_TASK * tasks)
 
 
-class Throughput:
-    """Measures committed windows, and sizes the next ones by them.
-
-    Args:
-        parallelism: Tasks that run at the same time, as far as is known before the start.
-    """
-
-    def __init__(self, parallelism: int) -> None:
-        self.parallelism = parallelism
-        self._bytes_per_s = 0.0
-        self._tuples_per_s = 0.0
-        self._since = time.monotonic()
-        self._steered: Callable[[], WindowBudget] | None = None
-
-    def steer(self, budget: Callable[[], WindowBudget]) -> None:
-        """Let another one size the windows from now on."""
-        self._steered = budget
-
-    def begin(self) -> None:
-        """Start the clock: nothing was under way until now."""
-        self._since = time.monotonic()
-
-    def committed(self, tuples: int, size_bytes: int) -> None:
-        """Count one window that was processed since the last one, or since begin."""
-        now = time.monotonic()
-        elapsed = max(now - self._since, 1e-3)
-        self._since = now
-        weight = SMOOTHING if self._tuples_per_s else 1.0
-        self._bytes_per_s += weight * (size_bytes / elapsed - self._bytes_per_s)
-        self._tuples_per_s += weight * (tuples / elapsed - self._tuples_per_s)
-
-    def budget(self) -> WindowBudget:
-        """What the next window should hold at most."""
-        if self._steered is not None:
-            return self._steered()
-        least = WindowBudget(FIRST_WINDOW_TUPLES * self.parallelism, FIRST_WINDOW_BYTES * self.parallelism)
-        return WindowBudget(
-            min(max(int(self._tuples_per_s * WINDOW_TARGET_S), least.tuples), most_tuples(self.parallelism)),
-            min(max(int(self._bytes_per_s * WINDOW_TARGET_S), least.size_bytes), MAX_WINDOW_BYTES),
-        )
-
-
-class Speeds:
+class PartitionSpeeds:
     """Measures how fast the partitions of each stage are while they work.
 
-    What tasks wait for a free core, or for Spark to start a Python process, does not count: more partitions would wait
-    for it as well. Windows that run side by side make a stage faster than this tells.
+    Time that tasks wait for a free core, or for Spark to start a Python process, does not count: more partitions would
+    wait for it as well. A stage whose windows overlap is faster than this.
 
     Attributes:
-        processed_bytes: What all windows held together, by stage head.
+        processed_bytes: Bytes of all committed windows, by stage head.
     """
 
     def __init__(self) -> None:
         self.processed_bytes: Counter[str] = Counter()
         self._measured: deque[tuple[Load, Mapping[str, float]]] = deque(maxlen=MEASURED_WINDOWS)
 
-    def committed(self, load: Load, busy_s: Mapping[str, float]) -> None:
-        """Count a window.
+    def add(self, load: Load, busy_s: Mapping[str, float]) -> None:
+        """Add a committed window.
 
         Args:
-            load: What it held.
-            busy_s: How long the tasks of each stage worked, together, by its head.
+            load: What the window held.
+            busy_s: Seconds that the tasks of each stage worked, summed over the tasks, by stage head.
         """
         self.processed_bytes.update(load.size_bytes)
         self._measured.append((load, busy_s))
 
     @property
-    def of_partitions(self) -> dict[str, float]:
-        """Bytes per second of one partition, by stage head; without those that are not known yet."""
+    def bytes_per_s(self) -> dict[str, float]:
+        """Bytes per second of one partition, by stage head; without stages whose speed is not known yet."""
         sizes: Counter[str] = Counter()
         busy_s: dict[str, float] = {}
         for load, seconds in self._measured:
             sizes.update(load.size_bytes)
             for head in load.size_bytes:
                 busy_s[head] = busy_s.get(head, 0.0) + seconds.get(head, 0.0)
-        return {head: size_bytes / busy_s[head] for head, size_bytes in sizes.items() if busy_s[head] >= MEASURED_S}
+        return {head: size_bytes / busy_s[head] for head, size_bytes in sizes.items() if busy_s[head] >= MIN_MEASURED_S}
 
-    def budget(self, counts: Mapping[str, int]) -> WindowBudget:
-        """A window that takes about a second, small while no speed is known.
+    def mean_tuple_bytes(self, head: str) -> int:
+        """Mean size of the newest tuples of a stage, 0 before the first."""
+        tuples = sum(load.tuples.get(head, 0) for load, _ in self._measured)
+        return sum(load.size_bytes.get(head, 0) for load, _ in self._measured) // tuples if tuples else 0
+
+
+class WindowSizing:
+    """Measures committed windows, and sizes the next ones.
+
+    Args:
+        parallelism: Tasks that run at the same time, as far as is known before Spark starts.
+
+    Attributes:
+        parallelism: Tasks that run at the same time; set anew when the cluster is known.
+        speeds: How fast the partitions of each stage are.
+    """
+
+    def __init__(self, parallelism: int) -> None:
+        self.parallelism = parallelism
+        self.speeds = PartitionSpeeds()
+        self._bytes_per_s = 0.0
+        self._tuples_per_s = 0.0
+        self._since = time.monotonic()
+        self._partitions_by_speed: Callable[[], Mapping[str, int]] = dict
+
+    def size_by_speed(self, partitions: Callable[[], Mapping[str, int]]) -> None:
+        """Size windows by speed for the stages that a policy scales by speed.
 
         Args:
-            counts: How many partitions the stages have that it is made for, by head.
+            partitions: Gives the partition count of each such stage, by its head; windows are sized by throughput
+                where there is none.
         """
-        speeds = self.of_partitions
-        shares = []
-        for head, count in counts.items():
-            tuples = sum(load.tuples.get(head, 0) for load, _ in self._measured)
-            size_bytes = sum(load.size_bytes.get(head, 0) for load, _ in self._measured)
-            wanted = speeds[head] * WINDOW_TARGET_S if head in speeds else FIRST_STEERED_BYTES
-            # With fewer blocks than partitions some of these would have nothing to do.
-            shares.append(count * max(int(wanted), size_bytes // tuples if tuples else 0))
-        partitions = max(counts.values())
-        tuples = min(FIRST_WINDOW_TUPLES * partitions, most_tuples(partitions))
-        return WindowBudget(tuples, min(max(shares), MAX_WINDOW_BYTES))
+        self._partitions_by_speed = partitions
+
+    def start_clock(self) -> None:
+        """Start measuring throughput: no task ran until now."""
+        self._since = time.monotonic()
+
+    def committed(self, load: Load, busy_s: Mapping[str, float]) -> None:
+        """Add a window that was processed since the last one, or since start_clock().
+
+        Args:
+            load: What the window held.
+            busy_s: Seconds that the tasks of each stage worked, summed over the tasks, by stage head.
+        """
+        now = time.monotonic()
+        elapsed = max(now - self._since, 1e-3)
+        self._since = now
+        weight = SMOOTHING if self._tuples_per_s else 1.0
+        self._bytes_per_s += weight * (sum(load.size_bytes.values()) / elapsed - self._bytes_per_s)
+        self._tuples_per_s += weight * (sum(load.tuples.values()) / elapsed - self._tuples_per_s)
+        self.speeds.add(load, busy_s)
+
+    def budget(self) -> WindowBudget:
+        """How much the next window should hold at most."""
+        if counts := self._partitions_by_speed():
+            return budget_by_speed(self.speeds, counts)
+        return budget_by_throughput(self._tuples_per_s, self._bytes_per_s, self.parallelism)
+
+
+def budget_by_throughput(tuples_per_s: float, bytes_per_s: float, parallelism: int) -> WindowBudget:
+    """The budget of a window that lasts about WINDOW_TARGET_S.
+
+    Args:
+        tuples_per_s: Measured throughput of all tasks together; 0.0 before the first window.
+        bytes_per_s: The same in bytes.
+        parallelism: Tasks that run at the same time, at least 1.
+    """
+    return WindowBudget(
+        min(max(int(tuples_per_s * WINDOW_TARGET_S), FIRST_WINDOW_TUPLES * parallelism), max_tuples(parallelism)),
+        min(max(int(bytes_per_s * WINDOW_TARGET_S), FIRST_WINDOW_BYTES * parallelism), MAX_WINDOW_BYTES),
+    )
+
+
+def budget_by_speed(speeds: PartitionSpeeds, counts: Mapping[str, int]) -> WindowBudget:
+    """The budget of a window that lasts about WINDOW_TARGET_S, small while no speed is known.
+
+    Args:
+        speeds: How fast one partition of each stage is.
+        counts: The partitions of the stages that windows are sized for, by stage head; at least one stage.
+    """
+    bytes_per_s = speeds.bytes_per_s
+    size_bytes = 0
+    for head, count in counts.items():
+        wanted = bytes_per_s[head] * WINDOW_TARGET_S if head in bytes_per_s else FIRST_BYTES_BY_SPEED
+        # With fewer blocks than partitions some partitions would have nothing to do.
+        size_bytes = max(size_bytes, count * max(int(wanted), speeds.mean_tuple_bytes(head), 1))
+    partitions = max(counts.values())
+    tuples = min(FIRST_WINDOW_TUPLES * partitions, max_tuples(partitions))
+    return WindowBudget(tuples, min(size_bytes, MAX_WINDOW_BYTES))
+
+
+def first_windows(blocks: int, files: int, size_bytes: int, limits: WindowLimits, parallelism: int) -> int:
+    """At least how many windows an input takes before any throughput was measured."""
+    by_limit = [
+        blocks / (limits.blocks or FIRST_WINDOW_TUPLES * parallelism),
+        files / (limits.files or math.inf),
+        size_bytes / (FIRST_WINDOW_BYTES * parallelism),
+        # A window has one block at least, however large.
+        min(blocks, size_bytes / (limits.size_bytes or math.inf)),
+    ]
+    return max(map(math.ceil, by_limit))

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dagflow.engine.scaling import SIDE_BY_SIDE
+from dagflow.engine.scaling import IN_PARALLEL
 from dagflow.report.status import status
 from tests.cluster.hosts import WORKERS
 from tests.cluster.runs import ClusterRun
@@ -29,4 +29,4 @@ def test_a_stage_without_a_partitioner_grows_with_the_executors(cluster_run: Clu
     counts = [start.after, *(change.after for change in changes)]
     assert counts == sorted(counts)
     assert known.partitions["writer"].last == max(cores, 4)
-    assert {change.reason for change in changes} <= {SIDE_BY_SIDE}
+    assert {change.reason for change in changes} <= {IN_PARALLEL}

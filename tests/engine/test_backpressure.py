@@ -6,8 +6,9 @@ import gc
 import tracemalloc
 from pathlib import Path
 
-from dagflow.engine.driver import WINDOWS_AHEAD, WINDOWS_IN_FLIGHT
 from dagflow.engine.run import run
+from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
+from dagflow.engine.window_sizing import WINDOWS_AHEAD
 from dagflow.execution.messages import WindowTask
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import Source, app_of, published, words

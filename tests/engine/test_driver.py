@@ -10,10 +10,10 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.operator import PreScanner
-from dagflow.engine import driver
-from dagflow.engine import run as running
+from dagflow.engine import driver, preparation
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
 from dagflow.errors import DagflowError, JournalError, OperatorError, StorageError
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
@@ -164,7 +164,7 @@ def test_a_stop_is_heeded_while_earlier_windows_run_again(tmp_path: Path, monkey
 
     watcher = Watcher(act)
     summary = run(app_of(tmp_path, TEXTS), observer=watcher, stop=stop, runtime=Standing)
-    assert (summary.state, summary.windows, len(watcher.notices)) == ("stopped", 0, driver.WINDOWS_IN_FLIGHT)
+    assert (summary.state, summary.windows, len(watcher.notices)) == ("stopped", 0, WINDOWS_IN_FLIGHT)
     run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
     assert published(tmp_path) == words(TEXTS)
 
@@ -182,7 +182,7 @@ def test_a_run_ends_as_it_ended_also_where_nothing_can_be_swept_behind_it(
             raise StorageError("cannot sweep: no", url=root)
         return 0
 
-    monkeypatch.setattr(running, "sweep", refused)
+    monkeypatch.setattr(preparation, "sweep", refused)
     if after < 1000:
         with pytest.raises(DagflowError, match="the lights went out"):
             run(app_of(tmp_path, TEXTS), runtime=crashing(after))

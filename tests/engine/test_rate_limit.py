@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.engine.rate_limit import paced
+from dagflow.engine.rate_limit import with_rate_shares
 from dagflow.execution.messages import WindowTask
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.plan.placement import place
@@ -41,7 +41,7 @@ def task_of(sizes: dict[str, list[int]]) -> WindowTask:
 def test_what_runs_at_once_has_the_rate_together_and_no_more(one: list[int], two: list[int], parallelism: int) -> None:
     """No more tasks than cores; the largest shares of all tasks are the rate; each slot runs once, in order."""
     sizes = {"one": one, "two": two}
-    result = paced(two_readers(), task_of(sizes), parallelism)
+    result = with_rate_shares(two_readers(), task_of(sizes), parallelism)
     assert [slot for group in result.together for slot in group] == list(range(len(one) + len(two)))
     assert len(result.together) <= parallelism
     slots = [(head, partition) for head in sizes for partition in range(len(sizes[head]))]
@@ -61,6 +61,6 @@ def test_what_runs_at_once_has_the_rate_together_and_no_more(one: list[int], two
 
 def test_a_partition_alone_has_the_whole_rate() -> None:
     """However many partitions got nothing."""
-    result = paced(two_readers(), task_of({"one": [0, 9, 0], "two": [0]}), 4)
+    result = with_rate_shares(two_readers(), task_of({"one": [0, 9, 0], "two": [0]}), 4)
     assert result.shares == {("one", partition): 1.0 for partition in range(3)}
     assert list(map(list, result.together)) == [[0, 1, 2, 3]]

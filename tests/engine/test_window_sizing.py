@@ -1,19 +1,34 @@
-"""How fast partitions are found to be, and how large that makes windows."""
+"""How fast partitions are measured to be, and how large that makes windows."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dagflow.engine.window_codec import Load
+from dagflow.api.control import WindowLimits
+from dagflow.engine.window_load import Load
 from dagflow.engine.window_sizing import (
-    FIRST_STEERED_BYTES,
+    FIRST_BYTES_BY_SPEED,
+    FIRST_WINDOW_BYTES,
     FIRST_WINDOW_TUPLES,
+    MAX_WINDOW_BYTES,
     MAX_WINDOW_TUPLES,
     MEASURED_WINDOWS,
-    TUPLES_OF_A_TASK,
-    Speeds,
-    Throughput,
+    MIN_MEASURED_S,
+    TUPLES_PER_TASK,
+    WINDOW_TARGET_S,
+    PartitionSpeeds,
+    WindowSizing,
+    budget_by_speed,
+    budget_by_throughput,
+    first_windows,
+    max_tuples,
 )
+
+RATES = st.floats(0.0, 1e15)
+TASKS = st.integers(1, 5000)
+WINDOWS = st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**13), st.floats(0.0, 1e5)), max_size=30)
 
 
 def load(tuples: int, size_bytes: int, head: str = "reader") -> Load:
@@ -21,48 +36,119 @@ def load(tuples: int, size_bytes: int, head: str = "reader") -> Load:
     return Load({head: tuples}, {head: size_bytes})
 
 
+def measured(windows: list[tuple[int, int, float]]) -> PartitionSpeeds:
+    """Speeds after windows of so many tuples, bytes and seconds of work."""
+    speeds = PartitionSpeeds()
+    for tuples, size_bytes, busy_s in windows:
+        speeds.add(load(tuples, size_bytes), {"reader": busy_s})
+    return speeds
+
+
 def test_a_speed_is_bytes_over_the_time_that_tasks_worked() -> None:
-    """However many partitions shared it, and whatever time passed beside; each stage has its own."""
-    speeds = Speeds()
-    speeds.committed(Load({"a": 4, "b": 1}, {"a": 800, "b": 60}), {"a": 4.0, "b": 0.5, "c": 9.0})
-    speeds.committed(load(2, 400, "a"), {"a": 2.0, "b": 0.0})
-    assert speeds.of_partitions == {"a": pytest.approx(200), "b": pytest.approx(120)}
+    """It does not depend on how many partitions there were, nor on other time that passed; each stage has its own."""
+    speeds = PartitionSpeeds()
+    speeds.add(Load({"a": 4, "b": 1}, {"a": 800, "b": 60}), {"a": 4.0, "b": 0.5, "c": 9.0})
+    speeds.add(load(2, 400, "a"), {"a": 2.0, "b": 0.0})
+    assert speeds.bytes_per_s == {"a": pytest.approx(200), "b": pytest.approx(120)}
     assert speeds.processed_bytes == {"a": 1200, "b": 60}
 
 
-def test_moments_of_work_tell_no_speed() -> None:
-    """Three milliseconds tell what a task costs."""
-    speeds = Speeds()
-    speeds.committed(load(1, 100), {"reader": 0.003})
-    assert speeds.of_partitions == {}
-    assert speeds.budget({"reader": 2}).size_bytes == 2 * FIRST_STEERED_BYTES
+def test_too_little_work_gives_no_speed() -> None:
+    """Three milliseconds only show what a task costs."""
+    speeds = measured([(1, 100, 0.003)])
+    assert speeds.bytes_per_s == {}
+    assert budget_by_speed(speeds, {"reader": 2}).size_bytes == 2 * FIRST_BYTES_BY_SPEED
 
 
 def test_old_windows_are_forgotten() -> None:
-    """A reader that has become slower is known to be."""
-    speeds = Speeds()
-    speeds.committed(load(1, 10**9), {"reader": 1.0})
-    for _ in range(MEASURED_WINDOWS):
-        speeds.committed(load(1, 1000), {"reader": 1.0})
-    assert speeds.of_partitions == {"reader": pytest.approx(1000)}
+    """A reader that has become slower is known to be slow."""
+    speeds = measured([(1, 10**9, 1.0), *[(1, 1000, 1.0)] * MEASURED_WINDOWS])
+    assert speeds.bytes_per_s == {"reader": pytest.approx(1000)}
 
 
-def test_a_window_is_a_second_of_its_partitions_and_a_block_for_each() -> None:
-    """The larger of both; the first one is small."""
-    speeds = Speeds()
-    assert speeds.budget({"reader": 1}).size_bytes == FIRST_STEERED_BYTES
-    speeds.committed(load(10, 10_000), {"reader": 2.0})
-    assert speeds.budget({"reader": 3}).size_bytes == 3 * 5000
-    speeds.committed(load(1, 10_000), {"reader": 18.0})
-    assert speeds.budget({"reader": 3}).size_bytes == 3 * (20_000 // 11)
-    assert speeds.budget({"reader": 1}).tuples == FIRST_WINDOW_TUPLES
+def test_a_window_by_speed_has_a_block_for_each_partition() -> None:
+    """A second of the partitions' work, or a block for each of them if that is more; the first window is small."""
+    assert budget_by_speed(PartitionSpeeds(), {"reader": 1}).size_bytes == FIRST_BYTES_BY_SPEED
+    speeds = measured([(10, 10_000, 2.0)])
+    assert budget_by_speed(speeds, {"reader": 3}).size_bytes == 3 * 5000
+    speeds.add(load(1, 10_000), {"reader": 18.0})
+    assert budget_by_speed(speeds, {"reader": 3}).size_bytes == 3 * (20_000 // 11)
+    assert budget_by_speed(speeds, {"reader": 1}).tuples == FIRST_WINDOW_TUPLES
 
 
-def test_a_window_is_bounded_by_what_the_driver_holds_and_a_large_cluster_gets_more() -> None:
-    """A second of a thousand tasks is more than one of two, and who has so many has memory for their plan."""
-    speeds, throughput = Speeds(), Throughput(2)
-    speeds.committed(load(10, 10_000), {"reader": 2.0})
-    throughput.committed(10**9, 10**9)
-    for tasks, tuples in ((100, MAX_WINDOW_TUPLES), (1000, 1000 * TUPLES_OF_A_TASK)):
-        throughput.parallelism = tasks
-        assert throughput.budget().tuples == speeds.budget({"reader": tasks}).tuples == tuples
+def test_a_large_cluster_gets_larger_windows() -> None:
+    """A second of a thousand tasks is more than a second of two; both rules have the same bound."""
+    speeds = measured([(10, 10_000, 2.0)])
+    for tasks, tuples in ((100, MAX_WINDOW_TUPLES), (1000, 1000 * TUPLES_PER_TASK)):
+        by_throughput = budget_by_throughput(1e9, 1e9, tasks)
+        assert by_throughput.tuples == budget_by_speed(speeds, {"reader": tasks}).tuples == tuples
+
+
+def test_windows_are_sized_by_speed_only_for_policies_that_need_it() -> None:
+    """The first window shows which rule holds."""
+    sizing = WindowSizing(2)
+    assert sizing.budget().size_bytes == 2 * FIRST_WINDOW_BYTES
+    sizing.size_by_speed(lambda: {"reader": 3})
+    assert sizing.budget().size_bytes == 3 * FIRST_BYTES_BY_SPEED
+    sizing.committed(load(10, 100_000_000), {"reader": 1.0})
+    assert sizing.budget().size_bytes == 300_000_000
+
+
+@given(RATES, RATES, TASKS)
+def test_a_budget_by_throughput_is_positive_and_bounded(tuples_per_s: float, bytes_per_s: float, tasks: int) -> None:
+    """Whatever was measured: never less than the first window, unless the bound is less, and never more than it."""
+    budget = budget_by_throughput(tuples_per_s, bytes_per_s, tasks)
+    assert 0 < min(FIRST_WINDOW_TUPLES * tasks, max_tuples(tasks)) <= budget.tuples <= max_tuples(tasks)
+    assert 0 < min(FIRST_WINDOW_BYTES * tasks, MAX_WINDOW_BYTES) <= budget.size_bytes <= MAX_WINDOW_BYTES
+
+
+@given(st.tuples(RATES, RATES), st.tuples(RATES, RATES), TASKS, TASKS)
+def test_a_budget_grows_with_throughput_and_tasks(
+    slow: tuple[float, float], fast: tuple[float, float], few: int, many: int
+) -> None:
+    """A faster or a larger cluster never gets a smaller window."""
+    low, high = (min(slow[0], fast[0]), min(slow[1], fast[1])), (max(slow[0], fast[0]), max(slow[1], fast[1]))
+    smaller = budget_by_throughput(*low, min(few, many))
+    larger = budget_by_throughput(*high, max(few, many))
+    assert smaller.tuples <= larger.tuples
+    assert smaller.size_bytes <= larger.size_bytes
+
+
+@given(WINDOWS, TASKS)
+def test_a_budget_by_speed_is_positive_and_bounded(windows: list[tuple[int, int, float]], partitions: int) -> None:
+    """Whatever was measured, and also before anything was."""
+    budget = budget_by_speed(measured(windows), {"reader": partitions})
+    assert 0 < budget.tuples <= max_tuples(partitions)
+    assert 0 < budget.size_bytes <= MAX_WINDOW_BYTES
+    if not windows:
+        assert budget.size_bytes == min(partitions * FIRST_BYTES_BY_SPEED, MAX_WINDOW_BYTES)
+
+
+@given(st.integers(1, 10**12), st.floats(MIN_MEASURED_S, 1e4), TASKS, TASKS)
+def test_a_budget_by_speed_grows_with_partitions(size_bytes: int, busy_s: float, few: int, many: int) -> None:
+    """It lasts about the target however many partitions there are."""
+    speeds = measured([(10**9, size_bytes, busy_s)])
+    small, large = (budget_by_speed(speeds, {"reader": n}) for n in sorted((few, many)))
+    assert small.size_bytes <= large.size_bytes
+    per_partition = max(int(size_bytes / busy_s * WINDOW_TARGET_S), size_bytes // 10**9, 1)
+    assert large.size_bytes == min(max(few, many) * per_partition, MAX_WINDOW_BYTES)
+
+
+@given(WINDOWS)
+def test_a_measured_window_never_leaves_a_useless_budget(windows: list[tuple[int, int, float]]) -> None:
+    """A run may measure anything; the driver can always emit a tuple."""
+    sizing = WindowSizing(2)
+    for tuples, size_bytes, busy_s in windows:
+        sizing.committed(load(tuples, size_bytes), {"reader": busy_s})
+        assert sizing.budget().tuples >= 2 * FIRST_WINDOW_TUPLES
+        assert sizing.budget().size_bytes >= 2 * FIRST_WINDOW_BYTES
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**13), TASKS)
+def test_limits_make_more_windows(blocks: int, files: int, size_bytes: int, tasks: int) -> None:
+    """Limits of files and bytes only make windows smaller; an input without blocks and files takes no window."""
+    without = first_windows(blocks, files, size_bytes, WindowLimits(), tasks)
+    assert first_windows(0, 0, 0, WindowLimits(1, 1, 1), tasks) == 0
+    for limits in (WindowLimits(files=7), WindowLimits(size_bytes=1000)):
+        assert first_windows(blocks, files, size_bytes, limits, tasks) >= without
+    assert first_windows(blocks, files, size_bytes, WindowLimits(blocks=1), tasks) >= blocks

@@ -195,8 +195,8 @@ def test_no_records_at_all_are_within_any_share() -> None:
 
 @pytest.mark.parametrize("wrong", [LosesTails, Doubles, Forgets])
 def test_a_format_that_loses_or_makes_up_bytes_fails_the_run(tmp_path: Path, wrong: type) -> None:
-    """The account of the file does not add up, and the run does not call itself complete."""
-    with pytest.raises(DagflowError, match=r"the account does not add up: .*x.txt of 19 bytes.* off by -?\d"):
+    """The byte accounting of the file does not add up, and the run does not call itself complete."""
+    with pytest.raises(DagflowError, match=r"the byte accounting does not add up: .*x.txt of 19 bytes.* off by -?\d"):
         run_app(tmp_path, f"format: {wrong.__module__}.{wrong.__name__}", {"x.txt": b"aaa\nxbb\n\ncccc\nddddd"})
 
 

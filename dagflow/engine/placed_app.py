@@ -1,0 +1,44 @@
+"""An app together with its physical plan: made once per run, and read by every part of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dagflow.api.operator import Operator
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.plan.placement import place
+from dagflow.spec.model import Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedApp:
+    """An app whose operators have their places.
+
+    Attributes:
+        name: The app's name.
+        plan: The physical plan.
+        operators: All operators by name, in the order of the app.
+        deciders: What decides about the partitions of a stage, by its head: the policy that the app names, otherwise
+            the operator itself.
+        attributes: What holds for the whole app.
+    """
+
+    name: str
+    plan: PhysicalPlan
+    operators: Mapping[str, Operator]
+    deciders: Mapping[str, object]
+    attributes: Attributes
+
+    @classmethod
+    def of(cls, app: LogicalPlan) -> PlacedApp:
+        """Place an app."""
+        nodes = app.operators.items()
+        return cls(
+            app.name,
+            place(app),
+            {name: node.operator for name, node in nodes},
+            {name: node.partitioner or node.operator for name, node in nodes},
+            app.attributes,
+        )

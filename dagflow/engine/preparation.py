@@ -1,0 +1,120 @@
+"""What happens before the first window: operators check the world, and pending files of earlier runs are removed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from dagflow.api.operator import Operator
+from dagflow.errors import FencedError, JournalError, StorageError
+from dagflow.journal import Journal
+from dagflow.runtime.probe import RunLocations
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, redacted
+from dagflow.storage.pending import pending_tag, sweep
+
+logger = logging.getLogger(__name__)
+
+
+class _Preparation:
+    """Collects which operator publishes where, and which reads where; see RunPreparation."""
+
+    def __init__(self, journal: Journal, storage: StorageContext) -> None:
+        self._journal = journal
+        self.storage = storage
+        self.operator = ""
+        self.claims: dict[str, str] = {}
+        self.inputs: list[str] = []
+        self._takers: list[tuple[str, str, Callable[[str], bool]]] = []
+
+    @property
+    def published(self) -> Iterable[str]:
+        return self._journal.published()
+
+    def has_forgotten(self, url: str) -> bool:
+        state, url = self._journal.state, absolute(url)
+        return state.forgotten > 0 and url in state.outputs
+
+    def claim(self, url: str) -> None:
+        url = absolute(url)
+        owner = self.claims.setdefault(url, self.operator)
+        if owner != self.operator:
+            raise StorageError(
+                f"operators '{owner}' and '{self.operator}' would both publish here",
+                url=redacted(url),
+                hint="give each of them a path of its own",
+            )
+
+    def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
+        self.inputs.append(absolute(url))
+        if takes_in is not None:
+            self._takers.append((self.operator, url, takes_in))
+
+    def require_apart(self, checkpoint: str) -> None:
+        """Refuse an app that would read what it has written itself."""
+        owners = {**self.claims, checkpoint: ""}
+        for operator, url, takes_in in self._takers:
+            for written, owner in owners.items():
+                if takes_in(written):
+                    what = f"operator '{owner}' publishes" if owner else "the checkpoint lies"
+                    raise StorageError(
+                        f"operator '{operator}' reads all that is below {redacted(url)}, and {what} here",
+                        url=redacted(written),
+                        hint="put it elsewhere, or leave it out with ignore_pattern or file_pattern",
+                    )
+
+
+def prepare(
+    operators: Mapping[str, Operator], journal: Journal, checkpoint: str, storage: StorageContext
+) -> RunLocations:
+    """Let operators check the world before the first window.
+
+    Returns:
+        The locations that they read and publish into.
+
+    Raises:
+        DagflowError: Why the run must not start.
+    """
+    preparation = _Preparation(journal, storage)
+    for name, operator in operators.items():
+        preparation.operator = name
+        operator.prepare(preparation)
+    preparation.require_apart(checkpoint)
+    journal.note_outputs(preparation.claims)
+    tag = pending_tag(journal.state.app_uuid, journal.epoch)
+    return RunLocations(tuple(preparation.claims), tuple(preparation.inputs), tag)
+
+
+@contextlib.contextmanager
+def pending_files_swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
+    """Remove, before and after the body, what tasks wrote and no window will publish.
+
+    A failure after the body is logged only: it changes nothing of what the run did, and the next run tries again.
+
+    Raises:
+        StorageError: The store refused, before the body.
+        JournalError: This driver does not hold the journal any more, before the body.
+    """
+
+    def sweep_roots(before_epoch: int) -> None:
+        keep = {file["pending_url"] for file in journal.state.awaited_files()}
+        for root in roots:
+            sweep(
+                root,
+                owner=journal.state.app_uuid,
+                before_epoch=before_epoch,
+                require_right=journal.check_epoch,
+                keep=keep,
+            )
+
+    sweep_roots(journal.epoch)
+    try:
+        yield
+    finally:
+        try:
+            sweep_roots(journal.epoch + 1)
+        except FencedError:
+            logger.info("pending files are left to the driver that has taken over")
+        except (StorageError, JournalError) as error:
+            logger.warning("pending files were not removed, the next run will try again error=%s", error)

@@ -1,0 +1,125 @@
+"""Plans windows: lets the control operators emit, decides how many partitions each stage has, and journals the plan."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from dagflow.engine.control_graph import ControlGraph, Emission
+from dagflow.engine.kept_state import PlannedState
+from dagflow.engine.operator_state import StateBook
+from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.prescan import PreScans
+from dagflow.engine.scaling import Scaling
+from dagflow.engine.window_load import Load, load_of
+from dagflow.engine.window_runner import WindowRunner
+from dagflow.engine.window_sizing import WindowSizing
+from dagflow.execution.messages import TaskResult
+from dagflow.journal import Journal, WindowPlan
+
+
+class WindowPlanner:
+    """Emits windows ahead of the readers, and plans them one after the other.
+
+    Args:
+        app: The app.
+        journal: Takes the plans.
+        control: The control operators.
+        states: States of the partitioned operators, which may fix a stage's partition count.
+        runner: Runs pre-scans, and knows how many tasks run at the same time.
+        sizing: How large windows are, and how fast partitions.
+
+    Raises:
+        DagflowError: A stage has state for another number of partitions than the app sets.
+    """
+
+    def __init__(
+        self,
+        app: PlacedApp,
+        journal: Journal,
+        control: ControlGraph,
+        states: StateBook,
+        runner: WindowRunner,
+        sizing: WindowSizing,
+    ) -> None:
+        self._plan = app.plan
+        self._journal = journal
+        self._control = control
+        self._states = states
+        self._runner = runner
+        self._sizing = sizing
+        self._emitted: deque[tuple[Emission, Load]] = deque()
+        self._next_window = journal.state.next_window_id
+        fixed = states.fixed_counts(journal.state.planned.values())
+        self._scaling = Scaling(app.plan, app.deciders, sizing.parallelism, fixed)
+        sizing.size_by_speed(self._scaling.scaled_by_speed)
+        states.require_counts(self._scaling.counts)
+        self._prescans = PreScans(app.operators, runner.runtime)
+
+    @property
+    def has_emitted(self) -> bool:
+        """Whether an emitted window waits to be planned."""
+        return bool(self._emitted)
+
+    def restore(self, prescans: Mapping[str, bytes]) -> None:
+        """Take back the pre-scan states that earlier windows left."""
+        self._prescans.restore(prescans)
+
+    def emit_ahead(self, windows: int) -> None:
+        """Emit until this many windows wait to be planned, or there is no more to emit for now."""
+        while len(self._emitted) < windows:
+            emission = self._control.emit(self._next_window)
+            if emission is None:
+                return
+            self._next_window += 1
+            self._emitted.append((emission, load_of(self._plan, emission.tuples)))
+
+    def plan_next(self, in_flight: Iterable[Load]) -> WindowPlan:
+        """Plan the oldest emitted window; the plan is durable when this returns.
+
+        Drops the emitted tuples: a window's task is made from its plan, as after a restart.
+
+        Args:
+            in_flight: Loads of the windows that are planned and not yet committed.
+        """
+        self._scaling.widen(self._runner.known_parallelism)
+        self._scaling.observe(self.backlogs(in_flight), self._sizing.speeds, self._control.unemitted_bytes())
+        emission = self._prescans.complete(self._emitted.popleft()[0])
+        kept = PlannedState(emission.state, self._prescans.state(), emission.late, self._control.operator_index)
+        emission = replace(emission, state=pickle.dumps(kept, protocol=5))
+        # A plan that the journal has must be able to run, in every run to come.
+        self._states.require_counts(self._scaling.counts)
+        planned = self._runner.codec.plan_of(emission, self._scaling.counts, self._scaling.take_decisions())
+        self._journal.append_plan(planned)
+        return planned
+
+    def committed(self, load: Load, results: Sequence[TaskResult]) -> None:
+        """Learn from a committed window how large the next ones should be.
+
+        Args:
+            load: What the window held.
+            results: What its tasks did.
+        """
+        busy_s = {stage.head: 0.0 for stage in self._plan.stages}
+        for result in results:
+            busy_s[self._plan.stages[result.stage].head] += result.busy_s
+        self._sizing.committed(load, busy_s)
+
+    def scan_now(self) -> None:
+        """Let the input operators look for new input at once."""
+        self._control.scan_now()
+
+    def backlogs(self, in_flight: Iterable[Load]) -> dict[str, tuple[int, int]]:
+        """Tuples and bytes that were emitted and not yet committed, by stage head.
+
+        Args:
+            in_flight: Loads of the windows that are planned and not yet committed.
+        """
+        tuples: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for load in [*(load for _, load in self._emitted), *in_flight]:
+            tuples.update(load.tuples)
+            sizes.update(load.size_bytes)
+        return {head: (tuples[head], sizes[head]) for head in tuples}

@@ -1,0 +1,108 @@
+"""Runs planned windows: makes the tasks of a plan, and hands them to the runtime."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from dagflow.engine.operator_state import StateBook
+from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.rate_limit import with_rate_shares
+from dagflow.engine.stop_request import abandon
+from dagflow.engine.window_codec import WindowCodec
+from dagflow.engine.window_load import Load, load_of_task
+from dagflow.engine.window_sizing import WindowSizing
+from dagflow.execution.messages import TaskResult
+from dagflow.journal import WindowPlan
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.lazy import LazyRuntime
+
+WINDOWS_IN_FLIGHT = 3
+"""One being committed, one running, one ready to take its free slots."""
+
+MAX_IN_FLIGHT = 12
+"""Windows that wait behind a slow task of the oldest one, at most: a bound on memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A planned window that was submitted.
+
+    Attributes:
+        planned: Its plan.
+        load: How much it holds.
+        results: What its tasks did, one result per task.
+    """
+
+    planned: WindowPlan
+    load: Load
+    results: Future[list[TaskResult]]
+
+
+class WindowRunner:
+    """Submits planned windows to the runtime, which starts with the first window that has tasks.
+
+    Args:
+        app: The app.
+        states: States of the partitioned operators, which a window begins with.
+        runtime: Where tasks run.
+        sizing: Learns how many tasks run at the same time.
+        tag: Unique to this driver; part of the name of every pending file.
+
+    Attributes:
+        codec: Makes plans, and tasks of plans.
+    """
+
+    def __init__(self, app: PlacedApp, states: StateBook, runtime: LazyRuntime, sizing: WindowSizing, tag: str) -> None:
+        self.codec = WindowCodec(app.plan, app.operators, tag)
+        self._plan = app.plan
+        self._states = states
+        self._lazy = runtime
+        self._runtime: Runtime | None = None
+        self._sizing = sizing
+        self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
+
+    @property
+    def are_windows_independent(self) -> bool:
+        """Whether windows may overlap.
+
+        They may not where a window begins with the state that the one before it left, nor where partitions divide
+        a rate, because they know nothing of other windows' partitions.
+        """
+        return self._states.is_empty and not self._has_rate_limit
+
+    @property
+    def known_parallelism(self) -> int:
+        """Tasks that run at the same time; 0 before the runtime has started."""
+        return 0 if self._runtime is None else self._runtime.parallelism
+
+    def runtime(self) -> Runtime:
+        """The runtime, started when it is first asked for."""
+        if self._runtime is None:
+            self._runtime = self._lazy.get()
+            self._sizing.parallelism = self._runtime.parallelism
+            self._sizing.start_clock()
+        return self._runtime
+
+    def submit(self, planned: WindowPlan) -> InFlight:
+        """Begin a window; one without tuples is done at once."""
+        task = self.codec.task_of(planned, self._states.for_window(planned.partitions))
+        load = load_of_task(self._plan, planned, task)
+        results: Future[list[TaskResult]] = Future()
+        if any(share for shares in task.assigned.values() for share in shares):
+            runtime = self.runtime()
+            if self._has_rate_limit:
+                task = with_rate_shares(self._plan, task, runtime.parallelism)
+            results = runtime.submit(task)
+        else:
+            results.set_result([])
+        return InFlight(planned, load, results)
+
+    def abandon(self, windows: list[InFlight]) -> None:
+        """Leave windows to a later run, and remove what their tasks have written by now."""
+        if self._runtime is not None and windows:
+            abandon(self._runtime, [window.results for window in windows])
+
+    def close(self) -> None:
+        """End the runtime, where it has started."""
+        self._lazy.close()
