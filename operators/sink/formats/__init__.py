@@ -1,1 +1,32 @@
-"""Output formats: how records become the bytes of a file."""
+"""Output formats: how records become the bytes of files, one file per format, and how YAML names them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from dagflow.api.properties import Variants
+from operators.registry import ClassRegistry
+from operators.sink.formats.base import SinkFormat
+
+SINK_FORMATS = ClassRegistry(
+    "format",
+    SinkFormat,
+    {
+        "auto": "operators.sink.formats.auto.AutoSink",
+        "raw": "operators.sink.formats.raw.RawSink",
+        "json_lines": "operators.sink.formats.json_lines.JsonLinesSink",
+        "csv": "operators.sink.formats.csv.CsvSink",
+        "parquet": "operators.sink.formats.parquet.ParquetSink",
+    },
+)
+"""The built-in output formats. One more is a file in this package and a line here."""
+
+SinkFormatSpec = Annotated[
+    SinkFormat,
+    BeforeValidator(SINK_FORMATS.make),
+    WithJsonSchema(SINK_FORMATS.json_schema()),
+    Variants(SINK_FORMATS.classes),
+]
+"""A property that holds an output format; YAML gives a name, or a mapping with `type` and options."""

@@ -1,0 +1,135 @@
+"""Classes that YAML names: built-in ones by a short name, a user's by its dotted path, each with its options."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from dagflow.api.properties import property_model
+
+T = TypeVar("T")
+
+
+class ClassRegistry(Generic[T]):
+    """Finds classes by the names that YAML gives them, and makes instances with their options.
+
+    Args:
+        kind: What an instance is called in messages, such as "format".
+        base: The class that all of them extend.
+        class_paths: The dotted path of each built-in class, by its name in YAML. A module is imported when its
+            class is asked for.
+    """
+
+    def __init__(self, kind: str, base: type[T], class_paths: Mapping[str, str]) -> None:
+        self.kind = kind
+        self.base = base
+        self.class_paths = class_paths
+
+    def find(self, name: str) -> type[T]:
+        """The class of a name.
+
+        Args:
+            name: A built-in name, or the dotted path of a subclass of base.
+
+        Raises:
+            ValueError: There is no such class, with the nearest name.
+        """
+        if name not in self.class_paths and "." not in name:
+            known = ", ".join(sorted(self.class_paths))
+            raise ValueError(
+                f"there is no {self.kind} '{name}'{_nearest(name, self.class_paths)} {self.kind}s: {known}, "
+                "or a dotted path"
+            )
+        found = self._imported(self.class_paths.get(name, name))
+        if not (isinstance(found, type) and issubclass(found, self.base)):
+            raise ValueError(f"{self.kind} '{name}' is not a subclass of {self.base.__name__}")
+        if missing := ", ".join(sorted(getattr(found, "__abstractmethods__", ()))):
+            raise ValueError(f"{self.kind} '{name}' does not define {missing}")
+        return found
+
+    def _imported(self, path: str) -> object:
+        module_name, _, name = path.rpartition(".")
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError as error:
+            raise ValueError(f"{self.kind} '{path}': cannot import {module_name}: {error}") from error
+        if not hasattr(module, name):
+            hint = _nearest(name, vars(module)).rstrip(";")
+            raise ValueError(f"{self.kind} '{path}': module {module_name} has no '{name}'{hint}")
+        return getattr(module, name)
+
+    def make(self, value: object) -> T:
+        """Make an instance out of what YAML gives.
+
+        Args:
+            value: A name; a mapping with `type`, the name, and options; or an instance, which is given back.
+
+        Raises:
+            ValueError: Every mistake in it, with the nearest valid names.
+        """
+        if isinstance(value, self.base):
+            return value
+        if isinstance(value, str):
+            value = {"type": value}
+        if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
+            raise ValueError(f"a {self.kind} is a name, or a mapping with 'type' and options; got {value!r}")
+        name = value["type"]
+        cls = self.find(name)
+        takes = property_model(cls).model_fields
+        given = {str(option): setting for option, setting in value.items() if option != "type"}
+        problems = [
+            f"{self.kind} '{name}' has no option '{option}'{_nearest(option, takes)} it takes: {', '.join(takes)}"
+            for option in given
+            if option not in takes
+        ]
+        try:
+            made = cls(**{option: setting for option, setting in given.items() if option in takes})
+        except ValidationError as error:
+            problems += self._option_problems(name, error)
+        except ValueError as error:
+            problems.append(f"{self.kind} '{name}': {error}")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return made
+
+    def _option_problems(self, name: str, error: ValidationError) -> list[str]:
+        """What pydantic found wrong with options, as clauses that name them as the user does."""
+        problems = []
+        details = error.errors()
+        # Where a value may be of several kinds, what its own kind finds wrong says more than that it is of no other.
+        told = {detail["loc"][:1] for detail in details if detail["type"] == "value_error"}
+        for detail in details:
+            if detail["type"] != "value_error" and detail["loc"][:1] in told:
+                continue
+            # Kinds that pydantic has tried are no places in the app.
+            where = ".".join(part for part in map(str, detail["loc"]) if "[" not in part)
+            if detail["type"] == "missing":
+                problems.append(f"{self.kind} '{name}' needs option '{where}'")
+            else:
+                message = detail["msg"].removeprefix("Value error, ")
+                problems.append(f"{self.kind} '{name}', option '{where}': {message}; got {detail['input']!r}")
+        return problems
+
+    def classes(self) -> dict[str, type[T]]:
+        """The built-in classes by name."""
+        return {name: self.find(name) for name in self.class_paths}
+
+    def json_schema(self) -> dict[str, Any]:
+        """JSON Schema of what make takes, for editors."""
+        return {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
+            ],
+            "description": f"a {self.kind}: one of {', '.join(self.class_paths)}, or the dotted path of a "
+            f"{self.base.__name__}",
+        }
+
+
+def _nearest(name: str, names: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean '{close[0]}'?" if close else ";"

@@ -1,0 +1,162 @@
+"""What an output format is: the class to extend for a format of one's own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from typing_extensions import Buffer
+
+from dagflow.api.context import OutputFile, OutputFiles
+from dagflow.api.properties import set_properties
+from dagflow.api.records import RecordBatch
+
+
+class FileStream:
+    """The bytes of one output file, in order.
+
+    Args:
+        files: Where files are opened.
+        url: Where the file will be published.
+
+    Attributes:
+        size_bytes: Bytes written so far.
+    """
+
+    def __init__(self, files: OutputFiles, url: str) -> None:
+        self._files = files
+        self._url = url
+        self._file = files.open(url)
+        self.size_bytes = 0
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes.
+
+        Raises:
+            StorageError: The store refused them.
+        """
+        self._file.write(data)
+        self.size_bytes += memoryview(data).nbytes
+
+    def open_beside(self, suffix: str) -> OutputFile:
+        """Begin a second file, such as an index, whose name is that of this one with a suffix."""
+        return self._files.open(self._url + suffix)
+
+    def close(self, *, records: int) -> None:
+        """Hand the file to the window's commit."""
+        self._file.close(records=records)
+
+
+class FileEncoder(ABC):
+    """Writes the rows of one file.
+
+    Guarantee: rows are in the file in the order in which they were written; equal rows give equal bytes.
+    """
+
+    def accepts(self, batch: RecordBatch) -> bool:
+        """Whether the rows of a batch may be in this file beside those that are there, as with equal columns."""
+        return True
+
+    @abstractmethod
+    def write(self, rows: Any) -> int:
+        """Append rows until there are no more, or the file is as large as it should be.
+
+        Args:
+            rows: A part of what SinkFormat.rows_of gave, at least one row.
+
+        Returns:
+            How many rows were taken, from the first on: fewer than there are ends the file, 0 included. A file that
+            has none takes at least one.
+        """
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what is still held and what ends the file; called once, and not at all where a task fails."""
+
+
+class SinkFormat(ABC):
+    """An output format: says how records become the bytes of files.
+
+    A subclass declares its options as annotated class attributes, as an operator does its properties, and writes
+    rows_of and start; formats/text.py has a base class for formats that write one record behind the other.
+
+    Guarantee: the same batches give the same bytes, on every machine, so that a window can be run again.
+    """
+
+    name: ClassVar[str] = ""
+    """What the format is called in YAML; "" for a base class."""
+
+    def __init__(self, **options: Any) -> None:
+        """Set the options.
+
+        Args:
+            options: Values as YAML would give them, by name.
+
+        Raises:
+            pydantic.ValidationError: An option is unknown, missing or of the wrong type.
+            ValueError: check_options refused the values.
+        """
+        set_properties(self, options)
+        self.check_options()
+
+    def check_options(self) -> None:  # noqa: B027  # most formats have nothing to refuse
+        """Refuse values that are wrong together; called last by the constructor.
+
+        Raises:
+            ValueError: What does not fit, naming the options.
+        """
+
+    @property
+    @abstractmethod
+    def extension(self) -> str:
+        """How names of files end, such as ".csv"."""
+
+    def for_batch(self, batch: RecordBatch) -> SinkFormat:
+        """The format that writes a batch; itself but for formats that choose another one."""
+        return self
+
+    @abstractmethod
+    def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
+        """What files take in of a batch: Arrow arrays or record batches, one element per record, in order.
+
+        Raises:
+            ValueError: The format cannot hold such records.
+        """
+
+    @abstractmethod
+    def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
+        """Begin a file.
+
+        Args:
+            stream: Takes its bytes.
+            batch: The first batch of which rows will be written; it may be empty.
+            max_bytes: The size that the file should have; None for no limit.
+        """
+
+
+PIECE_ROWS = 1 << 16
+PIECE_BYTES = 64 << 20
+"""Batches are encoded in pieces of at most so many records, and about so many bytes: memory's bound."""
+
+
+def pieces_of(batch: RecordBatch) -> Iterator[RecordBatch]:
+    """A batch, or pieces of it that are small enough to be encoded at once; those know no blocks."""
+    size_bytes = batch.nbytes()
+    if len(batch) <= PIECE_ROWS and size_bytes <= PIECE_BYTES:
+        yield batch
+        return
+    rows = batch.to_arrow()
+    count = max(1, min(PIECE_ROWS, len(batch) * PIECE_BYTES // max(1, size_bytes)))
+    for start in range(0, len(batch), count):
+        yield RecordBatch(rows.slice(start, count))
+
+
+def require_distinct_columns(names: list[str], format_name: str) -> None:
+    """Refuse columns of which two have one name: readers would keep one of them.
+
+    Raises:
+        ValueError: Two columns have one name.
+    """
+    if len(set(names)) < len(names):
+        raise ValueError(f"two columns have one name, which {format_name} does not allow: {', '.join(names)}")

@@ -1,0 +1,134 @@
+"""Records as rows of CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from dagflow.api.records import RecordBatch
+from operators.sink.formats.base import require_distinct_columns
+from operators.sink.formats.json_values import json_values
+from operators.sink.formats.text import TextFormat
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+_HARMLESS_DELIMITERS = ",;\t|"
+"""Delimiters that are in no number, date or time."""
+
+
+class CsvSink(TextFormat):
+    """Rows as in RFC 4180, in UTF-8, in each file behind a header with the names of the columns.
+
+    Fields stand in quotes only where they must. A missing value is an empty field, and an empty text is "", so that
+    readers which look at quotes tell them apart; for those that do not, give null_value. In a file of one column a
+    missing value is "" as well, since readers pass over empty lines.
+
+    Numbers are in their shortest exact form, booleans true and false; dates and times are in ISO 8601, those with a
+    zone in UTC; bytes stand as they are; lists, structs and maps are JSON.
+    """
+
+    name: ClassVar[str] = "csv"
+    suffix: ClassVar[str] = ".csv"
+
+    delimiter: Annotated[
+        str,
+        Field(pattern=r"^[\x01-\x7e]$", description="what stands between fields, one character"),
+    ] = ","
+    header: Annotated[bool, Field(description="whether files begin with the names of the columns")] = True
+    line_ending: Annotated[Literal["\n", "\r\n"], Field(description="what ends a row")] = "\n"
+    null_value: Annotated[
+        str, Field(pattern=r'^[^"\r\n]*$', description="what stands for a missing value, never in quotes")
+    ] = ""
+
+    def check_options(self) -> None:
+        """Refuse a delimiter that cannot be told from values, and a null_value that holds it."""
+        if self.delimiter in '"\r\n' or self.delimiter.isalnum():
+            raise ValueError(f"delimiter {self.delimiter!r} is a quote, a newline, a letter or a digit")
+        if self.delimiter in self.null_value:
+            raise ValueError(f"null_value {self.null_value!r} holds the delimiter")
+        escaped = f"\\{self.delimiter}" if self.delimiter in r"\]^-[" else self.delimiter
+        self._special = f'["\r\n{escaped}]'
+
+    def layout_of(self, batch: RecordBatch) -> Hashable:
+        """A file has rows of the same columns."""
+        return tuple(batch.to_arrow().schema.names)
+
+    def heading(self, batch: RecordBatch) -> bytes:
+        """The row of names."""
+        names = batch.to_arrow().schema.names
+        require_distinct_columns(names, "CSV")
+        if not self.header:
+            return b""
+        row = self._rows([pa.array([name.encode()], pa.binary()) for name in names])
+        heading: bytes = row[0].as_py()
+        return heading
+
+    def encode(self, batch: RecordBatch) -> pa.BinaryArray:
+        """The rows."""
+        columns = batch.to_arrow().columns
+        if not columns:
+            raise ValueError("records without columns cannot be written as CSV")
+        return self._rows(columns)
+
+    def _rows(self, columns: list[pa.Array]) -> pa.BinaryArray:
+        # A byte order mark at the very beginning of a file would not count as text.
+        first = self._fields(columns[0], is_first=True)
+        if len(columns) == 1 and not self.null_value:
+            first = pc.fill_null(first, b'""')
+        parts = [first]
+        for column in columns[1:]:
+            parts += [self.delimiter.encode(), self._fields(column)]
+        return pc.binary_join_element_wise(
+            *parts,
+            self.line_ending.encode(),
+            b"",
+            null_handling="replace",
+            null_replacement=self.null_value.encode(),
+        )
+
+    def _fields(self, column: pa.Array, is_first: bool = False) -> pa.Array:
+        """The values of a column as they stand in rows; nulls stay."""
+        fields = _text_of(column)
+        if not _may_need_quotes(column.type) and self.delimiter in _HARMLESS_DELIMITERS and not self.null_value:
+            return fields
+        needed = pc.or_(
+            pc.match_substring_regex(fields, pattern=self._special), pc.equal(fields, self.null_value.encode())
+        )
+        if is_first:
+            needed = pc.or_(needed, pc.starts_with(fields, pattern=_BYTE_ORDER_MARK))
+        if not pc.any(needed).as_py():
+            return fields
+        doubled = pc.replace_substring(fields, pattern=b'"', replacement=b'""')
+        return pc.if_else(needed, pc.binary_join_element_wise(b'"', doubled, b'"', b""), fields)
+
+
+def _may_need_quotes(kind: pa.DataType) -> bool:
+    types = pa.types
+    return not (types.is_primitive(kind) or types.is_decimal(kind))
+
+
+def _text_of(column: pa.Array) -> pa.Array:
+    """A column as bytes of text; nulls stay."""
+    types = pa.types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if types.is_nested(kind) or types.is_duration(kind) or types.is_interval(kind):
+        return pa.array(map(_json_of, json_values(column)), pa.binary())
+    if types.is_timestamp(kind) and kind.tz is not None:
+        column = column.cast(pa.timestamp(kind.unit, "UTC"))
+    if types.is_primitive(kind) or types.is_decimal(kind):
+        column = column.cast(pa.string())
+    if types.is_timestamp(kind):
+        column = pc.replace_substring(column, pattern=" ", replacement="T")
+    return column.cast(pa.binary())
+
+
+def _json_of(value: object) -> bytes | None:
+    """A value as JSON, a text without its quotes."""
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else msgspec.json.encode(value)

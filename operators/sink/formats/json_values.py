@@ -1,0 +1,113 @@
+"""Values of Arrow columns as JSON has them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+
+def json_values(column: pa.Array) -> list[Any]:
+    """The values of a column, as msgspec writes them into JSON.
+
+    Numbers and booleans stand as such, decimals as text, which keeps all of their digits. Dates, times, timestamps
+    and durations are in ISO 8601, to the nanosecond, and years have as many digits as they need; bytes are text if
+    they are UTF-8, and otherwise an object with the one member base64. What is missing is null, and so are the
+    numbers that JSON does not have: infinities and NaN.
+    """
+    try:
+        return _converted(column, is_far=False)
+    except OverflowError:
+        return _converted(column, is_far=True)
+
+
+def _converted(column: pa.Array, is_far: bool) -> list[Any]:
+    convert = _converter(column.type, is_far)
+    kind = _python_type(column.type, is_far)
+    values: list[Any] = (column if kind == column.type else column.cast(kind)).to_pylist()
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+def _python_type(kind: pa.DataType, is_far: bool) -> pa.DataType:
+    """The type to convert a column to before Python values are made of it: text or numbers where Python has no such values.
+
+    Args:
+        kind: The type of a column.
+        is_far: Whether there are times before the year 1 or after 9999.
+    """
+    types = pa.types
+    if types.is_dictionary(kind):
+        plain = _python_type(kind.value_type, is_far)
+        return kind if plain == kind.value_type else plain
+    if types.is_map(kind):
+        return pa.map_(_python_type(kind.key_type, is_far), _python_type(kind.item_type, is_far))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_python_type(kind.value_type, is_far), kind.list_size)
+    if types.is_list(kind) or types.is_large_list(kind):
+        return (pa.list_ if types.is_list(kind) else pa.large_list)(_python_type(kind.value_type, is_far))
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_python_type(field.type, is_far)) for field in kind])
+    if types.is_duration(kind):
+        return pa.int64() if kind.unit == "ns" else kind
+    has_nanoseconds = (types.is_timestamp(kind) or types.is_time64(kind)) and kind.unit == "ns"
+    return pa.string() if has_nanoseconds or (is_far and (types.is_timestamp(kind) or types.is_date(kind))) else kind
+
+
+def _converter(kind: pa.DataType, is_far: bool) -> Callable[[Any], Any] | None:
+    """A function that makes values of a type, converted by _python_type(), fit for JSON; None if they are so already."""
+    types = pa.types
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return _text
+    if types.is_timestamp(kind) and (is_far or kind.unit == "ns"):
+        return _moment
+    if types.is_duration(kind) and kind.unit == "ns":
+        return _duration
+    if types.is_dictionary(kind):
+        return _converter(kind.value_type, is_far)
+    if types.is_map(kind):
+        return _pairs(_converter(kind.key_type, is_far), _converter(kind.item_type, is_far))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inner = _converter(kind.value_type, is_far)
+        return None if inner is None else lambda values: [None if v is None else inner(v) for v in values]
+    if types.is_struct(kind):
+        members = {field.name: _converter(field.type, is_far) for field in kind}
+        return lambda row: {name: _or_null(members[name], value) for name, value in row.items()}
+    return None
+
+
+def _moment(value: str) -> str:
+    """Arrow's text of a timestamp, as msgspec would write it."""
+    text = _FRACTION.sub(lambda found: f".{found[1]:0<6}" if int(found[1]) else "", value.replace(" ", "T"))
+    return f"{text[:-2]}:{text[-2:]}" if _OFFSET.search(text) else text
+
+
+_FRACTION = re.compile(r"\.(\d{1,6})(?!\d)")
+"""A fraction of a second but for nanoseconds, which keep all their digits."""
+
+_OFFSET = re.compile(r"[+-]\d{4}$")
+
+
+def _duration(nanoseconds: int) -> str:
+    """A duration in ISO 8601, with all its digits."""
+    seconds, rest = divmod(abs(nanoseconds), 1_000_000_000)
+    days, seconds = divmod(seconds, 86_400)
+    return f"{'-' if nanoseconds < 0 else ''}P{days}DT{seconds}.{rest:09}S"
+
+
+def _or_null(convert: Callable[[Any], Any] | None, value: Any) -> Any:
+    return value if value is None or convert is None else convert(value)
+
+
+def _pairs(key: Callable[[Any], Any] | None, item: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """Maps become lists of pairs: JSON's objects have text for keys, and each of them once."""
+    return lambda pairs: [[_or_null(key, k), _or_null(item, v)] for k, v in pairs]
+
+
+def _text(value: bytes) -> Any:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}

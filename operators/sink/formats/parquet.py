@@ -1,0 +1,155 @@
+"""Records as rows of Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field
+from typing_extensions import Buffer
+
+from dagflow.api.properties import Size
+from dagflow.api.records import RecordBatch
+from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat, require_distinct_columns
+from operators.sink.formats.chunks import ChunkedEncoder
+
+_ZSTD_LEVEL = 3
+_FOOTER_BYTES = 600
+_FOOTER_BYTES_PER_COLUMN = 60
+_FOOTER_BYTES_PER_CHUNK = 140
+"""What a footer takes up, about, and in it each column, and each column of a row group."""
+
+
+class ParquetSink(SinkFormat):
+    """Rows of Parquet with the types that the columns have: decimals, dates, times and timestamps with or without a
+    zone, bytes, lists, structs and maps; raw records are a column `record` of bytes.
+
+    All rows of a file have one schema; records with another one go to files of their own. A column of nothing but
+    nulls goes with any type.
+    """
+
+    name: ClassVar[str] = "parquet"
+
+    compression: Annotated[
+        Literal["zstd", "snappy", "gzip", "none"], Field(description="compresses the pages of columns")
+    ] = "zstd"
+    row_group_bytes: Annotated[
+        Size, Field(ge=1, description="bytes of rows in a row group at most, as they lie in memory")
+    ] = 64 << 20
+
+    @property
+    def extension(self) -> str:
+        """The same for all compressions: the file itself says which."""
+        return ".parquet"
+
+    def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
+        """The columns."""
+        yield batch.to_arrow()
+
+    def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
+        """Begin a file whose schema is that of the batch."""
+        return ParquetEncoder(self, stream, _plain(batch.to_arrow().schema), max_bytes)
+
+
+class ParquetEncoder(ChunkedEncoder):
+    """Writes one Parquet file, one row group after the other.
+
+    Args:
+        format: The options.
+        stream: Takes the bytes.
+        schema: The columns.
+        max_bytes: The size that the file should have; None for no limit.
+    """
+
+    def __init__(self, format: ParquetSink, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
+        super().__init__(stream, format.row_group_bytes, max_bytes)
+        require_distinct_columns(schema.names, "Parquet")
+        if not schema.names:
+            raise ValueError("records without columns cannot be written as Parquet")
+        self._schema = schema
+        self._row_groups = 0
+        self._file = _ArrowFile(stream)
+        level = _ZSTD_LEVEL if format.compression == "zstd" else None
+        self._writer = pq.ParquetWriter(self._file, schema, compression=format.compression, compression_level=level)
+
+    def accepts(self, batch: RecordBatch) -> bool:
+        """Whether a batch has the file's columns; one of nothing but nulls is of any type."""
+        schema = batch.to_arrow().schema
+        return schema.names == self._schema.names and all(
+            given == held or pa.types.is_null(given) for given, held in zip(schema.types, self._schema.types, strict=True)
+        )
+
+    def measure(self, rows: pa.RecordBatch, room: int) -> tuple[int, int]:
+        """A part of the rows, by their average size."""
+        size_bytes = max(1, rows.nbytes)
+        if size_bytes <= room:
+            return rows.num_rows, size_bytes
+        count = min(rows.num_rows, max(1, -(-rows.num_rows * room // size_bytes)))
+        return count, -(-size_bytes * count // rows.num_rows)
+
+    def write_chunk(self, held: list[pa.RecordBatch]) -> None:
+        """Write a row group; none where there are no rows."""
+        if held:
+            tables = [pa.Table.from_batches([rows]).cast(self._schema) for rows in held]
+            table = pa.concat_tables(tables).combine_chunks()
+            self._writer.write_table(table)
+            self._row_groups += 1
+
+    def end_bytes(self) -> int:
+        """The size of the footer, about."""
+        columns = len(self._schema.names)
+        return _FOOTER_BYTES + columns * (_FOOTER_BYTES_PER_COLUMN + _FOOTER_BYTES_PER_CHUNK * self._row_groups)
+
+    def finish(self) -> None:
+        """Write the last row group and the footer."""
+        super().finish()
+        self._writer.close()
+
+    def __del__(self) -> None:
+        # pyarrow ends every file when its writer goes; that of a task that failed must stay as it is.
+        if hasattr(self, "_file"):
+            self._file.closed = True
+
+
+class _ArrowFile:
+    """An output file as pyarrow writes to it."""
+
+    def __init__(self, stream: FileStream) -> None:
+        self._stream = stream
+        self.closed = False
+
+    def write(self, data: Buffer) -> int:
+        """Append bytes; nothing happens once the file is closed."""
+        if not self.closed:
+            self._stream.write(data)
+        return memoryview(data).nbytes
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self._stream.size_bytes
+
+    def flush(self) -> None:
+        """Nothing is held."""
+
+    def close(self) -> None:
+        """Take no more; the stream is closed by its owner."""
+        self.closed = True
+
+    def readable(self) -> bool:
+        """It is written only."""
+        return False
+
+    def writable(self) -> bool:
+        """It is written."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is written from its beginning to its end."""
+        return False
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The names and types: what else a schema says differs from batch to batch."""
+    return pa.schema([pa.field(field.name, field.type) for field in schema])

@@ -1,0 +1,147 @@
+"""Formats whose files are a heading and one record behind the other, compressed or not."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import Field
+
+from dagflow.api.records import RecordBatch
+from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat, pieces_of
+from operators.sink.formats.chunks import ChunkedEncoder
+
+FRAME_BYTES = 4 << 20
+"""Bytes in a frame of a compressed file. Frames are compressed apart, so that zstd files can be read in parallel."""
+
+TextCompression = Annotated[
+    Literal["none", "gzip", "zstd"], Field(description="compresses files, whose names then end with .gz or .zst")
+]
+
+_EXTENSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+# Arrow's own libraries, and not isal, whose output depends on the processor: a window may be run again on another one.
+_LEVELS = {"gzip": 6, "zstd": 3}
+
+
+class TextFormat(SinkFormat):
+    """A format whose files are a heading, if it has one, and then one record behind the other.
+
+    A subclass gives itself a name and a suffix, and writes encode.
+    """
+
+    suffix: ClassVar[str] = ""
+    """How names of files end that are not compressed."""
+
+    compression: TextCompression = "none"
+
+    @property
+    def extension(self) -> str:
+        """The format's suffix, and that of the compression."""
+        return self.suffix + _EXTENSIONS[self.compression]
+
+    @abstractmethod
+    def encode(self, batch: RecordBatch) -> pa.BinaryArray:
+        """The bytes of each record, with what ends it."""
+
+    def heading(self, batch: RecordBatch) -> bytes:
+        """What a file begins with whose first records are those of batch."""
+        return b""
+
+    def layout_of(self, batch: RecordBatch) -> Hashable:
+        """What batches must have in common to be in one file, such as the names of their columns."""
+        return None
+
+    def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
+        """The encoded records."""
+        return map(self.encode, pieces_of(batch))
+
+    def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
+        """Begin a file, with its heading."""
+        if self.compression == "none":
+            return _PlainEncoder(self, stream, batch, max_bytes)
+        return _CompressedEncoder(self, stream, batch, max_bytes)
+
+
+class _PlainEncoder(FileEncoder):
+    """Writes records as they are encoded."""
+
+    def __init__(self, format: TextFormat, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> None:
+        self._format = format
+        self._layout = format.layout_of(batch)
+        self._stream = stream
+        self._max_bytes = max_bytes
+        self._is_empty = True
+        if heading := format.heading(batch):
+            stream.write(heading)
+
+    def accepts(self, batch: RecordBatch) -> bool:
+        return self._format.layout_of(batch) == self._layout
+
+    def write(self, rows: pa.BinaryArray) -> int:
+        borders = borders_of(rows)
+        count = len(rows)
+        if self._max_bytes is not None:
+            room = self._max_bytes - self._stream.size_bytes
+            if room <= 0 and not self._is_empty:
+                return 0
+            count = _rows_to_fill(borders, room)
+        self._is_empty = False
+        self._stream.write(bytes_of(rows, borders[: count + 1]))
+        return count
+
+    def finish(self) -> None:
+        """Nothing is held."""
+
+
+class _CompressedEncoder(ChunkedEncoder):
+    """Writes records in frames that are compressed one by one."""
+
+    def __init__(self, format: TextFormat, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> None:
+        super().__init__(stream, FRAME_BYTES, max_bytes)
+        self._format = format
+        self._layout = format.layout_of(batch)
+        self._heading = format.heading(batch)
+        self._codec = pa.Codec(format.compression, compression_level=_LEVELS[format.compression])
+
+    def accepts(self, batch: RecordBatch) -> bool:
+        return self._format.layout_of(batch) == self._layout
+
+    def measure(self, rows: pa.BinaryArray, room: int) -> tuple[int, int]:
+        borders = borders_of(rows)
+        count = _rows_to_fill(borders, room)
+        return count, int(borders[count] - borders[0])
+
+    def write_chunk(self, held: list[pa.BinaryArray]) -> None:
+        data = b"".join([self._heading, *(bytes_of(rows, borders_of(rows)) for rows in held)])
+        self._heading = b""
+        self.stream.write(self._codec.compress(data))
+
+
+def _rows_to_fill(borders: npt.NDArray[np.int32], room: int) -> int:
+    """How many rows, at least one, it takes to reach a number of bytes; all where that is not reached."""
+    count = len(borders) - 1
+    if int(borders[-1]) - int(borders[0]) <= room:
+        return count
+    return min(count, int(np.searchsorted(borders[1:], int(borders[0]) + room)) + 1)
+
+
+def borders_of(values: pa.BinaryArray) -> npt.NDArray[np.int32]:
+    """Where each value begins in the array's buffer, and where the last one ends."""
+    if not len(values):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
+
+
+def bytes_of(values: pa.BinaryArray, borders: npt.NDArray[np.int32]) -> memoryview:
+    """The values one behind the other, without copying them.
+
+    Args:
+        values: The array.
+        borders: Its borders, or those of some of its first values.
+    """
+    buffer = values.buffers()[2]
+    return memoryview(b"" if buffer is None else buffer).cast("B")[int(borders[0]) : int(borders[-1])]
