@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from dagflow.api.context import OperatorContext, OutputFile, OutputFiles, RunPreparation
+from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import ControlOperator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Location
-from dagflow.errors import StorageError
-from dagflow.storage.location import absolute, join
-from operators.sink.directory import take_directory
+from dagflow.api.records import RecordBatch
+from dagflow.storage.location import absolute
+from operators.sink.file_sink import FileSink, claim_directory
+from operators.sink.formats.raw import RawSink
+from operators.sink.naming import window_name, window_names
 
-_NAMES = re.compile(r"metadata-\d{8}")
+_PREFIX = "metadata"
+_FORMAT = RawSink()
+
+_LINES = 10_000
+"""Lines are written together once there are so many."""
 
 
 class MetadataWriter(ControlOperator):
@@ -33,40 +38,40 @@ class MetadataWriter(ControlOperator):
     input = InputPort(object)
 
     _root: str
-    _files: OutputFiles | None = None
-    _file: OutputFile | None = None
+    _sink: FileSink
 
     def check_properties(self) -> None:
         """Fix the directory, whatever the working directory will be."""
         self._root = absolute(self.path)
 
     def prepare(self, run: RunPreparation) -> None:
-        """Refuse a directory in which a name that this run may publish is taken by somebody else."""
-        take_directory(run, self._root, _NAMES)
+        """Refuse a directory in which a name that this run may publish is taken."""
+        claim_directory(run, self._root, window_names(_PREFIX))
 
     def setup(self, context: OperatorContext) -> None:
-        """Take note of where files are opened."""
-        self._files = context.outputs
+        """Called once before the first window."""
+        self._sink = FileSink(context, self._root)
 
     def begin_window(self, window_id: int) -> None:
-        """Note the window, which is part of the file's name."""
-        self._window_id = window_id
-        self._lines = 0
+        """Start the window's file."""
+        self._name = window_name(_PREFIX, window_id)
+        self._lines: list[bytes] = []
 
     @input.each
     def write(self, item: Any) -> None:
         """Append one line."""
-        if self._file is None:
-            if self._files is None:
-                raise StorageError("there is nowhere to open files", url=self._root)
-            self._file = self._files.open(join(self._root, f"metadata-{self._window_id:08d}"))
         is_plain = dataclasses.is_dataclass(item) and not isinstance(item, type)
         value = dataclasses.asdict(item) if is_plain else item
-        self._file.write(json.dumps(value, default=str).encode() + b"\n")
-        self._lines += 1
+        self._lines.append(json.dumps(value, default=str).encode())
+        if len(self._lines) >= _LINES:
+            self._write_lines()
+
+    def _write_lines(self) -> None:
+        if self._lines:
+            self._sink.write_named(RecordBatch.from_records(self._lines), _FORMAT, self._name)
+        self._lines = []
 
     def end_window(self) -> None:
         """End the file."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close(records=self._lines)
+        self._write_lines()
+        self._sink.end_window()

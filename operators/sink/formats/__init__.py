@@ -12,7 +12,7 @@ from operators.sink.formats.base import SinkFormat
 
 SINK_FORMATS = ClassRegistry(
     "format",
-    SinkFormat,
+    SinkFormat,  # type: ignore[type-abstract]  # only classes that extend it are made
     {
         "auto": "operators.sink.formats.auto.AutoSink",
         "raw": "operators.sink.formats.raw.RawSink",

@@ -40,7 +40,7 @@ class CsvSink(TextFormat):
         Field(pattern=r"^[\x01-\x7e]$", description="what stands between fields, one character"),
     ] = ","
     header: Annotated[bool, Field(description="whether files begin with the names of the columns")] = True
-    line_ending: Annotated[Literal["\n", "\r\n"], Field(description="what ends a row")] = "\n"
+    line_ending: Annotated[Literal["lf", "crlf"], Field(description="newline that ends a row")] = "lf"
     null_value: Annotated[
         str, Field(pattern=r'^[^"\r\n]*$', description="what stands for a missing value, never in quotes")
     ] = ""
@@ -85,7 +85,7 @@ class CsvSink(TextFormat):
             parts += [self.delimiter.encode(), self._fields(column)]
         return pc.binary_join_element_wise(
             *parts,
-            self.line_ending.encode(),
+            b"\r\n" if self.line_ending == "crlf" else b"\n",
             b"",
             null_handling="replace",
             null_replacement=self.null_value.encode(),

@@ -32,7 +32,7 @@ def _converted(column: pa.Array, is_far: bool) -> list[Any]:
 
 
 def _python_type(kind: pa.DataType, is_far: bool) -> pa.DataType:
-    """The type to convert a column to before Python values are made of it: text or numbers where Python has no such values.
+    """The type that a column is converted to first: text, or numbers, where Python has no values of its own type.
 
     Args:
         kind: The type of a column.
@@ -57,7 +57,7 @@ def _python_type(kind: pa.DataType, is_far: bool) -> pa.DataType:
 
 
 def _converter(kind: pa.DataType, is_far: bool) -> Callable[[Any], Any] | None:
-    """A function that makes values of a type, converted by _python_type(), fit for JSON; None if they are so already."""
+    """Makes values of a type, converted by _python_type(), fit for JSON; None if they are so already."""
     types = pa.types
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return _text

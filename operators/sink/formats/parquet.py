@@ -78,7 +78,8 @@ class ParquetEncoder(ChunkedEncoder):
         """Whether a batch has the file's columns; one of nothing but nulls is of any type."""
         schema = batch.to_arrow().schema
         return schema.names == self._schema.names and all(
-            given == held or pa.types.is_null(given) for given, held in zip(schema.types, self._schema.types, strict=True)
+            given == held or pa.types.is_null(given)
+            for given, held in zip(schema.types, self._schema.types, strict=True)
         )
 
     def measure(self, rows: pa.RecordBatch, room: int) -> tuple[int, int]:

@@ -125,10 +125,10 @@ def test_columns_are_written_as_lines_of_json(tmp_path: Path) -> None:
     rows = RecordBatch.from_records([{"a": 1, "b": "x"}, {"a": 2, "b": None}])
     harness = OperatorHarness(RecordWriter(path=str(tmp_path)))
     harness.window({"input": rows})
-    assert written(harness) == {"part-00000001-00000-0000": b'{"a":1,"b":"x"}\n{"a":2,"b":null}\n'}
+    assert written(harness) == {"part-00000001-00000-0000.jsonl": b'{"a":1,"b":"x"}\n{"a":2,"b":null}\n'}
     harness = OperatorHarness(RecordWriter(path=str(tmp_path), format="json_lines"))
     harness.window({"input": batch(b"a", b"b", blocks=(block(1),))})
-    assert written(harness) == {"part-00000001-00000-0000": b'{"record":"a"}\n{"record":"b"}\n'}
+    assert written(harness) == {"part-00000001-00000-0000.jsonl": b'{"record":"a"}\n{"record":"b"}\n'}
 
 
 def test_columns_are_refused_where_raw_records_are_asked_for(tmp_path: Path) -> None:

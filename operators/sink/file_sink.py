@@ -1,0 +1,202 @@
+"""The files that a writer publishes: its directory, their names, and when they begin and end."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any
+
+from dagflow.api.context import OperatorContext, RunPreparation
+from dagflow.api.records import RecordBatch
+from dagflow.errors import MissingError, StorageError
+from dagflow.storage.files import list_directory
+from dagflow.storage.location import join, name_of
+from operators.sink.formats.base import FileStream, SinkFormat
+from operators.sink.naming import numbered_name
+
+
+def claim_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> None:
+    """Take a directory for one writer of this run.
+
+    Args:
+        run: The run that begins.
+        root: The directory.
+        names: The names that the writer gives to files.
+
+    Raises:
+        StorageError: Another writer has it, or a file that this checkpoint did not publish has such a name.
+    """
+    run.claim(root)
+    with contextlib.suppress(MissingError):
+        entries = list_directory(root)
+        # A group of merged files is a directory, which may have any name.
+        found = {entry.url for entry in entries if not entry.is_directory and names.fullmatch(name_of(entry.url))}
+        if found:
+            _require_own(run, root, found)
+
+
+def _require_own(run: RunPreparation, root: str, urls: set[str]) -> None:
+    urls.difference_update(run.published)
+    # A journal that has forgotten its oldest windows cannot tell their files from others'. Where it publishes
+    # already they are taken for its own; should one be in the way, publishing refuses to replace it.
+    if urls and not run.has_forgotten(root):
+        raise StorageError(
+            f"holds {len(urls)} files that this checkpoint did not publish and whose names it may need, "
+            f"such as {name_of(min(urls))}",
+            url=root,
+            hint="publish into another directory, or remove them",
+        )
+
+
+class FileSink:
+    """Writes records into files of one directory, which are published with their window.
+
+    Guarantee: the same batches in a window give the same files; all of them end with the window.
+
+    Args:
+        context: The writer's surroundings, which its files are named after.
+        root: The directory, a URL.
+        prefix: What names of numbered files begin with.
+        max_bytes: The size at which a numbered file ends and the next one begins; None for no limit.
+        max_open: How many numbered files are open at the same time, of several directories or several layouts.
+    """
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        root: str,
+        *,
+        prefix: str = "part",
+        max_bytes: int | None = None,
+        max_open: int = 1,
+    ) -> None:
+        self._context = context
+        self._root = root
+        self._prefix = prefix
+        self._max_bytes = max_bytes
+        self._max_open = max_open
+        # By directory; the one that was not written to for the longest time comes first.
+        self._numbered: dict[str, list[_SinkFile]] = {}
+        self._named: _SinkFile | None = None
+
+    def begin_window(self, window_id: int) -> None:
+        """Start the window's numbering of files."""
+        self._window_id = window_id
+        self._count = 0
+
+    def write(self, batch: RecordBatch, format: SinkFormat, directory: str = "") -> None:
+        """Append records to the numbered files of a directory.
+
+        Args:
+            batch: The records.
+            format: The format of the files.
+            directory: A directory below the root; "" for the root itself.
+
+        Raises:
+            ValueError: The format cannot hold the records.
+            StorageError: The store refused them.
+        """
+        format = format.for_batch(batch)
+        for rows in format.rows_of(batch):
+            while len(rows):
+                file = self._file_for(batch, format, directory)
+                taken = file.write(rows)
+                if taken == len(rows):
+                    break
+                self._end_numbered(directory, file)
+                rows = rows.slice(taken)
+
+    def write_named(self, batch: RecordBatch, format: SinkFormat, name: str) -> None:
+        """Append records to the file of a name, however large it becomes; an empty batch only begins it.
+
+        A file of another name ends the one before it.
+
+        Raises:
+            ValueError: The format cannot hold the records, or not in one file with those that are there.
+            StorageError: The store refused them.
+        """
+        format = format.for_batch(batch)
+        url = join(self._root, name + format.extension)
+        if self._named is None or self._named.url != url:
+            self._end_named()
+            self._named = self._open(url, batch, format, None)
+        elif not self._named.accepts(batch, format):
+            columns = ", ".join(f"{field.name}: {field.type}" for field in batch.to_arrow().schema)
+            raise ValueError(
+                f"file {name} cannot also hold records with other columns, which are {columns}; "
+                "say file_name: part, which puts them into files of their own"
+            )
+        for rows in format.rows_of(batch):
+            if len(rows):
+                self._named.write(rows)
+
+    def _file_for(self, batch: RecordBatch, format: SinkFormat, directory: str) -> _SinkFile:
+        files = self._numbered.pop(directory, [])
+        self._numbered[directory] = files
+        for file in files:
+            if file.accepts(batch, format):
+                return file
+        if sum(map(len, self._numbered.values())) >= self._max_open:
+            oldest = next(name for name, held in self._numbered.items() if held)
+            self._end_numbered(oldest, self._numbered[oldest][0])
+        name = numbered_name(self._prefix, self._window_id, self._context.partition, self._count) + format.extension
+        self._count += 1
+        url = join(self._root, directory, name) if directory else join(self._root, name)
+        file = self._open(url, batch, format, self._max_bytes)
+        self._numbered.setdefault(directory, []).append(file)
+        return file
+
+    def _open(self, url: str, batch: RecordBatch, format: SinkFormat, max_bytes: int | None) -> _SinkFile:
+        if self._context.outputs is None:
+            raise StorageError("nothing can be published here: this operator runs where windows are planned", url=url)
+        return _SinkFile(url, FileStream(self._context.outputs, url), batch, format, max_bytes)
+
+    def _end_numbered(self, directory: str, file: _SinkFile) -> None:
+        files = self._numbered[directory]
+        files.remove(file)
+        if not files:
+            del self._numbered[directory]
+        file.close()
+
+    def _end_named(self) -> None:
+        if self._named is not None:
+            self._named.close()
+            self._named = None
+
+    def end_window(self) -> None:
+        """End all files."""
+        self._end_named()
+        for files in self._numbered.values():
+            for file in files:
+                file.close()
+        self._numbered.clear()
+
+
+class _SinkFile:
+    """One file that is being written."""
+
+    def __init__(
+        self, url: str, stream: FileStream, batch: RecordBatch, format: SinkFormat, max_bytes: int | None
+    ) -> None:
+        self.url = url
+        self._stream = stream
+        self._format = format
+        self._encoder = format.start(stream, batch, max_bytes)
+        self._records = 0
+
+    def accepts(self, batch: RecordBatch, format: SinkFormat) -> bool:
+        """Whether records of a batch may be added in a format."""
+        return format is self._format and self._encoder.accepts(batch)
+
+    def write(self, rows: Any) -> int:
+        """Add rows, and return how many of them there was room for."""
+        taken = self._encoder.write(rows)
+        if not (taken or self._records):
+            raise ValueError(f"format '{self._format.name}' begins a file and takes no record")
+        self._records += taken
+        return taken
+
+    def close(self) -> None:
+        """Hand the file to the window's commit."""
+        self._encoder.finish()
+        self._stream.close(records=self._records)
