@@ -84,7 +84,7 @@ def journal_class(way: str, spent: Spent) -> type[Journal]:
 
 def run_once(context: SparkContext, work: Path, way: str, block_size: str) -> tuple[float, float, int]:
     """Seconds of one run, those that it spent in its journal, and its windows."""
-    from dagflow.plan.logical import load_app
+    from dagflow.plan.load import load_app
     from dagflow.runtime.spark import SparkRuntime
 
     for name in ("journal", "output"):

@@ -146,7 +146,7 @@ def read(directory: str, *, is_ahead: bool, target: str = "") -> dict[str, float
 def copy(bucket: str, checkpoint: str | None) -> dict[str, float]:
     """Let a whole run copy all large objects of a bucket."""
     from dagflow.engine.run import run
-    from dagflow.plan.logical import load_app
+    from dagflow.plan.load import load_app
     from dagflow.runtime.spark import SparkRuntime
     from dagflow.runtime.spark_context import start_context
 

@@ -180,7 +180,7 @@ def live_heap_mib(context: Any) -> float:
 def run_app(work: Path, step: Step, runtime: Callable[[Any, Any], Any]) -> Any:
     """Run the app from an empty checkpoint, and return its summary."""
     from dagflow.engine.run import run
-    from dagflow.plan.logical import load_app
+    from dagflow.plan.load import load_app
 
     for name in ("journal", "output"):
         shutil.rmtree(work / name, ignore_errors=True)

@@ -159,7 +159,7 @@ class Watch:
 def run_dagflow(context: SparkContext, work: Path, app: str, files: str, cores: int, more: str = "") -> Watch:
     """The engine on a running Spark, with all that it does; raises if it does not complete."""
     from dagflow.engine.run import run
-    from dagflow.plan.logical import load_app
+    from dagflow.plan.load import load_app
     from dagflow.runtime.spark import SparkRuntime
 
     splitter = SPLITTER.format(files=files, more=f", {more}" if more else "")

@@ -109,7 +109,7 @@ def touch_memory(path: Path, size_bytes: int) -> None:
 def run_dagflow(context: SparkContext, work: Path, operator: str, block_size: str = "64MiB") -> None:
     """The engine on a running Spark, from an empty checkpoint, with all that it does: journal, checks, publishing."""
     from dagflow.engine.run import run
-    from dagflow.plan.logical import load_app
+    from dagflow.plan.load import load_app
     from dagflow.runtime.spark import SparkRuntime
 
     shutil.rmtree(work / "journal", ignore_errors=True)

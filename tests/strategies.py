@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.logical import LogicalPlan
-from dagflow.spec.app import Partition
-from dagflow.spec.model import KeyedPartition
+from dagflow.spec.app_spec import KeyedPartition, Partition
 from tests.engine.dags import FirstByte, RandomDag, Step
 from tests.plan.dags import Control, Head, Work, plan_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.run import run
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 

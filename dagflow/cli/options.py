@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from dagflow.plan.logical import load_app
-from dagflow.spec.model import MASTERS, is_master
+from dagflow.plan.load import load_app
 from dagflow.spec.problems import did_you_mean, quoted
+from dagflow.spec.spark_master import MASTERS, is_master
 from dagflow.storage.options import options_in_use
 
 F = TypeVar("F", bound=Callable[..., Any])

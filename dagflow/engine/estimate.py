@@ -34,6 +34,14 @@ class RunEstimate:
     uncut: int
     is_partial: bool
 
+    def __str__(self) -> str:
+        """Such as 'all input, taken before or not: 3 files, 12 blocks, 1 048 576 bytes, 2 windows'."""
+        counts = {"file": self.files, "block": self.blocks, "byte": self.bytes, "window": self.windows}
+        figures = [
+            f"{count:,}".replace(",", " ") + f" {unit}{'' if count == 1 else 's'}" for unit, count in counts.items()
+        ]
+        return f"all input, taken before or not: {', '.join(figures)}"
+
 
 def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
     """Ask the input operators how much there is.

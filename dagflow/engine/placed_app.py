@@ -9,7 +9,7 @@ from dagflow.api.operator import Operator
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
-from dagflow.spec.model import Attributes
+from dagflow.spec.app_spec import Attributes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dagflow.engine.finish_reprocess import finish_reprocess
 from dagflow.engine.preparation import pending_files_swept, prepare
 from dagflow.engine.reprocessor import ReprocessedWindow, Reprocessor
-from dagflow.engine.run import RunOptions, RuntimeFactory, parallelism_of, start_spark
+from dagflow.engine.run import RunOptions, RuntimeFactory, start_spark
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError
 from dagflow.execution.program import Program
@@ -16,6 +16,7 @@ from dagflow.journal import Journal, Retention, read_state
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.runtime.lazy import LazyRuntime
+from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.options import options_in_use
@@ -102,7 +103,7 @@ def replay(
             program = Program.of(app.name, plan, operators, storage, "power")
             start = runtime or (lambda program: start_spark(app, program, options, places))
             tasks = LazyRuntime(lambda: start(program))
-            parallelism = parallelism_of(options.master or app.attributes.master)
+            parallelism = SparkMaster.parse(options.master or app.attributes.master).parallelism
             replayer = Reprocessor(journal, plan, operators, tasks.get, stop or StopRequest(), parallelism=parallelism)
             with pending_files_swept(places.outputs, journal):
                 try:

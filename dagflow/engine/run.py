@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +36,7 @@ from dagflow.report.statistics import RunStatistics
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.lazy import LazyRuntime
 from dagflow.runtime.probe import RunLocations
+from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join
 from dagflow.storage.options import options_in_use
@@ -193,7 +193,7 @@ def _drive(
     runtime: LazyRuntime,
 ) -> RunSnapshot:
     """Put the parts of a driver together, give them the states that earlier runs left, and let it run."""
-    sizing = WindowSizing(parallelism_of(options.master or app.attributes.master))
+    sizing = WindowSizing(SparkMaster.parse(options.master or app.attributes.master).parallelism)
     control = _control_graph(app, journal, checkpoint, controls.follow_millis is not None, sizing, runtime)
     try:
         states = StateBook(app.plan, app.operators, open_store(checkpoint), journal.epoch)
@@ -225,12 +225,6 @@ def _control_graph(
     outputs = TaskOutputs(pending_tag(journal.state.app_uuid, journal.epoch), app.attributes.durability)
     storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
     return ControlGraph(app, services, outputs, index, storage)
-
-
-def parallelism_of(master: str) -> int:
-    """Tasks that will run at the same time, as far as the master's URL tells."""
-    inside = master.partition("[")[2].rstrip("]").partition(",")[0]
-    return int(inside) if inside.isdigit() else os.cpu_count() or 1
 
 
 def start_spark(app: LogicalPlan, program: Program, options: RunOptions, locations: RunLocations) -> Runtime:

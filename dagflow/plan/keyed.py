@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.partitioning import ByName
 from dagflow.api.properties import property_model
-from dagflow.spec.model import AppSpec, KeyedPartition, OperatorSpec
+from dagflow.spec.app_spec import AppSpec, KeyedPartition, OperatorSpec
 from dagflow.spec.problems import Problems
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Stage
-from dagflow.spec.model import KeyedPartition, Partition
+from dagflow.spec.app_spec import KeyedPartition, Partition
 
 
 def place(logical: LogicalPlan) -> PhysicalPlan:

@@ -13,8 +13,7 @@ from dagflow.api.ports import InputPort, OutputPort, Port
 from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.keyed import check_keyed
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.spec.app import AppSpec, Endpoint, OperatorSpec, StreamSpec
-from dagflow.spec.model import KeyedPartition
+from dagflow.spec.app_spec import AppSpec, Endpoint, KeyedPartition, OperatorSpec, StreamSpec
 from dagflow.spec.problems import Place, Problems, did_you_mean, listed, nearest, quoted
 
 if TYPE_CHECKING:

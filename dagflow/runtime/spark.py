@@ -26,7 +26,7 @@ from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
 from dagflow.runtime.source_archive import package_zip
 from dagflow.runtime.spark_context import stop_context
 from dagflow.runtime.spark_errors import translated, translating
-from dagflow.runtime.spark_settings import local_cores
+from dagflow.spec.spark_master import SparkMaster
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class SparkRuntime:
         self._context = context
         self._owns_context = owns_context
         self._group = f"dagflow-{program.app}-{id(self)}"
-        self._is_cluster = local_cores(str(context.master)) is None
+        self._is_cluster = SparkMaster.parse(str(context.master)).local_tasks is None
         self._is_closed = False
         packages = list(modules)
         if self._is_cluster:

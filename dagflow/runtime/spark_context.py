@@ -23,7 +23,8 @@ from dagflow.errors import DagflowError
 from dagflow.runtime.class_archive import archive_options, make_archive
 from dagflow.runtime.java import use_java
 from dagflow.runtime.spark_errors import first_line, translating
-from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, local_cores, settings_for
+from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, settings_for
+from dagflow.spec.spark_master import SparkMaster
 
 _NUMPY_CONVERTERS = NumpyArrayConverter, NumpyScalarConverter
 
@@ -46,7 +47,7 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
     Raises:
         DagflowError: Java or Spark could not be started.
     """
-    cores = local_cores(master)
+    cores = SparkMaster.parse(master).local_tasks
     settings = settings_for(master, conf)
     if cores:
         # Written like this, local mode runs a failed task again, as a cluster does.

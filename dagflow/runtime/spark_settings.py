@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
+
+from dagflow.spec.spark_master import SparkMaster
 
 SETTINGS = {
     # The loopback TCP path between the JVM and its Python workers costs 20 ms a task, the unix socket 1 to 2.
@@ -57,21 +57,9 @@ CLUSTER_SETTINGS = {
 """What suits many hosts, and would only be in the way on one."""
 
 
-_LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
-
-
-def local_cores(master: str) -> int | None:
-    """How many tasks a local master runs at the same time; None for a cluster."""
-    match = _LOCAL_MASTER.fullmatch(master)
-    if match is None:
-        return None
-    cores = match[1] or "1"
-    return (os.cpu_count() or 1) if cores == "*" else int(cores)
-
-
 def settings_for(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Spark's settings for a master: those that suit dagflow, unless conf says otherwise."""
-    settings = {**SETTINGS, **(LOCAL_SETTINGS if local_cores(master) else CLUSTER_SETTINGS), **conf}
+    settings = {**SETTINGS, **(LOCAL_SETTINGS if SparkMaster.parse(master).local_tasks else CLUSTER_SETTINGS), **conf}
     if int(settings["spark.task.maxFailures"]) <= int(settings.get(_PER_NODE, "0")) and _PER_NODE not in conf:
         # Spark does not start a job in which one host may use up all attempts of a task.
         settings["spark.excludeOnFailure.enabled"] = conf.get("spark.excludeOnFailure.enabled", "false")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dagflow.spec.environment import Environment
-from dagflow.spec.nodes import Entry, Mapping, Node, Scalar, kind_of
 from dagflow.spec.problems import Place, Problems, did_you_mean, quoted
-from dagflow.spec.yaml_nodes import parse_text
+from dagflow.spec.yaml_parser import parse_text
+from dagflow.spec.yaml_tree import Entry, Mapping, Node, Scalar, kind_of
 
 
 def apply(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dagflow.spec.registry import origin_of
+from dagflow.spec.class_lookup import origin_of
 
 
 def user_modules(classes: Iterable[type], search_path: Sequence[str]) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort, Unified
-from dagflow.spec.registry import OPERATOR, UnknownClassError, find_class
+from dagflow.spec.class_lookup import OPERATOR, UnknownClassError, find_class
 
 
 class Base(Operator):

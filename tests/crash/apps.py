@@ -8,7 +8,7 @@ from pathlib import Path
 from dagflow import Operator
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.spec.model import Attributes
+from dagflow.spec.app_spec import Attributes
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput

@@ -14,7 +14,7 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.spec.model import Attributes
+from dagflow.spec.app_spec import Attributes
 from dagflow.storage.remote import S3Location, filesystem_of, s3_location
 from dagflow.testing.faults import Faults, InjectedCrash, Moment
 from operators.reader.block_reader import BlockReader

@@ -17,7 +17,7 @@ from dagflow.engine.reprocess import replay
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import StorageError
 from dagflow.journal import read_state
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.remote import filesystem_of

@@ -13,7 +13,7 @@ from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.api.partitioning import StreamCodec
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.spec.model import Attributes, KeyedPartition, Partition
+from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
 from operators.sink.record_writer import RecordWriter
 from tests.engine.sample_app import Source
 from tests.execution.sample_operators import DropComments, Lines, Sample

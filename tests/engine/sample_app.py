@@ -8,7 +8,7 @@ from typing import Any
 from dagflow import InputOperator, Operator, OutputPort
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.spec.model import Attributes
+from dagflow.spec.app_spec import Attributes
 from operators.sink.record_writer import RecordWriter
 from tests.execution.sample_operators import Lines, Sample
 

@@ -8,7 +8,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import StorageError
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 
 APP = """\

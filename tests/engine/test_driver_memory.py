@@ -15,7 +15,7 @@ from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.journal import JournalState, WindowPlan
 from dagflow.journal.records import Event
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import place
 from operators.files.small_file_batch import SmallFileBatch

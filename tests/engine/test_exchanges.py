@@ -13,7 +13,7 @@ from dagflow.api.partitioning import ByName
 from dagflow.engine.run import RuntimeFactory, run
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.spec.model import KeyedPartition
+from dagflow.spec.app_spec import KeyedPartition
 from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import FirstByte, Suffix, Texts, by_partition, dag, files, lines
 from tests.engine.sample_app import Source

@@ -13,7 +13,8 @@ from dagflow.engine.reprocess import replay
 from dagflow.engine.reprocessor import ReprocessedWindow
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, JournalError, StorageError
-from dagflow.plan.logical import LogicalPlan, load_app
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files
 from dagflow.runtime.inline import InlineRuntime
 from operators.splitter.index import file_index

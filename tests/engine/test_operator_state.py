@@ -21,7 +21,7 @@ from dagflow.execution.messages import WindowTask
 from dagflow.journal.log import load
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.spec.model import Attributes, KeyedPartition, Partition
+from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
 from dagflow.storage.store import open_store
 from operators.sink.record_writer import RecordWriter
 from operators.stateful.deduplicator import Deduplicator

@@ -26,7 +26,7 @@ from dagflow.errors import (
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.journal import Journal
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from dagflow.engine.run import run
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.dags import files, lines
 

@@ -9,7 +9,7 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.engine.run import RuntimeFactory, run
-from dagflow.plan.unifying import unified
+from dagflow.plan.unifiers import unified
 from operators.aggregate.count_by import CountBy
 from operators.aggregate.top_n import TopN
 from operators.sink.record_writer import RecordWriter

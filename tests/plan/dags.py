@@ -10,7 +10,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import OutputPort
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.spec.app import Attributes, Partition
+from dagflow.spec.app_spec import Attributes, Partition
 
 
 class Control(ControlOperator):

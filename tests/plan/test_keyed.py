@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import PlanError
-from dagflow.plan.logical import LogicalPlan, load_app
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
 
 APP = """\
 name: keyed

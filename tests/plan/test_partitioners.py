@@ -10,7 +10,7 @@ import pytest
 from dagflow.api.partitioning import BacklogStats, Partitioner, PartitionPolicy, StatsResponse
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from operators.partitioning.deadline import DeadlinePartitioner

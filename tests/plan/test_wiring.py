@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import PlanError, SpecError
-from dagflow.plan.explain import explain
-from dagflow.plan.logical import build, load_app
+from dagflow.plan.load import load_app
 from dagflow.plan.placement import place
-from dagflow.spec.app import load
+from dagflow.plan.render.explain import explain
 from tests.spec.apps import SAMPLES, VALID, changed, problems_of
 
 
@@ -199,8 +198,6 @@ def test_mistakes_of_form_and_of_wiring_come_together(tmp_path: Path) -> None:
     file.write_text(changed("to: step.left", "to: step.lefd"))
     with pytest.raises(PlanError, match="did you mean 'left'"):
         load_app(file)
-    with pytest.raises(PlanError, match="did you mean 'left'"):
-        build(load(file))
 
 
 @pytest.mark.parametrize(

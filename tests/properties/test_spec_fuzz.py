@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import AppError, Problem
-from dagflow.plan.explain import explain
-from dagflow.plan.logical import check, load_app
+from dagflow.plan.load import check, load_app
 from dagflow.plan.placement import place
+from dagflow.plan.render.explain import explain
 from tests.spec.apps import SAMPLES, VALID
 
 BUILT_IN = (Path("apps") / "block_reader.yaml").read_text()

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from dagflow.cli.main import command_line
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, MissingError
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.report.manifest import LEFT_OUT, PLANNED, READ, tracked_files, window_manifest
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.test_driver import crashing

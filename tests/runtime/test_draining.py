@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dagflow.engine.run import run
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.runtime.spark import SparkRuntime
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dagflow.plan.logical import check
+from dagflow.plan.load import check
 
 SAMPLES = "tests.plan.sample_operators"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.spec.environment import Environment, hide_braces, redact, show_braces
 from dagflow.spec.problems import Place, Problems
 from tests.spec.apps import SAMPLES, VALID, changed, problems_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.spec.app import load
+from dagflow.spec.app_reader import load
 from tests.spec.apps import VALID, problems_of
 
 

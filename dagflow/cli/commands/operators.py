@@ -10,7 +10,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.layout import definitions, paragraphs
 from dagflow.cli.options import verbose_option
-from dagflow.spec.describe import (
+from dagflow.spec.class_description import (
     ClassInfo,
     PortInfo,
     PropertyInfo,
@@ -18,8 +18,8 @@ from dagflow.spec.describe import (
     describe_operators,
     describe_partitioners,
 )
-from dagflow.spec.describe_module import describe_module
-from dagflow.spec.registry import UnknownClassError
+from dagflow.spec.class_lookup import UnknownClassError
+from dagflow.spec.module_description import describe_module
 
 _KINDS = {
     "input": "runs once, in the driver, and begins an app",

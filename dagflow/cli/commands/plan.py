@@ -13,14 +13,15 @@ from dagflow.cli.chart import chart, decisions
 from dagflow.cli.layout import definitions
 from dagflow.cli.options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
-from dagflow.engine.run import parallelism_of
 from dagflow.engine.scaling import defined
 from dagflow.engine.scaling_simulation import read_trace, simulate
 from dagflow.errors import DagflowError
-from dagflow.plan.explain import FORMATS, Estimate, Format, explain
-from dagflow.plan.logical import LogicalPlan, load_app
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
+from dagflow.plan.render.explain import FORMATS, Format, explain
+from dagflow.spec.spark_master import SparkMaster
 
 _STEPS = 64
 _ENDLESS = 1 << 60  # a backlog, in tuples and in bytes, that no partitioner takes for a small one
@@ -85,7 +86,7 @@ def partitions(logical: LogicalPlan, physical: PhysicalPlan) -> dict[str, int | 
         if stage.fixed_partitions is None and isinstance(head, Partitioner):
             counts[stage.head] = _range(stage.head, head)
         else:
-            counts[stage.head] = stage.fixed_partitions or parallelism_of(logical.attributes.master)
+            counts[stage.head] = stage.fixed_partitions or SparkMaster.parse(logical.attributes.master).parallelism
     return counts
 
 
@@ -118,18 +119,18 @@ def _range(name: str, head: Partitioner) -> int | str:
     return least if most <= least else f"{least} to {most}"
 
 
-def _estimate(logical: LogicalPlan) -> Estimate | None:
+def _estimate(logical: LogicalPlan) -> str:
     try:
-        found = estimate(logical, parallelism=parallelism_of(logical.attributes.master))
+        found = estimate(logical, parallelism=SparkMaster.parse(logical.attributes.master).parallelism)
     except DagflowError as error:
         # The plan holds whether or not its input is within reach, for example on the author's machine.
         output.note(f"no estimate: {error}")
-        return None
+        return ""
     if found is None:
-        return None
+        return ""
     if found.is_partial:
         output.note("the estimate is a lower bound: there is more input than could be counted in a moment")
     if found.uncut:
         files = "1 compressed file is" if found.uncut == 1 else f"{found.uncut:,} compressed files are"
         output.note(f"{files} larger than a block and cannot be cut: one task reads each as a whole")
-    return Estimate(found.files, found.blocks, found.bytes, found.windows)
+    return str(found)

@@ -18,7 +18,7 @@ from dagflow.engine.reprocessor import ReprocessedWindow
 from dagflow.engine.run import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError, RunStoppedError
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.report.manifest import matching_windows
 from dagflow.storage.options import options_in_use
 

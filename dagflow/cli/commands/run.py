@@ -19,7 +19,8 @@ from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, FencedError, RunStoppedError
-from dagflow.plan.logical import LogicalPlan, load_app
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.report.snapshot import RunSnapshot
 

@@ -8,7 +8,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.options import verbose_option
-from dagflow.spec.schema import json_schema, module_schema
+from dagflow.spec.json_schema import json_schema, module_schema
 
 
 @click.command("schema", short_help="Print the JSON Schema of the YAML.")

@@ -7,7 +7,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.options import set_option, verbose_option
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 
 
 @click.command("validate", short_help="Check an app whole, without Spark.")

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
 from dagflow.engine.run import RunOptions, run
-from dagflow.plan.explain import FORMATS
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
+from dagflow.plan.render.explain import FORMATS
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.processes import modules_loaded_by
 

@@ -11,7 +11,7 @@ from dagflow.cli.commands.replay import describe
 from dagflow.cli.main import command_line
 from dagflow.engine.reprocessor import FileChange, ReprocessedWindow
 from dagflow.engine.run import RunOptions, run
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.commands.test_scan import APP
 

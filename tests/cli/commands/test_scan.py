@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dagflow.cli.main import command_line
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.stop_request import StopRequest
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.test_driver import Watcher
 

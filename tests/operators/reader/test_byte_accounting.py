@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run
 from dagflow.errors import AppError, DagflowError
-from dagflow.plan.logical import check, load_app
+from dagflow.plan.load import check, load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from operators.files.metadata import BlockMetadata

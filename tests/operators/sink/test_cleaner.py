@@ -14,7 +14,7 @@ from dagflow.execution.messages import WindowTask
 from dagflow.execution.program import Program
 from dagflow.journal import committed_windows
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
 from dagflow.testing.operators import OperatorHarness

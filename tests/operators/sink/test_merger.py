@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dagflow.engine.run import run
 from dagflow.errors import MissingError, OperatorError, StorageError
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.concatenated import INDEX_SUFFIX, entries, extract, find
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness

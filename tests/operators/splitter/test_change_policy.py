@@ -13,7 +13,8 @@ from dagflow.errors import DagflowError, MissingError, SourceChangedError
 from dagflow.execution.messages import WindowTask
 from dagflow.execution.program import Program
 from dagflow.journal import committed_windows
-from dagflow.plan.logical import LogicalPlan, load_app
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dagflow.engine.run import run
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.spec.model import Attributes
+from dagflow.spec.app_spec import Attributes
 from operators.files.compression import CODEC_BY_NAME, CODECS, CUT_SUFFIXES, stays_whole
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
-from dagflow.plan.logical import load_app
+from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime

@@ -8,10 +8,10 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import SpecError
-from dagflow.plan.logical import check, load_app
+from dagflow.plan.load import check, load_app
 from dagflow.plan.placement import place
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.spec.describe_module import describe_module
+from dagflow.spec.module_description import describe_module
 from tests.engine.dags import lines
 
 APP = """\

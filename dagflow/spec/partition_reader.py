@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dagflow.api.partitioning import ByName, StreamCodec
-from dagflow.spec.checks import NodeChecks
-from dagflow.spec.model import KeyedPartition, Partition
-from dagflow.spec.nodes import Mapping, Node, Scalar
+from dagflow.spec.app_spec import KeyedPartition, Partition
+from dagflow.spec.class_lookup import CODEC, UnknownClassError, find_class
+from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.problems import quoted
-from dagflow.spec.registry import CODEC, UnknownClassError, find_class
+from dagflow.spec.yaml_tree import Mapping, Node, Scalar
 
 PARTITION_KEYS = ("by", "count")
 MAX_PARTITIONS = 100_000
@@ -17,7 +17,7 @@ MAX_PARTITIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionReader(NodeChecks):
+class PartitionReader(NodeReader):
     """Reads what an operator says of its partitions."""
 
     def partition(self, operator: str, node: Node | None) -> Partition:

@@ -17,7 +17,7 @@ from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Columns, Count, Millis, Paths, Size, Variants, property_model
-from dagflow.spec.registry import DESCRIBED, OPERATOR, POLICY, built_in, find_class
+from dagflow.spec.class_lookup import DESCRIBED, OPERATOR, POLICY, built_in, find_class
 
 _ENTRY = re.compile(r"^ {4}(\w+)(?: \([^)]*\))?: +(.*(?:\n {6,}.*)*)", re.MULTILINE)
 _ENTRIES = re.compile(r"(?:Args|Attributes|Ports):\n {4}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import SpecError
-from dagflow.spec.app import load
+from dagflow.spec.app_reader import load
 from tests.spec.apps import SAMPLES, VALID, changed, problems_of
 
 

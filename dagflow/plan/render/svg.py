@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from dagflow.plan.layout import Box, LayeredLayout, Route
-from dagflow.plan.picture import Frame, Picture
+from dagflow.plan.render.drawing import Drawing, Frame
+from dagflow.plan.render.layered_layout import Box, LayeredLayout, Route
 
 _MARGIN = 26.0
 _HEADER = 50.0
@@ -27,17 +27,17 @@ _STYLE = """
 """
 
 
-def svg(picture: Picture) -> str:
+def svg(drawing: Drawing) -> str:
     """The plan as an SVG document."""
-    return "\n".join(_lines(picture)) + "\n"
+    return "\n".join(_lines(drawing)) + "\n"
 
 
-def _lines(picture: Picture) -> Iterator[str]:
-    layout = LayeredLayout(picture, _LABEL_SIZE).compute()
+def _lines(drawing: Drawing) -> Iterator[str]:
+    layout = LayeredLayout(drawing, _LABEL_SIZE).compute()
     width, height = layout.width + 2 * _MARGIN, layout.height + _HEADER + _FOOTER + _MARGIN
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(f"plan of app {picture.app}")}">'
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(f"plan of app {drawing.app}")}">'
     )
     yield f"<style>{_STYLE}</style>"
     yield (
@@ -45,18 +45,18 @@ def _lines(picture: Picture) -> Iterator[str]:
         'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 10 5 0 10z" fill="#52606d"/></marker></defs>'
     )
     yield '<rect width="100%" height="100%" fill="#ffffff"/>'
-    yield f'<text class="app" x="{_MARGIN:.0f}" y="34">{escape(picture.app)}</text>'
+    yield f'<text class="app" x="{_MARGIN:.0f}" y="34">{escape(drawing.app)}</text>'
     yield f'<g transform="translate({_MARGIN:.0f} {_HEADER:.0f})">'
-    for frame, box in zip(picture.frames, layout.frames, strict=True):
+    for frame, box in zip(drawing.frames, layout.frames, strict=True):
         yield from _frame_lines(frame, box)
     for route in layout.routes:
         yield _path(route)
     for name, box in layout.boxes.items():
-        yield from _box_lines(name, picture.classes[name], box)
+        yield from _box_lines(name, drawing.classes[name], box)
     for route in layout.routes:
         yield from _label_lines(route)
     yield "</g>"
-    yield f'<text class="caption" x="{_MARGIN:.0f}" y="{height - 22:.0f}">{escape(picture.caption)}</text>'
+    yield f'<text class="caption" x="{_MARGIN:.0f}" y="{height - 22:.0f}">{escape(drawing.caption)}</text>'
     yield "</svg>"
 
 

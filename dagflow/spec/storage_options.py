@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dagflow.spec.environment import Environment
-from dagflow.spec.nodes import Items, Mapping, Node, Scalar, plain
 from dagflow.spec.problems import Problems, did_you_mean, quoted
+from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar, plain
 from dagflow.storage.options import HIDDEN, is_telling, known_protocols, secrets_of
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort, RecordBatch, Unified
 from dagflow.errors import PlanError
-from dagflow.plan.explain import explain
-from dagflow.plan.logical import check, load_app
+from dagflow.plan.load import check, load_app
 from dagflow.plan.placement import place
-from dagflow.plan.unifying import unified
+from dagflow.plan.render.explain import explain
+from dagflow.plan.unifiers import unified
 from tests.engine.dags import dag
 from tests.engine.sample_app import Source
 from tests.execution.sample_operators import Lines

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ValidationError
 
 from dagflow.api.properties import property_model
 from dagflow.spec.environment import redact
-from dagflow.spec.nodes import Mapping as MappingNode
-from dagflow.spec.nodes import Node, Scalar, follow, has_broken, kind_of, plain, scalars
 from dagflow.spec.problems import Place, Problems, did_you_mean, quoted, shortened
+from dagflow.spec.yaml_tree import Mapping as MappingNode
+from dagflow.spec.yaml_tree import Node, Scalar, follow, has_broken, kind_of, plain, scalars
 
 _EXPECTED = {
     "int_type": "a whole number",

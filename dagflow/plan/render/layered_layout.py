@@ -1,4 +1,4 @@
-"""Lays out a picture of a plan in layers, from left to right.
+"""Lays out a drawing of a plan in layers, from left to right.
 
 Each operator has a rank, and each frame a range of ranks that it shares only with frames of the same
 column. An arrow that skips ranks gets a way-point in each of them, so that it passes no box.
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dagflow.plan.picture import Arrow, Frame, Picture
+from dagflow.plan.render.drawing import Arrow, Drawing, Frame
 
 BOX_HEIGHT = 54.0
 FRAME_PAD = 22.0
@@ -62,8 +62,8 @@ class Layout:
 
     Attributes:
         boxes: The operators' boxes by name.
-        frames: The frames' boxes, in the order of the picture.
-        routes: The arrows' ways, in the order of the picture.
+        frames: The frames' boxes, in the order of the drawing.
+        routes: The arrows' ways, in the order of the drawing.
         width: Of the whole.
         height: Of the whole.
     """
@@ -80,17 +80,17 @@ _Item = str | tuple[int, int]
 
 
 class LayeredLayout:
-    """Computes the layout of one picture."""
+    """Computes the layout of one drawing."""
 
-    def __init__(self, picture: Picture, label_size: float) -> None:
-        self._picture = picture
+    def __init__(self, drawing: Drawing, label_size: float) -> None:
+        self._drawing = drawing
         self._label_size = label_size
-        self._frame_of = {name: index for index, frame in enumerate(picture.frames) for name in frame.operators}
+        self._frame_of = {name: index for index, frame in enumerate(drawing.frames) for name in frame.operators}
         self._local = self._local_ranks()
         self._first_rank, self._columns = self._rank_ranges()
         self._rank = {name: self._first_rank[self._frame(name).column] + self._local[name] for name in self._frame_of}
         self._before: dict[_Item, list[_Item]] = defaultdict(list)
-        self._chains = [self._chain(index, arrow) for index, arrow in enumerate(picture.arrows)]
+        self._chains = [self._chain(index, arrow) for index, arrow in enumerate(drawing.arrows)]
         self._x, self._widths = self._horizontal()
         self._y: dict[_Item, float] = {}
         self._frame_spans: dict[int, tuple[float, float]] = {}
@@ -102,25 +102,25 @@ class LayeredLayout:
             name: Box(self._x[rank], self._y[name] - BOX_HEIGHT / 2, self._width(name), BOX_HEIGHT)
             for name, rank in self._rank.items()
         }
-        frames = tuple(self._frame_box(index, boxes) for index in range(len(self._picture.frames)))
+        frames = tuple(self._frame_box(index, boxes) for index in range(len(self._drawing.frames)))
         routes = self._routes(boxes)
         return Layout(boxes, frames, routes, max(box.x + box.width for box in frames), height)
 
     def _frame(self, name: str) -> Frame:
-        return self._picture.frames[self._frame_of[name]]
+        return self._drawing.frames[self._frame_of[name]]
 
     def _width(self, name: str) -> float:
-        return max(text_width(name, 14.5), text_width(self._picture.classes[name], 12)) + 34
+        return max(text_width(name, 14.5), text_width(self._drawing.classes[name], 12)) + 34
 
     def _local_ranks(self) -> dict[str, int]:
         """Longest way to each operator inside of its frame; operators stand upstream first in their frames."""
         local = dict.fromkeys(self._frame_of, 0)
         sources: dict[str, list[str]] = defaultdict(list)
-        for arrow in self._picture.arrows:
+        for arrow in self._drawing.arrows:
             source, target = arrow.edge.source.operator, arrow.edge.target.operator
             if self._frame_of[source] == self._frame_of[target]:
                 sources[target].append(source)
-        for frame in self._picture.frames:
+        for frame in self._drawing.frames:
             for name in frame.operators:
                 local[name] = max((local[source] + 1 for source in sources[name]), default=0)
         return local
@@ -130,8 +130,8 @@ class LayeredLayout:
         first: dict[int, int] = {}
         ranges: dict[int, range] = {}
         rank = 0
-        for column in sorted({frame.column for frame in self._picture.frames}):
-            names = [name for frame in self._picture.frames if frame.column == column for name in frame.operators]
+        for column in sorted({frame.column for frame in self._drawing.frames}):
+            names = [name for frame in self._drawing.frames if frame.column == column for name in frame.operators]
             depth = 1 + max(self._local[name] for name in names)
             first[column], ranges[column] = rank, range(rank, rank + depth)
             rank += depth
@@ -152,7 +152,7 @@ class LayeredLayout:
         for name, rank in self._rank.items():
             widths[rank] = max(widths[rank], self._width(name))
         labels = [0.0] * ranks
-        for arrow in self._picture.arrows:
+        for arrow in self._drawing.arrows:
             rank = self._rank[arrow.edge.target.operator]
             labels[rank] = max(labels[rank], text_width(arrow.label, self._label_size))
         starts = set(self._first_rank.values())
@@ -197,7 +197,7 @@ class LayeredLayout:
                 units.setdefault(self._frame_of[name], {}).setdefault(rank, []).append(name)
         for index, chain in enumerate(self._chains):
             ends = [self._frame_of[end] for end in (chain[0], chain[-1]) if isinstance(end, str)]
-            own = [frame for frame in ends if self._picture.frames[frame].column == column]
+            own = [frame for frame in ends if self._drawing.frames[frame].column == column]
             for item in chain[1:-1]:
                 if isinstance(item, tuple) and item[1] in self._columns[column]:
                     units.setdefault(own[0] if own else ~index, {}).setdefault(item[1], []).append(item)
@@ -234,21 +234,21 @@ class LayeredLayout:
                 y += self._item_height(item) + _ROW_GAP
 
     def _frame_box(self, index: int, boxes: dict[str, Box]) -> Box:
-        inside = [boxes[name] for name in self._picture.frames[index].operators]
+        inside = [boxes[name] for name in self._drawing.frames[index].operators]
         left = min(box.x for box in inside) - FRAME_PAD
         right = max(box.x + box.width for box in inside) + FRAME_PAD
         top, height = self._frame_spans[index]
         return Box(left, top, max(right - left, self._title_width(index)), height)
 
     def _title_width(self, index: int) -> float:
-        frame = self._picture.frames[index]
+        frame = self._drawing.frames[index]
         return max(text_width(frame.title, 14), text_width(frame.subtitle, 12)) + 2 * FRAME_PAD
 
     def _routes(self, boxes: dict[str, Box]) -> tuple[Route, ...]:
         leaving = self._ports([(chain[0], chain[1], index) for index, chain in enumerate(self._chains)], boxes)
         reaching = self._ports([(chain[-1], chain[-2], index) for index, chain in enumerate(self._chains)], boxes)
         routes = []
-        for index, (arrow, chain) in enumerate(zip(self._picture.arrows, self._chains, strict=True)):
+        for index, (arrow, chain) in enumerate(zip(self._drawing.arrows, self._chains, strict=True)):
             source, target = boxes[arrow.edge.source.operator], boxes[arrow.edge.target.operator]
             points = [(source.x + source.width, leaving[index])]
             for item in chain[1:-1]:

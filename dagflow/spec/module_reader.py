@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dagflow.spec.model import Endpoint
-from dagflow.spec.nodes import Items, Mapping, Node, Scalar, kind_of
+from dagflow.spec.app_spec import Endpoint
 from dagflow.spec.overrides import put
 from dagflow.spec.problems import did_you_mean, quoted
-from dagflow.spec.yaml_nodes import parse_file
+from dagflow.spec.yaml_parser import parse_file
+from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar, kind_of
 
 if TYPE_CHECKING:
-    from dagflow.spec.graph import Graph, GraphReader
+    from dagflow.spec.graph_reader import Graph, GraphReader
 
 MODULE_KEYS = ("description", "inputs", "outputs", "properties", "operators", "streams")
 USE_KEYS = ("module", "properties")

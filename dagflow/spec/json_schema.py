@@ -9,11 +9,11 @@ from pydantic_core import core_schema
 
 from dagflow.api.operator import Operator
 from dagflow.api.properties import Paths, Size, property_model
-from dagflow.spec.graph import NAME
-from dagflow.spec.model import RETAINED_WINDOWS
-from dagflow.spec.partitions import MAX_PARTITIONS
-from dagflow.spec.reader import APP_NAME, MAX_WINDOW_MILLIS
-from dagflow.spec.registry import built_in_operators
+from dagflow.spec.app_reader import APP_NAME, MAX_WINDOW_MILLIS
+from dagflow.spec.app_spec import RETAINED_WINDOWS
+from dagflow.spec.class_lookup import built_in_operators
+from dagflow.spec.graph_reader import NAME
+from dagflow.spec.partition_reader import MAX_PARTITIONS
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FROM_ENVIRONMENT = {"$ref": "#/$defs/FromEnvironment"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,16 +61,6 @@ class Attributes:
     durability: Durability = "process"
     roots: Mapping[str, str] = field(default_factory=dict, repr=False)
     retain_windows: int | None = RETAINED_WINDOWS
-
-
-_LOCAL_MASTER = re.compile(r"local(\[(\*|0*[1-9][0-9]{0,4})(,\s*[0-9]{1,9})?\])?|local-cluster\[[0-9, ]+\]", re.ASCII)
-
-MASTERS = "a Spark master, such as local[4], local[*] or spark://host:7077"
-
-
-def is_master(text: str) -> bool:
-    """Whether Spark may know a master of that name: of local ones that is certain, of others Spark decides."""
-    return not text.startswith("local") or _LOCAL_MASTER.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Any, Final
 import yaml
 
 from dagflow.spec.environment import Environment, hide_braces, show_braces
-from dagflow.spec.nodes import Entry, Items, Mapping, Node, Scalar, ScalarValue
 from dagflow.spec.problems import Place, Problems, quoted
+from dagflow.spec.yaml_tree import Entry, Items, Mapping, Node, Scalar, ScalarValue
 
 MAX_BYTES: Final = 16 << 20
 MAX_NODES: Final = 200_000

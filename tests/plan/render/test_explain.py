@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.plan.explain import FORMATS, Estimate, Format, explain
-from dagflow.plan.layout import Box, LayeredLayout
-from dagflow.plan.logical import LogicalPlan, load_app
-from dagflow.plan.picture import picture_of
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
+from dagflow.plan.render.drawing import drawing_of
+from dagflow.plan.render.explain import FORMATS, Format, explain
+from dagflow.plan.render.layered_layout import Box, LayeredLayout
 from tests.plan.dags import Head, Work, plan_of
 from tests.spec.apps import VALID
 from tests.strategies import logical_plans
@@ -25,14 +26,14 @@ def test_the_text_names_stages_partitions_exchanges_and_estimate(tmp_path: Path)
     """Everything that the physical plan holds, in a few lines."""
     (tmp_path / "app.yaml").write_text(VALID)
     logical = load_app(tmp_path / "app.yaml")
-    estimate = Estimate(files=1, blocks=12, bytes=1048576, windows=2)
+    estimate = "all input: 1 file, 12 blocks"
     text = explain(logical, place(logical), partitions={"reader": "1 to 16"}, estimate=estimate)
     assert "  step (Step, partition: parallel)\n    output -> sink.input    kept: records\n" in text
     assert "  driver: source\n" in text
     assert "  stage 0 (level 0), 1 to 16 partitions: reader, step, sink\n" in text
     assert "    takes in  pieces: source.pieces -> reader.pieces, assigned by the driver\n" in text
     assert "    inside    kept: step.output -> sink.input\n" in text
-    assert text.endswith("estimate\n  all input, taken before or not: 1 file, 12 blocks, 1 048 576 bytes, 2 windows\n")
+    assert text.endswith("estimate\n  all input: 1 file, 12 blocks\n")
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -80,7 +81,7 @@ def _within(inner: Box, outer: Box) -> bool:
 @given(logical_plans())
 def test_no_box_and_no_frame_lies_on_another(logical: LogicalPlan) -> None:
     """Boxes are apart and inside of their frames, frames are apart, and arrows run from left to right."""
-    picture = picture_of(logical, place(logical), {}, "")
+    picture = drawing_of(logical, place(logical), {}, "")
     layout = LayeredLayout(picture, 11.5).compute()
     assert all(_apart(one, other) for one, other in itertools.combinations(layout.boxes.values(), 2))
     assert all(_apart(one, other) for one, other in itertools.combinations(layout.frames, 2))

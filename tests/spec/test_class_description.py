@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dagflow.api.partitioning import BacklogStats
-from dagflow.spec.describe import PropertyInfo, describe, describe_named, describe_operators, describe_partitioners
-from dagflow.spec.registry import UnknownClassError
+from dagflow.spec.class_description import (
+    PropertyInfo,
+    describe,
+    describe_named,
+    describe_operators,
+    describe_partitioners,
+)
+from dagflow.spec.class_lookup import UnknownClassError
 from tests.plan import sample_operators
 
 

@@ -9,7 +9,7 @@ import jsonschema  # type: ignore[import-untyped]  # its stubs are a package tha
 import pytest
 import yaml
 
-from dagflow.spec.schema import json_schema, module_schema
+from dagflow.spec.json_schema import json_schema, module_schema
 
 APPS = sorted(Path("apps").glob("*.yaml"))
 

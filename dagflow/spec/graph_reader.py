@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dagflow.spec.checks import NodeChecks
-from dagflow.spec.model import Endpoint, OperatorSpec, StreamSpec
-from dagflow.spec.modules import MAX_OPERATORS, Allowance, Direction, Module, read_module
-from dagflow.spec.nodes import Entry, Items, Mapping, Node, Scalar
-from dagflow.spec.operators import OperatorReader
+from dagflow.spec.app_spec import Endpoint, OperatorSpec, StreamSpec
+from dagflow.spec.module_reader import MAX_OPERATORS, Allowance, Direction, Module, read_module
+from dagflow.spec.node_reader import NodeReader
+from dagflow.spec.operator_reader import OperatorReader
 from dagflow.spec.problems import Place, did_you_mean, nearest, quoted
+from dagflow.spec.yaml_tree import Entry, Items, Mapping, Node, Scalar
 
 STREAM_KEYS = ("from", "to", "broadcast")
 
@@ -37,7 +37,7 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphReader(NodeChecks):
+class GraphReader(NodeReader):
     """Reads the operators and streams of one file.
 
     Attributes:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import SpecError
-from dagflow.spec.app import AppSpec, load
+from dagflow.spec.app_reader import load
+from dagflow.spec.app_spec import AppSpec
 
 APP = """\
 name: x

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.spec.environment import Environment
-from dagflow.spec.nodes import Mapping, Node, follow, plain
 from dagflow.spec.problems import Problems
-from dagflow.spec.yaml_nodes import MAX_DEPTH, MAX_NODES, parse_file, parse_text, resolve
+from dagflow.spec.yaml_parser import MAX_DEPTH, MAX_NODES, parse_file, parse_text, resolve
+from dagflow.spec.yaml_tree import Mapping, Node, follow, plain
 
 
 def parse(text: str) -> tuple[Node | None, list[str]]:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Literal
 
 from dagflow.errors import SpecError
-from dagflow.spec.describe import ClassInfo, PortInfo, PropertyInfo, describe
+from dagflow.spec.app_spec import Endpoint
+from dagflow.spec.class_description import ClassInfo, PortInfo, PropertyInfo, describe
+from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.environment import Environment
-from dagflow.spec.graph import GraphReader
-from dagflow.spec.model import Endpoint
-from dagflow.spec.modules import Module, read_module
-from dagflow.spec.nodes import Entry, Mapping, Scalar
+from dagflow.spec.graph_reader import GraphReader
+from dagflow.spec.module_reader import Module, read_module
 from dagflow.spec.problems import Place, Problems
-from dagflow.spec.registry import search_path_of
+from dagflow.spec.yaml_tree import Entry, Mapping, Scalar
 
 
 def describe_module(path: str) -> ClassInfo:

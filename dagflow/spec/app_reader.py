@@ -1,20 +1,25 @@
-"""Makes an app out of YAML nodes; what does not fit becomes a problem, and the rest is read on."""
+"""Reads an app: its YAML, the environment and the command line, checked against the classes that it names."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dagflow.spec.checks import NodeChecks
-from dagflow.spec.graph import GraphReader
-from dagflow.spec.model import MASTERS, RETAINED_WINDOWS, AppSpec, Attributes, is_master
-from dagflow.spec.nodes import Mapping, Node, Scalar, kind_of
+from dagflow.errors import Problem, SpecError
+from dagflow.spec.app_spec import RETAINED_WINDOWS, AppSpec, Attributes
+from dagflow.spec.class_lookup import search_path_of
+from dagflow.spec.environment import Environment
+from dagflow.spec.graph_reader import GraphReader
+from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.overrides import apply
-from dagflow.spec.problems import quoted
-from dagflow.spec.storage import storage_of
-from dagflow.spec.yaml_nodes import parse_file
+from dagflow.spec.problems import Problems, quoted
+from dagflow.spec.spark_master import MASTERS, is_master
+from dagflow.spec.storage_options import storage_of
+from dagflow.spec.yaml_parser import parse_file
+from dagflow.spec.yaml_tree import Mapping, Node, Scalar, kind_of
 from dagflow.storage.pending import Durability
 from dagflow.storage.roots import ONE_ROOT, nested
 
@@ -26,9 +31,12 @@ MAX_RETAINED_WINDOWS = 10**12
 # Names become parts of file names, which file systems bound at 255 bytes.
 APP_NAME = re.compile(r"[a-z0-9-]{1,200}")
 
+Overrides = MappingType[str, str] | Sequence[str]
+"""Properties to set: "op.property=VALUE" each, or VALUE by "op.property"; VALUE is YAML."""
+
 
 @dataclass(frozen=True, slots=True)
-class AppReader(NodeChecks):
+class AppReader(NodeReader):
     """Reads one app file.
 
     Attributes:
@@ -37,7 +45,7 @@ class AppReader(NodeChecks):
 
     file: str
 
-    def read(self, overrides: MappingType[str, str] | Sequence[str]) -> AppSpec | None:
+    def read(self, overrides: Overrides) -> AppSpec | None:
         """Read the file; None where it is not even a mapping."""
         root = parse_file(self.file, self.environment, self.problems)
         if root is None:
@@ -131,3 +139,53 @@ class AppReader(NodeChecks):
             else:
                 self.expected(f"Spark setting {quoted(key)}", "a single value", node)
         return settings
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    overrides: Overrides = (),
+    search_path: Sequence[str] | None = None,
+    environ: MappingType[str, str] | None = None,
+) -> tuple[AppSpec | None, list[Problem]]:
+    """Read an app as far as it can be read.
+
+    Args:
+        path: The app file.
+        overrides: Properties to set on top of the file.
+        search_path: Where modules of the app's author are looked up; by default the working directory
+            and beside the app file.
+        environ: The variables that the app may refer to; by default the process's.
+
+    Returns:
+        The app with all that was understood, None where too little was; and every mistake in file order.
+    """
+    problems = Problems()
+    environment = Environment(os.environ if environ is None else environ)
+    folders = search_path_of(os.fspath(path)) if search_path is None else tuple(search_path)
+    spec = AppReader(folders, environment, problems, os.fspath(path)).read(overrides)
+    return spec, problems.found
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    overrides: Overrides = (),
+    search_path: Sequence[str] | None = None,
+    environ: MappingType[str, str] | None = None,
+) -> AppSpec:
+    """Read an app whole: its form, its classes, and their properties.
+
+    Args:
+        path: The app file.
+        overrides: Properties to set on top of the file.
+        search_path: Where modules of the app's author are looked up.
+        environ: The variables that the app may refer to; by default the process's.
+
+    Raises:
+        SpecError: Every mistake in it.
+    """
+    spec, problems = read(path, overrides=overrides, search_path=search_path, environ=environ)
+    if problems or spec is None:
+        raise SpecError(problems)
+    return spec

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.operator import Operator
-from dagflow.spec.registry import OPERATOR, UnknownClassError, built_in_operators, find_class, search_path_of
+from dagflow.spec.class_lookup import OPERATOR, UnknownClassError, built_in_operators, find_class, search_path_of
 from dagflow.spec.user_modules import user_modules
 
 MINE = "from dagflow import Operator\n\n\nclass Mine(Operator):\n    pass\n"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagflow.spec.environment import Environment
-from dagflow.spec.nodes import Mapping, Node, Scalar, kind_of
 from dagflow.spec.problems import Problems, did_you_mean, quoted
+from dagflow.spec.yaml_tree import Mapping, Node, Scalar, kind_of
 
 
 @dataclass(frozen=True, slots=True)
-class NodeChecks:
+class NodeReader:
     """Takes values out of nodes; what does not fit becomes a problem.
 
     Attributes:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.spec.checks import NodeChecks
-from dagflow.spec.model import OperatorSpec, PolicySpec
-from dagflow.spec.nodes import Mapping, Node, Scalar, plain
-from dagflow.spec.partitions import PartitionReader
+from dagflow.spec.app_spec import OperatorSpec, PolicySpec
+from dagflow.spec.class_lookup import OPERATOR, POLICY, Kind, UnknownClassError, find_class
+from dagflow.spec.node_reader import NodeReader
+from dagflow.spec.partition_reader import PartitionReader
 from dagflow.spec.problems import Place, quoted
-from dagflow.spec.properties import PropertyCheck
-from dagflow.spec.registry import OPERATOR, POLICY, Kind, UnknownClassError, find_class
+from dagflow.spec.property_check import PropertyCheck
+from dagflow.spec.yaml_tree import Mapping, Node, Scalar, plain
 
 POLICY_KEYS = ("class", "properties")
 OPERATOR_KEYS = ("class", "properties", "partition", "partitioner")
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorReader(NodeChecks):
+class OperatorReader(NodeReader):
     """Reads operators."""
 
     def read(self, name: str, place: Place, mapping: Mapping) -> OperatorSpec:

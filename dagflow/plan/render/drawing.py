@@ -78,7 +78,7 @@ class Arrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Drawing:
     """All that a drawing shows.
 
     Attributes:
@@ -96,9 +96,9 @@ class Picture:
     caption: str
 
 
-def picture_of(
+def drawing_of(
     logical: LogicalPlan, physical: PhysicalPlan, partitions: Mapping[str, int | str], caption: str
-) -> Picture:
+) -> Drawing:
     """Gather what a drawing shows.
 
     Args:
@@ -125,7 +125,12 @@ def picture_of(
         for stage in physical.stages
     ]
     classes = {name: class_text(logical, name) for name in logical.operators}
-    return Picture(logical.name, classes, tuple(sorted(frames, key=lambda frame: frame.column)), tuple(arrows), caption)
+    return Drawing(logical.name, classes, tuple(sorted(frames, key=lambda frame: frame.column)), tuple(arrows), caption)
+
+
+def node_ids(drawing: Drawing) -> dict[str, str]:
+    """A name for each operator that means nothing else to the languages of drawings, as `end` does."""
+    return {name: f"n{index}" for index, name in enumerate(drawing.classes)}
 
 
 def class_text(logical: LogicalPlan, operator: str) -> str:

@@ -1,0 +1,92 @@
+"""Reads an app file into its logical plan, and gathers every mistake in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from dagflow.errors import PlanError, Problem, SpecError
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.physical import Edge
+from dagflow.plan.unifiers import unified
+from dagflow.plan.wiring import wire
+from dagflow.spec.app_reader import Overrides, read
+from dagflow.spec.app_spec import AppSpec
+from dagflow.spec.problems import Problems, in_file_order
+
+
+def check(
+    path: str | os.PathLike[str],
+    overrides: Overrides = (),
+    *,
+    search_path: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> list[Problem]:
+    """Every mistake of an app, of its form and of its wiring, in file order; empty for a valid app.
+
+    Args:
+        path: The app file.
+        overrides: Properties to set on top of the file.
+        search_path: Where modules of the app's author are looked up.
+        environ: The variables that the app may refer to; by default the process's.
+    """
+    spec, of_form, of_wiring, edges = _checked(path, overrides, search_path, environ)
+    if spec is not None and not of_form and not of_wiring:
+        try:
+            _planned(spec, edges)
+        except PlanError as error:
+            of_wiring = list(error.problems)
+    return in_file_order([*of_form, *of_wiring])
+
+
+def load_app(
+    path: str | os.PathLike[str],
+    overrides: Overrides = (),
+    *,
+    search_path: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> LogicalPlan:
+    """The DAG of an app file.
+
+    Args:
+        path: The app file.
+        overrides: Properties to set on top of the file: "op.property=VALUE" each.
+        search_path: Where modules of the app's author are looked up; by default the working directory
+            and beside the app file.
+        environ: The variables that the app may refer to; by default the process's.
+
+    Raises:
+        SpecError: Every mistake, at least one of which is in the form of the app.
+        PlanError: Every mistake; the app is well-formed, and cannot be wired.
+    """
+    spec, of_form, of_wiring, edges = _checked(path, overrides, search_path, environ)
+    if of_form or spec is None:
+        raise SpecError(in_file_order([*of_form, *of_wiring]))
+    if of_wiring:
+        raise PlanError(of_wiring)
+    return _planned(spec, edges)
+
+
+def _checked(
+    path: str | os.PathLike[str],
+    overrides: Overrides,
+    search_path: Sequence[str] | None,
+    environ: Mapping[str, str] | None,
+) -> tuple[AppSpec | None, list[Problem], list[Problem], tuple[Edge, ...]]:
+    spec, of_form = read(path, overrides=overrides, search_path=search_path, environ=environ)
+    problems = Problems()
+    edges = wire(spec, problems) if spec is not None else ()
+    return spec, of_form, problems.found, edges
+
+
+def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
+    """The plan of an app without mistakes.
+
+    Raises:
+        PlanError: A unifier does not fit.
+    """
+    operators = {
+        name: OperatorNode(name, operator.construct(), operator.partition, operator.construct_partitioner())
+        for name, operator in spec.operators.items()
+    }
+    return unified(LogicalPlan(spec.name, spec.attributes, operators, edges, spec))

@@ -1,0 +1,45 @@
+"""Shows a plan: the DAG as written, and what runs where, as text or as a drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.plan.render.dot import dot
+from dagflow.plan.render.drawing import drawing_of
+from dagflow.plan.render.mermaid import mermaid
+from dagflow.plan.render.svg import svg
+from dagflow.plan.render.text import text
+
+Format = Literal["text", "mermaid", "dot", "svg"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+def explain(
+    logical: LogicalPlan,
+    physical: PhysicalPlan,
+    *,
+    format: Format = "text",
+    partitions: Mapping[str, int | str] | None = None,
+    estimate: str = "",
+) -> str:
+    """Show a plan.
+
+    Args:
+        logical: The DAG.
+        physical: Where its operators run; the very object that would be run.
+        format: "text", or the language of a drawing.
+        partitions: By a stage's head the number of its partitions, or words such as "1 to 16"; a stage that
+            is not named is said to decide for itself.
+        estimate: What a run would have to do, in words.
+
+    Returns:
+        The plan, ending in a newline.
+    """
+    counts = partitions or {}
+    if format == "text":
+        return text(logical, physical, counts, estimate)
+    draw = {"mermaid": mermaid, "dot": dot, "svg": svg}[format]
+    return draw(drawing_of(logical, physical, counts, estimate))

@@ -1,0 +1,60 @@
+"""The URL of a Spark master, read once and the same everywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Self
+
+MASTERS = "a Spark master, such as local[4], local[*] or spark://host:7077"
+
+_TASKS = r"(\*|0*[1-9][0-9]{0,4})"
+_LOCAL = re.compile(rf"local(?:\[{_TASKS}(?:,\s*[0-9]{{1,9}})?\])?", re.ASCII)
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*([0-9]{1,5})\s*,\s*([0-9]{1,5})\s*,\s*[0-9]{1,9}\s*\]", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkMaster:
+    """A Spark master.
+
+    Attributes:
+        url: Its URL as it was given.
+        local_tasks: How many tasks run at the same time in this process's machine; None for a cluster.
+        known_tasks: How many tasks run at the same time, as far as the URL tells.
+    """
+
+    url: str
+    local_tasks: int | None
+    known_tasks: int | None
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Read a master's URL; Spark decides about those that are not local.
+
+        Raises:
+            ValueError: It begins like a local master, and Spark knows none such.
+        """
+        if local := _LOCAL.fullmatch(url):
+            # Spark's `local` runs one task at a time.
+            tasks = (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
+            return cls(url, tasks, tasks)
+        if cluster := _LOCAL_CLUSTER.fullmatch(url):
+            return cls(url, None, int(cluster[1]) * int(cluster[2]))
+        if url.startswith("local"):
+            raise ValueError(f"expected {MASTERS}, got {url!r}")
+        return cls(url, None, None)
+
+    @property
+    def parallelism(self) -> int:
+        """Tasks at the same time before Spark has started; for a cluster of unknown size this machine's cores."""
+        return self.known_tasks or os.cpu_count() or 1
+
+
+def is_master(url: str) -> bool:
+    """Whether Spark may know a master of that URL."""
+    try:
+        SparkMaster.parse(url)
+    except ValueError:
+        return False
+    return True
