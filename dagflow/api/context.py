@@ -153,6 +153,23 @@ def _whole(name: str, count: Any) -> int:
         ) from None
 
 
+class Progress:
+    """Counts the bytes that a task has read so far, for the display of the running window.
+
+    Display only: the counters of a window are what is added up and journaled.
+
+    Attributes:
+        bytes_read: Bytes read so far.
+    """
+
+    def __init__(self) -> None:
+        self.bytes_read = 0
+
+    def add(self, bytes_read: int) -> None:
+        """Count bytes that were read since the last call; cheap enough for each batch."""
+        self.bytes_read += bytes_read
+
+
 @dataclass(slots=True)
 class OperatorContext:
     """The surroundings of one operator instance.
@@ -172,6 +189,7 @@ class OperatorContext:
         skipped: What a reader has left out; it is journaled with the window.
         source_events: Takes what control operators shall know of the window's tuples, picklable; None where none
             listens. See SourceEventListener.
+        progress: Counts the bytes that an operator reads, for the display of the running window.
         connected: Names of the operator's ports that the app connects.
         storage: Reaches the stores of the app: files to read, directories to list.
         outputs: Where files to be published are opened; None in control operators that work when a window is planned.
@@ -187,6 +205,7 @@ class OperatorContext:
     accounting: Counter[str] = field(default_factory=Counter)
     skipped: list[Skipped] = field(default_factory=list)
     source_events: list[Any] | None = None
+    progress: Progress = field(default_factory=Progress)
     connected: frozenset[str] = frozenset()
     storage: StorageContext = field(default_factory=StorageContext.default)
     outputs: OutputFiles | None = None

@@ -16,6 +16,7 @@ from dagflow.execution.messages import TaskResult
 from dagflow.journal import WindowPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.lazy import LazyRuntime
+from dagflow.runtime.progress import WindowProgress
 
 WINDOWS_IN_FLIGHT = 3
 """One being committed, one running, one ready to take its free slots."""
@@ -32,11 +33,13 @@ class InFlight:
         planned: Its plan.
         load: How much it holds.
         results: What its tasks did, one result per task.
+        tasks: Number of its tasks.
     """
 
     planned: WindowPlan
     load: Load
     results: Future[list[TaskResult]]
+    tasks: int = 0
 
 
 class WindowRunner:
@@ -96,7 +99,13 @@ class WindowRunner:
             results = runtime.submit(task)
         else:
             results.set_result([])
-        return InFlight(planned, load, results)
+        return InFlight(planned, load, results, sum(task.partitions.values()))
+
+    def progress(self, window: InFlight) -> WindowProgress:
+        """How far a window is; for display only."""
+        if window.results.done() or self._runtime is None:
+            return WindowProgress(sum(window.load.size_bytes.values()), window.tasks)
+        return self._runtime.progress(window.planned.window_id)
 
     def abandon(self, windows: list[InFlight]) -> None:
         """Leave windows to a later run, and remove what their tasks have written by now."""

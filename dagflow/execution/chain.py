@@ -20,6 +20,7 @@ from dagflow.errors import (
     RunStoppedError,
     StorageError,
 )
+from dagflow.execution.operator_clock import OperatorClock
 from dagflow.execution.port_buffer import BrokenContractError, Consumer, PortBuffer
 from dagflow.metrics import names
 from dagflow.plan.physical import Edge, PortRef
@@ -54,6 +55,7 @@ class Chain:
         self.window_id = -1
         self.partition = partition
         self.buffers: dict[PortRef, PortBuffer] = {}
+        self.clock = OperatorClock(self.operators)
         for name, operator in self.operators.items():
             for port in operator.output_ports:
                 self.buffers[PortRef(name, port)] = PortBuffer(getattr(operator, port))
@@ -95,7 +97,11 @@ class Chain:
             for buffer in buffers:
                 buffer.current = None
         elif isinstance(payload, RecordBatch):
-            self._feed_each_record(target.operator, method, payload, buffers)
+            before = self.clock.switch(target.operator)
+            try:
+                self._feed_each_record(target.operator, method, payload, buffers)
+            finally:
+                self.clock.switch(before)
         else:
             if isinstance(operator, Prefetcher):
                 self.call(target.operator, operator.prefetch, payload)
@@ -107,18 +113,23 @@ class Chain:
 
     def _guarded(self, operator: str, method: Callable[[Any], Any], payload: Any) -> Iterator[None]:
         """Call a method of an operator, and run it to its end where it is a generator."""
+        before = self.clock.switch(operator)
         try:
             result = method(payload)
             if result is not None:
                 for _ in self._steps(operator, result):
                     self.flush(operator)
+                    self.clock.switch(before)
                     yield
+                    self.clock.switch(operator)
             self.flush(operator)
         except FAILURES as error:
             if self._is_told(error):
                 raise
             blocks = payload.blocks if isinstance(payload, RecordBatch) else (payload,)
             raise self.failure(operator, method, error, blocks) from error
+        finally:
+            self.clock.switch(before)
 
     def _steps(self, operator: str, result: object) -> Iterator[None]:
         """Run what a handler has returned to its end, where it is a generator."""
@@ -224,6 +235,7 @@ class Chain:
         Raises:
             OperatorError: It raised.
         """
+        before = self.clock.switch(operator)
         try:
             result = method(*arguments)
             _refuse_awaited(result)
@@ -234,6 +246,8 @@ class Chain:
             if self._is_told(error):
                 raise
             raise self.failure(operator, method, error) from error
+        finally:
+            self.clock.switch(before)
         return result
 
     def begin_window(self, window_id: int) -> None:

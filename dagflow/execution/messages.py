@@ -52,6 +52,8 @@ class TaskResult:
         skipped: What was left out, and why.
         source_events: What control operators shall hear.
         busy_s: Seconds from the task's first item to its last.
+        operator_busy_s: Seconds that each operator worked, by name.
+        started_ms: When the task began, in milliseconds since the epoch by the clock of its host.
         error: Why the window must not be committed, or None.
     """
 
@@ -64,6 +66,8 @@ class TaskResult:
     accounting: Mapping[str, int]
     busy_s: float
     error: DagflowError | None = None
+    operator_busy_s: Mapping[str, float] = field(default_factory=dict)
+    started_ms: int = 0
     skipped: tuple[Skipped, ...] = ()
     source_events: tuple[Any, ...] = ()
 

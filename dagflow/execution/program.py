@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from dagflow.api.control import SourceEventListener
 from dagflow.api.operator import Operator
 from dagflow.execution.pickling import pickled_operator
+from dagflow.execution.progress import ProgressAddress
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability
@@ -23,6 +24,7 @@ class Program:
         operators: Pickled operators by name; each task makes instances of its own.
         storage: Reaches the stores of the app.
         durability: What the files that tasks write survive.
+        progress: Where tasks report their progress; None where it is not shown.
         listens: Whether a control operator wants to hear of source events.
     """
 
@@ -32,6 +34,7 @@ class Program:
     storage: StorageContext = field(default_factory=StorageContext.default)
     durability: Durability = "process"
     listens: bool = False
+    progress: ProgressAddress | None = None
 
     @classmethod
     def of(

@@ -7,7 +7,7 @@ import pickle
 import time
 import traceback
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from dagflow.api.context import Counts, OperatorContext, Skipped
@@ -17,6 +17,7 @@ from dagflow.execution.chain import Chain
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
 from dagflow.execution.pickling import pickled_state
 from dagflow.execution.program import Program
+from dagflow.execution.progress import TaskProgress, TaskReport
 from dagflow.execution.routing import router_of
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.plan.physical import Edge, PortRef, Stage
@@ -34,14 +35,23 @@ class StageTask:
         window: The window.
         stage: The stage.
         partition: 0-based partition within the stage.
+        send: Takes reports of the task's progress.
     """
 
-    def __init__(self, program: Program, window: WindowTask, stage: Stage, partition: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        window: WindowTask,
+        stage: Stage,
+        partition: int,
+        send: Callable[[TaskReport], None],
+    ) -> None:
         self._program = program
         self._window = window
         self._stage = stage
         self._partition = partition
         self._outputs = TaskOutputs(window.tag, program.durability)
+        self._progress = TaskProgress(send, window.window_id, stage.index, partition)
         self._outgoing: list[ShuffleItem] = []
         self._reports: list[tuple[PortRef, list[Any]]] = []
         self._sequence = 0
@@ -90,6 +100,7 @@ class StageTask:
                 accounting=self._ledger,
                 skipped=self._skipped,
                 source_events=self._source_events,
+                progress=self._progress,
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 storage=self._program.storage,
                 outputs=self._outputs,
@@ -112,7 +123,7 @@ class StageTask:
         Raises:
             TransientStorageError: The store may succeed when Spark runs the task again.
         """
-        started = time.perf_counter()
+        started, started_ms = time.perf_counter(), time.time_ns() // 1_000_000
         error: DagflowError | None = None
         states: dict[str, bytes] = {}
         counters: dict[str, int] = {}
@@ -140,6 +151,7 @@ class StageTask:
         if error is not None:
             self._outputs.abandon()
         yield from self._sent()
+        self._progress.end()
         yield TaskResult(
             stage=self._stage.index,
             partition=self._partition,
@@ -150,6 +162,8 @@ class StageTask:
             accounting={key: value for key, value in self._ledger.items() if value},
             busy_s=time.perf_counter() - started,
             error=error,
+            operator_busy_s=self._chain.clock.busy_s,
+            started_ms=started_ms,
             skipped=tuple(self._skipped),
             source_events=tuple(self._source_events or ()),
         )
@@ -195,6 +209,10 @@ class StageTask:
         return states
 
 
+def _discard(_: TaskReport) -> None:
+    """Take a report where progress is not shown."""
+
+
 def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterator[Any]:
     """Let an operator examine tuples before their window is planned.
 
@@ -214,7 +232,12 @@ def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterat
 
 
 def run_level(
-    program: Program, window: WindowTask, level: int, slot: int, items: Iterable[Any]
+    program: Program,
+    window: WindowTask,
+    level: int,
+    slot: int,
+    items: Iterable[Any],
+    send: Callable[[TaskReport], None] = _discard,
 ) -> Iterator[ShuffleItem | TaskResult]:
     """Run whatever stage has this slot of a level.
 
@@ -225,6 +248,7 @@ def run_level(
         slot: Spark partition within the level.
         items: Level 0: (port, tuples) pairs. Above: ShuffleItems and TaskResults in order; what is meant for
             a higher level, and results of lower ones, pass through.
+        send: Takes reports of the tasks' progress; must neither wait nor raise.
 
     Yields:
         ShuffleItems for higher levels, and one TaskResult per stage task of this level and all lower ones.
@@ -235,7 +259,7 @@ def run_level(
         count = window.partitions[stage.head]
         if partition < count:
             passing: list[Any] = []
-            task = StageTask(program, window, stage, partition)
+            task = StageTask(program, window, stage, partition, send)
             for item in task.run(_own(items, level, passing)):
                 yield from passing
                 passing.clear()

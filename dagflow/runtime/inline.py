@@ -9,10 +9,12 @@ from typing import Any
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.progress import ProgressBoard, WindowProgress
 from dagflow.runtime.slots import driver_inputs, slot_of
 
 
-class InlineRuntime:
+class InlineRuntime(Runtime):
     """A runtime of one process and one thread.
 
     Args:
@@ -21,23 +23,33 @@ class InlineRuntime:
         before: Called with each window before it runs; a place for tests to fail.
     """
 
+    parallelism: int = 2
+
     def __init__(
         self, program: Program, *, parallelism: int = 2, before: Callable[[WindowTask], None] | None = None
     ) -> None:
         self._program = program
         self._before = before
         self.parallelism = parallelism
+        self._board = ProgressBoard()
 
     def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
         """Run the window at once."""
         future: Future[list[TaskResult]] = Future()
+        self._board.open(window.window_id)
         try:
             if self._before is not None:
                 self._before(window)
             future.set_result(self._run(window))
         except Exception as error:
             future.set_exception(error)
+        finally:
+            self._board.close(window.window_id)
         return future
+
+    def progress(self, window_id: int) -> WindowProgress:
+        """How far a window is, for threads that watch the one that runs it."""
+        return self._board.progress(window_id)
 
     def _run(self, window: WindowTask) -> list[TaskResult]:
         levels = self._program.plan.levels
@@ -47,7 +59,7 @@ class InlineRuntime:
             left = [
                 item
                 for slot, items in enumerate(inputs)
-                for item in run_level(self._program, window, level, slot, iter(items))
+                for item in run_level(self._program, window, level, slot, iter(items), self._board.record)
             ]
             if level + 1 == len(levels):
                 return [item for item in left if isinstance(item, TaskResult)]
@@ -61,15 +73,15 @@ class InlineRuntime:
         return []
 
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:
-        """Examine at once."""
+        """Pre-scan at once."""
         return list(run_prescan(self._program, operator, items))
 
     def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """Apply it at once."""
+        """Apply the function at once."""
         return list(map(function, items))
 
     def cancel(self) -> None:
-        """Nothing is ever under way."""
+        """Do nothing: no window is ever under way."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""

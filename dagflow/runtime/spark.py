@@ -19,9 +19,12 @@ from pyspark import Broadcast, SparkContext
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
+from dagflow.execution.progress import ProgressSender
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.warm_worker import warm
+from dagflow.runtime.base import Runtime
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
+from dagflow.runtime.progress import ProgressBoard, ProgressReceiver, WindowProgress
 from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
 from dagflow.runtime.source_archive import package_zip
 from dagflow.runtime.spark_context import stop_context
@@ -45,7 +48,7 @@ NO_ANSWER_S = 20.0
 """Executors take seconds to start; what lasts longer than this is worth a word."""
 
 
-class SparkRuntime:
+class SparkRuntime(Runtime):
     """A runtime on a Spark context.
 
     Args:
@@ -58,19 +61,23 @@ class SparkRuntime:
     def __init__(
         self, program: Program, context: SparkContext, *, modules: Sequence[Path] = (), owns_context: bool = False
     ) -> None:
-        self._program = program
         self._context = context
         self._owns_context = owns_context
         self._group = f"dagflow-{program.app}-{id(self)}"
         self._is_cluster = SparkMaster.parse(str(context.master)).local_tasks is None
         self._is_closed = False
+        self._board = ProgressBoard()
+        # Executors on other hosts reach the driver where Spark says; local tasks need no other address than loopback.
+        host = str(context.getConf().get("spark.driver.host")) if self._is_cluster else "127.0.0.1"
+        self._receiver = ProgressReceiver(self._board, host)
+        self._program = replace(program, progress=self._receiver.address)
         packages = list(modules)
         if self._is_cluster:
             packages += [
                 Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules
             ]
         with translating("the start of the run"):
-            self._broadcast: Broadcast[Program] = context.broadcast(program)
+            self._broadcast: Broadcast[Program] = context.broadcast(self._program)
             if packages:
                 context.addPyFile(str(package_zip(packages)))
 
@@ -123,8 +130,15 @@ class SparkRuntime:
     def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
         """Begin a window as one Spark job."""
         # Taken out by the thread: whoever waits for a window need not hold the names of all its files.
-        waiting = [window]
-        return self._begin(f"window {window.window_id}", lambda: self._run(waiting.pop()), lambda _: None)
+        waiting, window_id = [window], window.window_id
+        self._board.open(window_id)
+        results = self._begin(f"window {window_id}", lambda: self._run(waiting.pop()), lambda _: None)
+        results.add_done_callback(lambda _: self._board.close(window_id))
+        return results
+
+    def progress(self, window_id: int) -> WindowProgress:
+        """How far a window is, by what its tasks have reported."""
+        return self._board.progress(window_id)
 
     def _begin(self, what: str, work: Callable[[], T], known: Callable[[str], DagflowError | None]) -> Future[T]:
         """Let a thread of its own wait for a job.
@@ -216,6 +230,7 @@ class SparkRuntime:
         if self._is_closed:
             return
         self._is_closed = True
+        self._receiver.close()
         with contextlib.suppress(Py4JError, OSError):
             self._broadcast.destroy()
             if self._owns_context:
@@ -232,9 +247,10 @@ def _lowest_task(
     """The function that Spark runs for each task of the lowest level; next_slots is 0 if there is no other."""
 
     def run(arrived: Iterable[list[tuple[int, list[Any]]]]) -> Iterator[Any]:
-        with warm():
+        program = broadcast.value
+        with warm(), ProgressSender(program.progress) as sender:
             for slot, items in itertools.chain.from_iterable(arrived):
-                yield from _run_slot(broadcast.value, window, 0, slot, items, next_slots)
+                yield from _routed(run_level(program, window, 0, slot, items, sender.send), 1, next_slots)
 
     return run
 
@@ -245,14 +261,14 @@ def _higher_task(
     """The function that Spark runs for each slot of a higher level; next_slots is 0 at the last one."""
 
     def run(slot: int, arrived: Iterable[Any]) -> Iterator[Any]:
-        with warm():
-            yield from _run_slot(broadcast.value, window, level, slot, (item for _, item in arrived), next_slots)
+        program, items = broadcast.value, (item for _, item in arrived)
+        with warm(), ProgressSender(program.progress) as sender:
+            yield from _routed(run_level(program, window, level, slot, items, sender.send), level + 1, next_slots)
 
     return run
 
 
-def _run_slot(
-    program: Program, window: WindowTask, level: int, slot: int, items: Iterable[Any], next_slots: int
-) -> Iterator[Any]:
-    for item in run_level(program, window, level, slot, items):
-        yield (slot_of(item, level + 1, next_slots), item) if next_slots else item
+def _routed(items: Iterable[Any], next_level: int, next_slots: int) -> Iterator[Any]:
+    """Each item with the slot of the next level that it goes to; as it is where there is no next level."""
+    for item in items:
+        yield (slot_of(item, next_level, next_slots), item) if next_slots else item
