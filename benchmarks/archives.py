@@ -1,12 +1,11 @@
-"""How fast compressed lines are read, by one process and by two, and beside the decompressing library alone.
+"""Reads compressed lines with one process and with two, beside the decompressing library alone.
 
     python -m benchmarks.archives                  200 MB of lines, about two minutes
     python -m benchmarks.archives --size 50MB
 
-Makes lines of logs, compresses them in several ways, and reads each file as it is read in a run, without Spark: as one
-block; where it can be cut, also as blocks that are surveyed and read by one process, and by two at the same time; and
-two such files by two processes. Rates are of what is compressed, by the clock, medians of rounds in which all of these
-take turns; so they want a machine with nothing else to do.
+Makes lines of logs, compresses them in several ways, and reads each file as in a run, without Spark: as one block; if
+it can be cut, also as blocks after a pre-scan, by one process and by two; and two such files by two processes. Rates
+are of the content in wall time, medians of rounds in which all of these take turns, so the machine should be idle.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from operators.files.compression import codec_of_name
 UNIT_BYTES = 512 << 10
 BGZF_BYTES = 65_280
 BLOCKS = 6
-"""Blocks of a file that is cut: fewer than units, as they are in runs."""
+"""Blocks of a file that is cut: fewer than units, as in runs."""
 
 INPUT_BYTES, OUTPUT_BYTES = 256 << 10, 1 << 20
-"""How much the library alone is given and gives at a time."""
+"""Bytes of a step of the library alone."""
 
 ROUNDS = 10
 LEVELS = ("INFO", "WARN", "ERROR")
@@ -48,14 +47,14 @@ LEVELS = ("INFO", "WARN", "ERROR")
 
 @dataclass(frozen=True)
 class Case:
-    """A way to compress.
+    """A compression.
 
     Attributes:
         label: Row of the table.
-        name: Of the file.
+        name: Name of the file.
         pack: Compresses.
         is_cut: Whether the file consists of units.
-        share: Part of the lines that is compressed, where that is slow.
+        share: Part of the lines; less for slow compressions.
     """
 
     label: str
@@ -66,7 +65,7 @@ class Case:
 
 
 def main() -> None:
-    """Make the files, read them, print a table."""
+    """Make the files, read them, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="200MB", help="bytes of lines")
     parser.add_argument("--only", default="", help="the rows whose names begin so")
@@ -86,7 +85,7 @@ def main() -> None:
 
 
 def row(case: Case, path: Path, size_bytes: int, two: TwoProcesses) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     blocks = blocks_of(path, BLOCKS)
     acts: list[Act] = [partial(two.read_files, "lines", [path], 1), partial(two.read_files, "lines", [path, path], 2)]
     if case.is_cut:
@@ -99,7 +98,7 @@ def row(case: Case, path: Path, size_bytes: int, two: TwoProcesses) -> str:
 
 
 def lines(size_bytes: int) -> bytes:
-    """Lines of a log, no two alike."""
+    """Return lines of a log, all different."""
     chosen = random.Random(7)
     made, total = [], 0
     while total < size_bytes:
@@ -111,14 +110,14 @@ def lines(size_bytes: int) -> bytes:
 
 
 def several(compress: Callable[[bytes], bytes], unit_bytes: int = UNIT_BYTES) -> Callable[[bytes], bytes]:
-    """A compression in many units."""
+    """Return a compression into many units."""
     return lambda data: b"".join(
         compress(data[start : start + unit_bytes]) for start in range(0, len(data), unit_bytes)
     )
 
 
 def bgzf_member(data: bytes) -> bytes:
-    """A gzip member that tells its length, as bgzip writes them."""
+    """Return a gzip member with its length, as bgzip writes it."""
     deflater = zlib.compressobj(1, wbits=-15)
     packed = deflater.compress(data) + deflater.flush()
     head = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff" + struct.pack("<H2sHH", 6, b"BC", 2, len(packed) + 25)
@@ -126,12 +125,12 @@ def bgzf_member(data: bytes) -> bytes:
 
 
 def gzipped(data: bytes) -> bytes:
-    """A gzip member."""
+    """Return a gzip member."""
     return gzip.compress(data, 1)
 
 
 def xz(data: bytes) -> bytes:
-    """An xz stream."""
+    """Return an xz stream."""
     return lzma.compress(data, preset=1)
 
 
@@ -148,7 +147,7 @@ CASES = [
 
 
 def library_alone(path: Path) -> float:
-    """Seconds of decompressing a file, and throwing away what comes."""
+    """Return the seconds of decompressing a file without using its content."""
     codec = codec_of_name(path.name)
     if codec is None:
         raise ValueError(f"{path} is not compressed")

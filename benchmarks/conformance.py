@@ -1,12 +1,12 @@
-"""Which records do dagflow and others read from small files, whatever their blocks?
+"""Compares the records that dagflow and others read from small files with any blocks.
 
     python -m benchmarks.conformance
     python -m benchmarks.conformance --beam-python /path/to/venv/bin/python
 
-Every file of up to a few bytes over a small alphabet is read in blocks of every small size. A case is wrong when
-the records that come out, in any order, are not those of a parser that goes from left to right. The table shows
-the wrong cases of all. dask's blocks are cut by fsspec. Apache Beam needs an environment of its own, which is named by
-its Python; without one it is left out. Needs the extra `benchmark`.
+Every file of up to a few bytes over a small alphabet is read in blocks of every small size. A case is wrong if its
+records, in any order, are not those of a parser that reads from left to right. The table shows the number of wrong
+cases. dask's blocks are cut by fsspec. Apache Beam needs an environment of its own, named by its Python; without one
+it is left out. Needs the extra `benchmark`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ UNSUPPORTED = "-"
 
 @dataclass(frozen=True)
 class Family:
-    """Files, and what their records are.
+    """Files of one format, and their records.
 
     Attributes:
         title: Row of the table.
         contents: The files.
-        reference: A parser that goes from left to right.
+        reference: A parser that reads from left to right.
         format: As dagflow takes it.
         delimiter: What ends records; "" for any newline.
-        escape: What makes a delimiter part of a record; "" if nothing does.
+        escape: The byte that makes a delimiter part of a record; "" without one.
         is_csv: Whether records are rows of fields.
     """
 
@@ -54,17 +54,17 @@ class Family:
 
 
 class RefusedError(ValueError):
-    """A contender does not take such a delimiter."""
+    """A contender does not accept a delimiter."""
 
 
 def strings(alphabet: bytes, longest: int) -> list[bytes]:
-    """All strings of one to so many letters."""
+    """Return all strings of one letter up to a length."""
     lengths = range(1, longest + 1)
     return [bytes(letters) for length in lengths for letters in itertools.product(alphabet, repeat=length)]
 
 
 def split_at(delimiter: bytes) -> Callable[[bytes], list[bytes]]:
-    """A parser of records that a delimiter ends."""
+    """Return a parser of records that end with a delimiter."""
 
     def parse(content: bytes) -> list[bytes]:
         records = content.split(delimiter)
@@ -74,13 +74,13 @@ def split_at(delimiter: bytes) -> Callable[[bytes], list[bytes]]:
 
 
 def split_newlines(content: bytes) -> list[bytes]:
-    """A parser of lines that LF, CR LF or CR ends."""
+    """Parse lines that end with LF, CR LF or CR."""
     records = re.split(rb"\r\n|\r|\n", content)
     return records if records[-1] else records[:-1]
 
 
 def split_escaped(content: bytes) -> list[bytes]:
-    """A parser of lines in which a backslash makes the next character literal."""
+    """Parse lines in which a backslash makes the next character literal."""
     records = [b""]
     position = 0
     while position < len(content):
@@ -94,12 +94,12 @@ def split_escaped(content: bytes) -> list[bytes]:
 
 
 def rows_of(content: bytes) -> list[tuple[str, ...]]:
-    """Rows as Python's own CSV parser reads them."""
+    """Parse rows with Python's CSV parser."""
     return [tuple(row) for row in csv.reader(io.StringIO(content.decode(), newline="")) if row]
 
 
 def exports() -> list[bytes]:
-    """Small CSV exports of two columns, with newlines, quotes and delimiters inside of quotes."""
+    """Return small CSV exports of two columns with quoted newlines, quotes and delimiters."""
     fields = ["a", "b\nc", "\n", 'd"e', "f,g", "\n\n", '"\n']
     rows = list(itertools.product(fields, repeat=2))
     made = []
@@ -112,7 +112,7 @@ def exports() -> list[bytes]:
 
 
 def families() -> list[Family]:
-    """The rows of the table."""
+    """Return the rows of the table."""
 
     def delimited(text: str, alphabet: bytes, longest: int) -> Family:
         delimiter = text.encode()
@@ -219,7 +219,7 @@ def by_dask(family: Family, folder: str, size: int) -> list[list[Any]]:
     """Dask's blocks, cut by fsspec at delimiters, each of which is then split."""
     from importlib import import_module
 
-    # Neither says of itself which names are meant for others.
+    # Neither declares its public names.
     dask: Any = import_module("dask")
     read_bytes: Any = import_module("dask.bytes").read_bytes
     delimiter = family.delimiter.encode()
@@ -278,7 +278,7 @@ class ByBeam:
 
 
 def versions(beam: ByBeam | None) -> Iterator[str]:
-    """Who was compared."""
+    """Yield the versions of all contenders."""
     from importlib.metadata import version
 
     yield f"Python {sys.version.split()[0]}, pyspark {version('pyspark')}"

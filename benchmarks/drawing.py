@@ -1,4 +1,4 @@
-"""Draws measurements as SVG: small panels side by side, both axes logarithmic or the lower one of them from zero."""
+"""Draws measurements as SVG: small panels side by side, with logarithmic axes or a linear y axis from zero."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Panel:
     """One diagram.
 
     Attributes:
-        title: What stands above it.
+        title: Heading.
         lines: Points by name; ascending.
-        is_flat: The upward axis begins at 0 and is even, to show what does not grow; otherwise it is logarithmic.
+        is_flat: Whether the y axis is linear from 0, to show values that do not grow; otherwise it is logarithmic.
     """
 
     title: str
@@ -33,7 +33,7 @@ class Panel:
 
 
 def drawing(panels: Sequence[Panel], columns: int) -> str:
-    """The panels, row by row, as an SVG document."""
+    """Return the panels, row by row, as an SVG document."""
     rows = math.ceil(len(panels) / columns)
     width, height = columns * (_WIDTH + _GAP), rows * (_HEIGHT + _GAP)
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'

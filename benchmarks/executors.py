@@ -1,12 +1,11 @@
-"""How the executors of a cluster follow the backlog: partitions and executors over time, drawn as text.
+"""Draws how the executors of a cluster follow the backlog: partitions and executors over time, as text.
 
     python -m benchmarks.executors                 about a minute and a half
     python -m benchmarks.executors --file-seconds 0.4 --json executors.json
 
 Starts a Spark standalone cluster of two workers with two cores each, and an app that follows a directory with
-executors of one core. Waves of files arrive; between them there is nothing to do. Twice a second it writes down how
-many executor processes there are on the hosts, how many partitions the last window had, and how many files are not
-yet published.
+executors of one core. Waves of files arrive with pauses between them. Twice a second it records the number of executor
+processes, of partitions of the last window, and of files that are not published yet.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ SETTINGS = {
     "spark.dynamicAllocation.executorIdleTimeout": "4s",
 }
 WAVES = (64, 4, 32)
-"""Files that arrive at once, wave after wave."""
+"""Files of each wave."""
 
 REST_S = 12.0
 """From the end of one wave to the beginning of the next."""
@@ -59,7 +58,7 @@ Sample = tuple[float, int, int, int]
 
 
 def main() -> None:
-    """Run, and print the table."""
+    """Run the app, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file-seconds", type=float, default=0.5, help="how long a task takes for a file")
     parser.add_argument("--json", type=Path, help="where the samples are written to")

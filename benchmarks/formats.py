@@ -1,14 +1,13 @@
-"""How fast one core reads the formats, from a warm cache, beside others where they read the same.
+"""Reads each format on one core from the page cache, beside others that read the same.
 
     python -m benchmarks.formats
     python -m benchmarks.formats --size 200MB --rounds 5 --only csv
     python -m benchmarks.formats --part cores
 
-Each file is read whole, in blocks of 32 MiB, by the reader as a task uses it, all of its account included; records
-are counted, and counted again behind a filter. The table shows megabytes of input per second of CPU time, medians
-over rounds: CPU time, so that what else the machine does counts as little as it can. Spark's is that of its JVM.
-A second table has wall time: each format read by one process, and by two at the same time (see two_processes.py).
-Needs the extra `benchmark`; the second table needs two cores that have nothing else to do.
+The reader of a task reads each file in blocks of 32 MiB, byte accounting included; records are counted, and counted
+again after a filter. The table shows megabytes of input per second of CPU time, as medians: CPU time depends little
+on other programs. Spark's is that of its JVM. A second table shows wall time of one process, and of two at the same
+time (see two_processes.py). Needs the extra `benchmark`; the second table needs two idle cores.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Before polars is imported: it makes its threads once.
+# Set before polars is imported, because it makes its threads then.
 os.environ["POLARS_MAX_THREADS"] = "1"
 
-from benchmarks.sparks_java import SPARKS_JAVA
+from benchmarks.measuring import SPARKS_JAVA
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
 from dagflow.execution.warm_worker import keep_freed_memory
@@ -41,10 +40,10 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 32 << 20
 POOL = 50_000
-"""Different records in a file; they are repeated in another order until it is large enough."""
+"""Different records in a file; they are repeated in other orders."""
 
 DEALT_BLOCKS = 8
-"""Blocks of a file that two processes read."""
+"""Blocks of a file for two processes."""
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789/=& "
 CSV_NAMES = ["id", "name", "ratio", "day", "note"]
@@ -58,15 +57,13 @@ class Case:
     Attributes:
         name: Row of the table.
         format: As dagflow takes it.
-        least: Megabytes per second that dagflow promises; None where it promises nothing.
-        record: Makes one record, with what ends it.
-        head: What the file begins with.
-        column: Where there are columns, the one that the filter looks at, for the text b; otherwise records that
-            begin with a dot are dropped.
-        share: Of the bytes that are asked for, how many the file has when two processes read it: the slower a format,
-            the fewer, so that a round is short.
-        is_serial: Whether files are gone through from their beginning, so that two processes need two of them.
-        peers: Others that read the same, by name; each is given the file and whether to filter.
+        least: Promised megabytes per second; None without a promise.
+        record: Makes one record with its delimiter.
+        head: Head of the file.
+        column: Column that the filter compares with the text b; "" drops records that begin with a dot.
+        share: Part of the bytes for two processes; less for slow formats, so that a round is short.
+        is_serial: Whether files are read from their beginning, so that two processes need two files.
+        peers: Others that read the same, by name; each takes the file and whether to filter.
     """
 
     name: str
@@ -81,13 +78,13 @@ class Case:
 
 
 def text(dice: random.Random, end: bytes) -> bytes:
-    """About a hundred bytes; one record in ten begins with a dot."""
+    """Return about a hundred bytes; one record in ten begins with a dot."""
     dot = "." if dice.random() < 0.1 else ""
     return (dot + "".join(dice.choices(LETTERS, k=dice.randint(40, 160)))).encode() + end
 
 
 def escaped(dice: random.Random) -> bytes:
-    """A line; one in five has an escaped newline in it, one in ten escaped escapes."""
+    """Return a line; one in five has an escaped newline, one in ten an escaped escape."""
     line = text(dice, b"")
     if dice.random() < 0.2:
         line += b"\\\n" + text(dice, b"")
@@ -97,7 +94,7 @@ def escaped(dice: random.Random) -> bytes:
 
 
 def row(dice: random.Random) -> bytes:
-    """A CSV row; one in ten has newlines, delimiters and quotes inside of quotes."""
+    """Return a CSV row; one in ten has quoted newlines, delimiters and quotes."""
     note = text(dice, b"").decode()
     if dice.random() < 0.1:
         note = f'"{note},\n""so"" {note}"'
@@ -106,35 +103,35 @@ def row(dice: random.Random) -> bytes:
 
 
 def json_line(dice: random.Random) -> bytes:
-    """A JSON object."""
+    """Return a JSON object."""
     value = {"id": dice.randint(0, 10**9), "level": dice.choice("abcd"), "text": text(dice, b"").decode(), "n": [1, 2]}
     return json.dumps(value).encode() + b"\n"
 
 
 def log_entry(dice: random.Random) -> bytes:
-    """A log entry; one in ten has a stack trace."""
+    """Return a log entry; one in ten has a stack trace."""
     trace = b"\tat some.place.Class.method(Class.java:17)\n" * 8 if dice.random() < 0.1 else b""
     return b"2026-03-04 10:11:12 " + text(dice, b"\n") + trace
 
 
 def paragraph(dice: random.Random) -> bytes:
-    """A few lines."""
+    """Return a few lines."""
     return b"".join(b"Field: " + text(dice, b"\n") for _ in range(5)) + b"\n"
 
 
 def element(dice: random.Random) -> bytes:
-    """An XML element."""
+    """Return an XML element."""
     return b"<row id='7'><a>" + text(dice, b"").replace(b"&", b" ") + b"</a><b/></row>\n"
 
 
 def prefixed(dice: random.Random) -> bytes:
-    """A record with its length before it."""
+    """Return a record with its length before it."""
     content = text(dice, b"")
     return struct.pack("<I", len(content)) + content
 
 
 def cases(peers: Peers | None) -> list[Case]:
-    """The rows of the table."""
+    """Return the rows of the table."""
     fixed = {"type": "fixed", "length": 100}
 
     def others(kind: str) -> dict[str, Callable[[str, bool], int]]:
@@ -188,32 +185,32 @@ class Peers:
         self.spark = SparkSession(start_context("formats", "local[1]", SPARKS_JAVA, work / "spark.log"))
 
     def of(self, kind: str) -> dict[str, Callable[[str, bool], int]]:
-        """Those that read a kind of file, by their names."""
+        """Return the methods that read a kind of file, by contender."""
         return {name: getattr(self, f"{name.lower()}_{kind}") for name in ("polars", "DuckDB", "Spark")}
 
     def polars_lines(self, path: str, is_filtered: bool) -> int:
-        """Lines."""
+        """Count lines."""
         frame = self.polars.scan_lines(path)
         return self._polars_count(frame, ~self.polars.col("line").str.starts_with(".") if is_filtered else None)
 
     def polars_csv(self, path: str, is_filtered: bool) -> int:
-        """All columns as text."""
+        """Count rows, with all columns as text."""
         frame = self.polars.scan_csv(path, infer_schema=False)
         return self._polars_count(frame, self.polars.col("name") == "b" if is_filtered else None)
 
     def polars_json(self, path: str, is_filtered: bool) -> int:
-        """Three columns with their types."""
+        """Count objects, with three typed columns."""
         kinds = {"id": self.polars.Int64, "level": self.polars.String, "text": self.polars.String}
         frame = self.polars.scan_ndjson(path, schema=kinds)
         return self._polars_count(frame, self.polars.col("level") == "b" if is_filtered else None)
 
     def _polars_count(self, frame: Any, condition: Any) -> int:
-        # All columns are made, as dagflow makes them, and not only as many as the count needs.
+        # All columns are made, as dagflow makes them, and not only those that the count needs.
         kept = frame if condition is None else frame.filter(condition)
         return int(kept.collect(engine="streaming").height)
 
     def duckdb_lines(self, path: str, is_filtered: bool) -> int:
-        """Lines, by a CSV reader that is told that there are neither columns nor quotes."""
+        """Count lines with the CSV reader, without columns and quotes."""
         source = (
             f"read_csv('{path}', columns={{'line': 'VARCHAR'}}, delim=E'\\x01', quote='', escape='', header=false, "
             "auto_detect=false)"
@@ -221,14 +218,14 @@ class Peers:
         return self._duckdb_count(source, "count(line)", "NOT starts_with(line, '.')" if is_filtered else "true")
 
     def duckdb_csv(self, path: str, is_filtered: bool) -> int:
-        """All columns as text."""
+        """Count rows, with all columns as text."""
         columns = ", ".join(f"'{name}': 'VARCHAR'" for name in CSV_NAMES)
         source = f"read_csv('{path}', columns={{{columns}}}, header=true, quote='\"', escape='\"', auto_detect=false)"
         every = ", ".join(f"max(length({name}))" for name in CSV_NAMES)
         return self._duckdb_count(source, f"count(*), {every}", "name = 'b'" if is_filtered else "true")
 
     def duckdb_json(self, path: str, is_filtered: bool) -> int:
-        """Three columns with their types."""
+        """Count objects, with three typed columns."""
         source = (
             f"read_json('{path}', columns={{id: 'BIGINT', level: 'VARCHAR', text: 'VARCHAR'}}, "
             "format='newline_delimited')"
@@ -241,30 +238,30 @@ class Peers:
         return int(row[0]) if row else 0
 
     def spark_lines(self, path: str, is_filtered: bool) -> int:
-        """Lines."""
+        """Count lines."""
         frame = self.spark.read.text(path)
         return self._spark_count(frame, ~frame["value"].startswith(".") if is_filtered else None)
 
     def spark_csv(self, path: str, is_filtered: bool) -> int:
-        """All columns as text, with newlines inside of quotes."""
+        """Count rows, with all columns as text and quoted newlines."""
         reader = self.spark.read.option("multiLine", True).option("escape", '"').option("header", True)
         frame = reader.schema(", ".join(f"{name} string" for name in CSV_NAMES)).csv(path)
         return self._spark_count(frame, frame["name"] == "b" if is_filtered else None)
 
     def spark_json(self, path: str, is_filtered: bool) -> int:
-        """Three columns with their types."""
+        """Count objects, with three typed columns."""
         frame = self.spark.read.schema("id long, level string, text string").json(path)
         return self._spark_count(frame, frame["level"] == "b" if is_filtered else None)
 
     def _spark_count(self, frame: Any, condition: Any) -> int:
         kept = frame if condition is None else frame.filter(condition)
-        # A count by itself would leave columns unparsed.
+        # A count alone would leave columns unparsed.
         observed = kept.selectExpr("count(1)", *(f"max(length({name}))" for name in kept.columns))
         return int(observed.collect()[0][0])
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of those that it started and that live."""
+    """Return the CPU time of this process and of its live descendants."""
     ticks = 0
     children = _children(os.getpid())
     while children:
@@ -275,7 +272,7 @@ def cpu_seconds() -> float:
             children += _children(process)
         except FileNotFoundError:
             continue
-    # Of this process the time is known more exactly than to a tick.
+    # The time of this process is known more exactly than to a tick.
     return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
 
 
@@ -285,7 +282,7 @@ def _children(process: int) -> list[int]:
 
 
 def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:
-    """All blocks of a file, one after the other, as one task reads them."""
+    """Read all blocks of a file one after the other, as a task does; return the number of records."""
     import pyarrow.compute as pc
 
     from operators.files.metadata import BlockMetadata, FileVersion
@@ -310,8 +307,8 @@ def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:
     dropping.output.connect(count)
     chosen = select if case.column else getattr(dropping, dropping.handlers["input"][1])
     reader.messages.connect(chosen if is_filtered else count)
-    findings = [reader.prescan(block) if reader.needs_prescan(block) else None for block in blocks]
-    for block in reader.resolve(blocks, findings):
+    results = [reader.prescan(block) if reader.needs_prescan(block) else None for block in blocks]
+    for block in reader.resolve(blocks, results):
         for _ in reader.read(block):
             pass
     reader.end_window()
@@ -319,7 +316,7 @@ def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:
 
 
 def make_file(case: Case, path: Path, size_bytes: int) -> None:
-    """Write a file of about a size."""
+    """Write a file of about this size."""
     dice = random.Random(1)
     pool = [case.record(dice) for _ in range(POOL)]
     with path.open("wb") as file:
@@ -330,7 +327,7 @@ def make_file(case: Case, path: Path, size_bytes: int) -> None:
 
 
 def speed_of(read: Callable[[], int], size_bytes: int, rounds: int) -> tuple[float, int]:
-    """Megabytes per second of CPU time, as a median, and what was counted; the first round warms up."""
+    """Return the median megabytes per second of CPU time, and the count; the first round warms up."""
     spent = []
     for _ in range(rounds + 1):
         before = cpu_seconds()
@@ -340,7 +337,7 @@ def speed_of(read: Callable[[], int], size_bytes: int, rounds: int) -> tuple[flo
 
 
 def measure(case: Case, work: Path, size_bytes: int, rounds: int) -> tuple[str, bool]:
-    """A row of the table, and whether dagflow keeps its promise."""
+    """Return a row of the table, and whether the promise holds."""
     path = work / "input"
     make_file(case, path, size_bytes)
     size = path.stat().st_size
@@ -368,7 +365,7 @@ def measure(case: Case, work: Path, size_bytes: int, rounds: int) -> tuple[str, 
 
 
 def on_two_cores(case: Case, work: Path, size_bytes: int, rounds: int, two: TwoProcesses) -> str:
-    """A row of the second table."""
+    """Return a row of the second table."""
     paths = [work / "first", work / "second"] if case.is_serial else [work / "first"]
     for path in paths:
         make_file(case, path, int(size_bytes * case.share))
@@ -392,7 +389,7 @@ def on_two_cores(case: Case, work: Path, size_bytes: int, rounds: int, two: TwoP
 
 
 def main() -> None:
-    """Print the tables; exit with 1 if a promise is not kept."""
+    """Print the tables; exit with 1 if a promise does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=parse_size, default="100MB")
     parser.add_argument("--rounds", type=int, default=3)

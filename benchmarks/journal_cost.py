@@ -1,11 +1,11 @@
-"""What it costs that a window survives: the main job without a journal, with it, and safe against a power loss.
+"""The cost of the journal: the main job without a journal, with it, and with `durability: power`.
 
     python -m benchmarks.journal_cost               1 GB, seven rounds, about two minutes
     python -m benchmarks.journal_cost --size 100MB --rounds 3
 
 Runs the job of throughput.py (lines are read, filtered and written to local disk) in three ways, one after the other
-in each round, so that what else the machine does hits all of them. Without a journal nothing is made durable: no
-record is encoded, written or synced, and no epoch is checked; files are still published by a link.
+in each round. Without a journal no record is encoded, written or synced, and no epoch is checked; files are still
+published by a link.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.measuring import check, range_of, table
 from benchmarks.throughput import APP, BUILT_IN, make_input, size_of
 from dagflow.api.properties import parse_size
 from dagflow.engine import run as engine
@@ -33,18 +34,18 @@ if TYPE_CHECKING:
 
 WAYS = ("no journal", "durability: process", "durability: power")
 PROMISED = 1.05
-"""With the journal on, the job takes at most so many times as long as without it."""
+"""Largest ratio of the time with the journal to the time without it."""
 
 
 class Spent:
-    """Seconds that runs have spent in calls of their journals."""
+    """Adds up the seconds that a run spends in its journal."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Add what the block takes."""
+        """Add the time of the `with` block."""
         started = time.perf_counter()
         try:
             yield
@@ -53,37 +54,37 @@ class Spent:
 
 
 def journal_class(way: str, spent: Spent) -> type[Journal]:
-    """The journal that keeps count, or the one that writes nothing."""
+    """Return a journal that measures its time, or one that writes nothing."""
 
     class Counted(Journal):
-        """Counts the time of what a window needs."""
+        """Measures the time of a window's records."""
 
         def append(self, *events: Event) -> None:
-            """Write, and count."""
+            """Append and measure."""
             with spent.counted():
                 super().append(*events)
 
         def maintain(self) -> None:
-            """Take a snapshot where one is due, and count."""
+            """Compact and measure."""
             with spent.counted():
                 super().maintain()
 
     class Unwritten(Journal):
-        """Only folds."""
+        """Changes the state in memory only."""
 
         def append(self, *events: Event) -> None:
-            """Remember in memory."""
+            """Apply the events to the state."""
             for event in events:
                 self.state.apply(event)
 
         def maintain(self) -> None:
-            """There is nothing to make smaller."""
+            """Do nothing: there is nothing to compact."""
 
     return Unwritten if way == "no journal" else Counted
 
 
 def run_once(context: SparkContext, work: Path, way: str, block_size: str) -> tuple[float, float, int]:
-    """Seconds of one run, those that it spent in its journal, and its windows."""
+    """Return the seconds of one run, its seconds in the journal, and its number of windows."""
     from dagflow.plan.load import load_app
     from dagflow.runtime.spark import SparkRuntime
 
@@ -107,7 +108,7 @@ def run_once(context: SparkContext, work: Path, way: str, block_size: str) -> tu
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if the promise does not hold."""
+    """Run the benchmark; return 1 if the promise does not hold."""
     from dagflow.runtime.spark_context import start_context
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -137,21 +138,21 @@ def main() -> int:
 
 
 def report(runs: dict[str, list[tuple[float, float, int]]], size_bytes: int) -> bool:
-    """Print the table; returns whether the journal costs no more than is promised."""
+    """Print the table; return whether the promise holds."""
     median = {way: statistics.median(seconds for seconds, _, _ in measured) for way, measured in runs.items()}
     print(f"{size_bytes / 1e9:.2f} GB\n")
-    print("| | median s | best s | in the journal s | windows | takes |\n|---|---|---|---|---|---|")
+    rows = []
     for way, measured in runs.items():
-        best = min(seconds for seconds, _, _ in measured)
         journal = statistics.median(spent for _, spent, _ in measured)
         windows = max(count for _, _, count in measured)
         ratio = median[way] / median[WAYS[0]]
-        print(f"| {way} | {median[way]:.2f} | {best:.2f} | {journal:.3f} | {windows} | {ratio:.3f} x |")
-    # Within a round all ways meet the same disturbances, so the median of the rounds' ratios is steadier.
+        seconds = [seconds for seconds, _, _ in measured]
+        rows.append([way, f"{median[way]:.2f}", range_of(seconds), f"{journal:.3f}", str(windows), f"{ratio:.3f}"])
+    heads = ["way", "median s", "range s", "in the journal s", "windows", "time relative to no journal"]
+    print(table(heads, rows) + "\n")
+    # All ways of a round meet the same disturbances, so the median of the rounds' ratios varies less.
     paired = statistics.median(mine[0] / other[0] for mine, other in zip(runs[WAYS[1]], runs[WAYS[0]], strict=True))
-    holds = paired <= PROMISED
-    print(f"\n{'ok  ' if holds else 'FAIL'} {WAYS[1]} takes {paired:.3f} x in the median round, promised {PROMISED}")
-    return holds
+    return check(paired <= PROMISED, f"{WAYS[1]} takes {paired:.3f} x in the median round, promised {PROMISED}")
 
 
 if __name__ == "__main__":

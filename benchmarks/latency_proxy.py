@@ -1,8 +1,7 @@
-"""A TCP proxy on loopback that makes a server as slow to answer as one far away.
+"""A TCP proxy on loopback that adds latency to a server.
 
-What a client sends arrives late by a fixed time; nothing else is held up, so that the rate of a connection
-stays what it is, and every request on it takes that much longer. A new connection costs one delay more, or
---connect-millis.
+Bytes from a client arrive later by a fixed time. The rate of a connection stays the same, and every request on it takes
+that much longer. A new connection costs one more delay, or --connect-millis.
 
     python -m benchmarks.latency_proxy --target 127.0.0.1:9000 --delay-millis 50
 
@@ -20,7 +19,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 async def _delayed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
-    """Pass on what comes in, each piece a fixed time after it came."""
+    """Forward each piece a fixed time after it arrived."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
@@ -49,7 +48,7 @@ async def _direct(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def serve(host: str, port: int, delay_s: float, connect_s: float) -> asyncio.Server:
-    """Begin to listen; connections lead to host and port."""
+    """Listen, and forward connections to a host and port."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, OSError):

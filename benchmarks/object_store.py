@@ -1,17 +1,16 @@
-"""What the latency of an object store costs: reading through a proxy that adds 50 ms to every request.
+"""The cost of an object store's latency: reads through a proxy that adds 50 ms to every request.
 
     python -m benchmarks.object_store                      against moto's server, which this starts
     python -m benchmarks.object_store --endpoint http://127.0.0.1:9000 --key KEY --secret SECRET
     python -m benchmarks.object_store --only run --large 8
     python -m benchmarks.object_store --only run --endpoint http://127.0.0.1:9000 --checkpoint /tmp/journal
 
-Lines are read by a BlockReader, as in one task: large objects block by block, and small objects whole, with
-and without reading ahead. "run" is a whole run on Spark that copies the large objects into others, with its checkpoint
-in the bucket too, or in --checkpoint where the server has no conditional writes; Spark's start and a small run to warm
-up are not counted. The server without delay is reached through a proxy as well. Each measurement is
-a process of its own, so that its peak memory is its own; of several rounds the best counts, because
-the server, the proxy and whatever else the machine does compete for the same cores. The last column says what
-the server used: where it fills a core, delay costs less than it would elsewhere.
+A BlockReader reads lines as in one task: large objects block by block and small objects whole, with and without
+prefetch. "run" is a whole run on Spark that copies the large objects, with its checkpoint in the bucket, or in
+--checkpoint if the server has no conditional writes; Spark's start and a small warm-up run are not counted. The
+server without delay is reached through a proxy as well. Each measurement is a process of its own, so that its peak
+memory is its own. The best round counts, because server, proxy and other programs compete for the same cores. The
+last column is the CPU time of the server: if it fills a core, the delay costs less than it would elsewhere.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ LINE = b"2026-03-01T12:00:00Z INFO request served path=/index.html status=200 by
 
 @contextlib.contextmanager
 def moto() -> Iterator[tuple[str, int]]:
-    """Address and process of a server in memory, which takes any credentials."""
+    """Start a server in memory that accepts any credentials; yield its address and process id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -72,7 +71,7 @@ def moto() -> Iterator[tuple[str, int]]:
 
 @contextlib.contextmanager
 def delayed(endpoint: str, delay_millis: float, connect_millis: float) -> Iterator[str]:
-    """The same server, so much slower to answer, and to connect to."""
+    """Start a proxy of a server that delays answers and connections; yield its address."""
     script = Path(__file__).with_name("latency_proxy.py")
     target = endpoint.removeprefix("http://")
     command = [sys.executable, str(script), "--target", target, "--delay-millis", str(delay_millis)]
@@ -86,7 +85,7 @@ def delayed(endpoint: str, delay_millis: float, connect_millis: float) -> Iterat
 
 
 def fill(filesystem: Any, bucket: str, large: int, large_bytes: int, small: int) -> None:
-    """Put large and small objects into a new bucket."""
+    """Write large and small objects into a new bucket."""
     filesystem.mkdir(bucket)
     content = (LINE * (large_bytes // len(LINE) + 1))[:large_bytes]
     for number in range(large):
@@ -97,7 +96,7 @@ def fill(filesystem: Any, bucket: str, large: int, large_bytes: int, small: int)
 
 
 def read(directory: str, *, is_ahead: bool, target: str = "") -> dict[str, float]:
-    """Read all objects of a directory as one task does; with a target also write them, and publish."""
+    """Read all objects of a directory as one task does; with a target, also write and publish them."""
     from dagflow.api.context import OperatorContext
     from dagflow.execution.task_outputs import TaskOutputs
     from dagflow.storage.files import list_directory
@@ -144,7 +143,7 @@ def read(directory: str, *, is_ahead: bool, target: str = "") -> dict[str, float
 
 
 def copy(bucket: str, checkpoint: str | None) -> dict[str, float]:
-    """Let a whole run copy all large objects of a bucket."""
+    """Copy all large objects of a bucket with a whole run."""
     from dagflow.engine.run import run
     from dagflow.plan.load import load_app
     from dagflow.runtime.spark import SparkRuntime
@@ -178,7 +177,7 @@ def copy(bucket: str, checkpoint: str | None) -> dict[str, float]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has used so far; 0 for none."""
+    """Return the CPU seconds of a process so far; 0 without a process."""
     if not pid:
         return 0.0
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -197,7 +196,7 @@ def measured(endpoint: str, bucket: str, case: str, arguments: argparse.Namespac
 
 
 def compare(arguments: argparse.Namespace, endpoint: str) -> None:
-    """Fill a bucket, and print a table."""
+    """Fill a bucket, measure, and print a table."""
     import s3fs
 
     bucket = f"benchmark-{os.getpid()}"
@@ -209,13 +208,13 @@ def compare(arguments: argparse.Namespace, endpoint: str) -> None:
         arguments.small,
     )
     best: dict[tuple[str, float], dict[str, float]] = {}
-    # moto's server ends each connection after one request, which no store does that is far away: were connections
-    # delayed too, every request would take twice the delay that it is said to have.
+    # moto's server ends each connection after one request, unlike real stores. With delayed connections every request
+    # would take twice the delay.
     connect_millis = 0.0 if arguments.is_moto else arguments.delay_millis
     with delayed(endpoint, 0, 0) as near, delayed(endpoint, arguments.delay_millis, connect_millis) as far:
         for number in range(arguments.rounds):
             for case in arguments.only.split(","):
-                # Without reading ahead a round takes minutes, and one shows what there is to see.
+                # Without prefetch a round takes minutes, and one is enough.
                 for delay, address in (
                     ((0.0, near), (arguments.delay_millis, far)) if not number or case in AHEAD else ()
                 ):
@@ -234,7 +233,7 @@ def compare(arguments: argparse.Namespace, endpoint: str) -> None:
 
 
 def main() -> None:
-    """Measure, or be one measurement."""
+    """Measure everything, or one step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--endpoint", help="an S3 server; by default moto's is started")
     parser.add_argument("--server-pid", type=int, default=0, help="process of that server, to see how busy it is")

@@ -1,14 +1,14 @@
-"""How cost and memory grow with bytes, blocks, windows and partitions, and what a large cluster's driver would bear.
+"""Time and memory by bytes, blocks, windows and partitions, and the load of a large cluster's driver.
 
     python -m benchmarks.scaling                              about five minutes
     python -m benchmarks.scaling --large                      up to 32 GB, a million blocks read, 1,000 windows on Spark
     python -m benchmarks.scaling --only windows,commits --json figures.json
     python -m benchmarks.scaling --draw figures.json --svg docs/scaling.svg
 
-Each measurement is a process of its own that starts Spark, runs a small app to warm up, and then the app that counts.
-The input is one file under several names, so that all bytes are read and the page cache holds them; a filter drops
-every line. Rows marked "driver" have a runtime that answers every window at once: what is left is the driver's
-own work. With several rounds the table shows medians. --json adds to what the file has.
+Each measurement is a process of its own that starts Spark, runs a small app to warm up, and then the measured app. The
+input is one file under several names, so that all bytes are read and the page cache holds them; a filter drops every
+line. Rows marked "driver" use a runtime that answers every window at once: only the driver's own work remains. With
+several rounds the table shows medians. --json adds to the figures in the file.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.drawing import Panel, drawing
+from benchmarks.measuring import in_own_process
 from benchmarks.scaling_steps import Step
 
 GB = 1_000_000_000
@@ -32,12 +32,12 @@ Figures = dict[str, list[dict[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Measurements of which one thing grows.
+    """Measurements in which one quantity grows.
 
     Attributes:
-        unit: What grows.
-        usual: The steps by how much of it there is.
-        large: Further ones, for those who have time.
+        unit: The quantity.
+        usual: Steps by quantity.
+        large: Further steps, which take minutes.
     """
 
     unit: str
@@ -50,7 +50,7 @@ def _bytes(count: int) -> Step:
 
 
 def _blocks(count: int, runtime: str) -> Step:
-    # As many as fit into a second's window, so that the number of windows grows with the blocks, as it does in life.
+    # Default window size, so that the number of windows grows with the blocks.
     return Step(file_bytes=count * SMALL_BLOCK_BYTES, block_bytes=SMALL_BLOCK_BYTES, runtime=runtime)
 
 
@@ -64,7 +64,7 @@ def _partitions(count: int) -> Step:
 
 
 def _commits(files: int) -> Step:
-    """Ten windows of a thousand partitions, each with so many output files."""
+    """Ten windows of a thousand partitions, each with a number of output files."""
     return Step(
         file_bytes=10_000 * SMALL_BLOCK_BYTES,
         block_bytes=SMALL_BLOCK_BYTES,
@@ -77,7 +77,7 @@ def _commits(files: int) -> Step:
 
 
 def _tasks(count: int) -> Step:
-    """Four windows of so many partitions, each of which sleeps for a second, on 64 slots."""
+    """Four windows of a number of partitions, each of which sleeps for a second, on 64 slots."""
     return Step(
         file_bytes=4 * count * SMALL_BLOCK_BYTES,
         block_bytes=SMALL_BLOCK_BYTES,
@@ -112,21 +112,17 @@ SERIES = {
     "commits": Series("files of a partition", _each(_commits, 0, 1, 2), {}),
     "tasks": Series("partitions", _each(_tasks, 64, 128), _each(_tasks, 256, 1024)),
 }
-"""What is measured, by name."""
+"""All series by name."""
 
 
 def measured(step: Step, rounds: int) -> dict[str, float]:
-    """Medians of several rounds, each in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.scaling_steps", json.dumps(asdict(step))]
-    found = []
-    for _ in range(rounds):
-        answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-        found.append(json.loads(answer.splitlines()[-1]))
+    """Return the medians of several rounds, each in a process of its own."""
+    found = [in_own_process("scaling_steps", json.dumps(asdict(step))) for _ in range(rounds)]
     return {name: statistics.median(one[name] for one in found) for name in found[0]}
 
 
 def print_rows(name: str, rows: Sequence[Mapping[str, float]]) -> None:
-    """One table: seconds, what each further unit costs, and memory."""
+    """Print a table of seconds, cost of each further unit, and memory."""
     unit = SERIES[name].unit
     print(
         f"\n{name}\n| {unit} | seconds | driver's CPU s | each further one, ms | driver MiB | JVM heap MiB | windows |"
@@ -144,7 +140,7 @@ def print_rows(name: str, rows: Sequence[Mapping[str, float]]) -> None:
 
 
 def draw(figures: Figures) -> str:
-    """Time above, memory below, for what grows."""
+    """Draw time above and memory below, for each quantity."""
     columns = {
         "GB of input": ["bytes"],
         "blocks": ["blocks", "blocks, driver"],
@@ -166,7 +162,7 @@ def draw(figures: Figures) -> str:
 
 
 def known(path: Path | None) -> Figures:
-    """What a file of figures has, or nothing."""
+    """Return the figures of a file, or none."""
     return json.loads(path.read_text()) if path is not None and path.exists() else {}
 
 

@@ -1,8 +1,8 @@
-"""One measurement of scaling.py, in a process of its own: an app is run, and its cost printed as JSON.
+"""One measurement of scaling.py: runs an app, and prints its cost as JSON.
 
     python -m benchmarks.scaling_steps '{"files": 4, "file_bytes": 1000000000}'
 
-takes as JSON what a Step has.
+takes the fields of a Step as JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.throughput import peak_mib
+from benchmarks.measuring import peak_mib
 
 SLEEPING = """
 import time
@@ -28,7 +28,7 @@ from dagflow import InputPort, Operator, OutputPort
 
 
 class Sleep(Operator):
-    \"\"\"Lets a partition of a window take a fixed time, in which it needs no core.\"\"\"
+    \"\"\"Lets a partition of a window take a fixed time without using a core.\"\"\"
 
     seconds: float = 0.0
     input = InputPort()
@@ -65,10 +65,10 @@ NOTHING_KEPT = 'class: RecordFilter, properties: {keep: {prefix: "no line begins
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is measured.
+    """The size of one measurement.
 
     Attributes:
-        files: How many names the one input file has.
+        files: Number of names of the one input file.
         file_bytes: Its size.
         block_bytes: Size of a block.
         blocks_per_window: 0 for dagflow's own choice.
@@ -76,7 +76,7 @@ class Step:
         cores: Tasks that run at the same time.
         runtime: "spark" reads the blocks; "instant" answers every window at once, and leaves the driver's own work.
         files_per_partition: Output files that "instant" hands over to be published.
-        sleep_s: Seconds that each partition of a window takes without using a core.
+        sleep_s: Seconds that each partition of a window sleeps.
     """
 
     files: int = 1
@@ -91,7 +91,7 @@ class Step:
 
 
 def make_input(folder: Path, step: Step) -> None:
-    """Write one file of lines, and give it further names: the page cache holds it once, and all of them are read."""
+    """Write one file of lines and give it more names: the page cache holds it once, and each name is read."""
     dice = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz0123456789/=&"
     lines = ["".join(dice.choices(letters, k=dice.randint(20, 115))) for _ in range(10_000)]
@@ -100,7 +100,7 @@ def make_input(folder: Path, step: Step) -> None:
     first = folder / "000000.log"
     with first.open("wb") as file:
         if step.runtime == "instant":
-            file.truncate(step.file_bytes)  # nobody reads it
+            file.truncate(step.file_bytes)  # it is not read
         else:
             for start in range(0, step.file_bytes, len(pool)):
                 file.write(pool[: step.file_bytes - start])
@@ -113,8 +113,8 @@ class InstantRuntime:
 
     Args:
         program: The app.
-        step: How many tasks it says it runs, and how many files each partition has written.
-        output: Where those files are to be published.
+        step: The number of concurrent tasks, and of files that each partition has written.
+        output: Where those files are published.
     """
 
     def __init__(self, program: Any, step: Step, output: Path) -> None:

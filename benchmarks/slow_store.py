@@ -1,4 +1,4 @@
-"""A store that speaks as much S3 as reading small objects takes, and answers each request after a fixed time.
+"""A store with the part of S3 that reading small objects needs; it answers each request after a fixed time.
 
     python -m benchmarks.slow_store --objects 10000 --size 5000 --delay-millis 50
 
@@ -18,12 +18,12 @@ _TIME = "2024-01-01T00:00:00.000Z"
 
 
 class Store:
-    """Objects that are all alike.
+    """A number of equal objects.
 
     Args:
-        count: How many there are.
+        count: Number of objects.
         size: Bytes in each.
-        delay_s: How long each answer takes.
+        delay_s: Delay of each answer.
     """
 
     def __init__(self, count: int, size: int, delay_s: float) -> None:
@@ -34,7 +34,7 @@ class Store:
         self._delay_s = delay_s
 
     def answer(self, target: str) -> bytes:
-        """The whole answer to a GET."""
+        """Return the answer to a GET."""
         parts = urlsplit(target)
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         if "list-type" in query:

@@ -1,11 +1,12 @@
-"""How fast dagflow filters log lines, side by side with what else does it on the same machine.
+"""Filters log lines with dagflow and with others, in turn on the same machine.
 
     python -m benchmarks.throughput               1 GB, five rounds, about four minutes
     python -m benchmarks.throughput --size 100MB --rounds 2
 
-Makes lines of about 100 bytes, one in ten of which begins with a dot; every contender reads all files, drops
-those lines and writes the rest to local disk. Two rounds warm everything up, and check the output; then come rounds
-in which each contender runs once; the table shows medians. Needs the extra `benchmark`.
+Makes lines of about 100 bytes, one in ten of which begins with a dot. Each contender reads all files, drops these lines
+and writes the rest to local disk. Two rounds warm everything up and check the output. In each further round every
+contender runs once. Prints medians with their range, and the peak memory of tasks and driver. Needs the extra
+`benchmark`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import json
 import os
 import random
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,7 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.sparks_java import SPARKS_JAVA
+from benchmarks import measuring
+from benchmarks.measuring import SPARKS_JAVA, WARM_UP_ROUNDS, Promise, peak_mib, touch_memory
 from dagflow.api.properties import parse_size
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 FILES = 2
-WARM_UP_ROUNDS = 2
 POOL_LINES = 160_000
 
 APP = """
@@ -51,21 +51,20 @@ streams:
 BUILT_IN = 'class: RecordFilter, properties: {drop: {prefix: "."}}'
 PER_RECORD = 'class: drop_comments.DropComments, properties: {prefix: "."}'
 
-THRESHOLDS = [
-    ("dagflow", 2.5, "Spark SQL"),
-    ("dagflow", 12.0, "PySpark RDD"),
-    ("dagflow", 1.2, "polars"),
-    ("dagflow", 0.5, "parallel cp"),
-    ("dagflow, per record", 2.0, "PySpark RDD"),
+PROMISES = [
+    Promise("dagflow", 2.5, "Spark SQL"),
+    Promise("dagflow", 12.0, "PySpark RDD"),
+    Promise("dagflow", 1.2, "polars"),
+    Promise("dagflow", 0.5, "parallel cp"),
+    Promise("dagflow, per record", 2.0, "PySpark RDD"),
 ]
-"""What dagflow promises: the first is at least so many times as fast as the last."""
 
 TASK_LIMIT_MIB = 400
 DRIVER_LIMIT_MIB = 300
 
 
 def make_input(folder: Path, size_bytes: int, files: int = FILES) -> int:
-    """Write the files, and return how many bytes the lines that do not begin with a dot have in them."""
+    """Write the files; return the bytes of all lines that do not begin with a dot."""
     dice = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz0123456789/=&"
     lines = []
@@ -86,28 +85,12 @@ def make_input(folder: Path, size_bytes: int, files: int = FILES) -> int:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below a folder but those that Hadoop adds for itself."""
+    """Return the bytes of all files below a folder, without those that Hadoop adds."""
     return sum(path.stat().st_size for path in folder.rglob("[!._]*") if path.is_file())
 
 
-def touch_memory(path: Path, size_bytes: int) -> None:
-    """Fill as much of the page cache as an output will need, and free it.
-
-    A virtual machine may give memory back to its host when nobody has used it for two seconds. To get 1 GB of
-    that again takes half a second or two, which whoever comes after a slow contender would have to pay.
-
-    Args:
-        path: A file to write to; it is removed.
-        size_bytes: How large the output will be.
-    """
-    with path.open("wb") as file:
-        for _ in range(size_bytes >> 20):
-            file.write(bytes(1 << 20))
-    path.unlink()
-
-
 def run_dagflow(context: SparkContext, work: Path, operator: str, block_size: str = "64MiB") -> None:
-    """The engine on a running Spark, from an empty checkpoint, with all that it does: journal, checks, publishing."""
+    """Run the engine on a running Spark from an empty checkpoint, with journal, checks and publishing."""
     from dagflow.engine.run import run
     from dagflow.plan.load import load_app
     from dagflow.runtime.spark import SparkRuntime
@@ -124,7 +107,7 @@ def run_dagflow(context: SparkContext, work: Path, operator: str, block_size: st
 
 
 class Contest:
-    """The contenders on one Spark session, with a working directory for all of them."""
+    """The contenders on one Spark session with one working directory."""
 
     def __init__(self, work: Path, cores: int) -> None:
         import duckdb
@@ -135,7 +118,7 @@ class Contest:
         self.work = work
         self.output = work / "output"
         self.inputs = sorted(str(path) for path in (work / "input").iterdir())
-        # All of Spark's contenders get the settings that dagflow gives itself, but for Java.
+        # Spark's contenders get the settings that dagflow gives itself, except those of Java.
         self.context = start_context("throughput", f"local[{cores}]", SPARKS_JAVA, work / "spark.log")
         self.spark = SparkSession(self.context)
         self.duckdb = duckdb.connect(config={"threads": cores, "preserve_insertion_order": False})
@@ -150,17 +133,17 @@ class Contest:
         }
 
     def spark_sql(self) -> None:
-        """Spark's own text source and sink, in the JVM."""
+        """Filter with Spark's own text source and sink, in the JVM."""
         lines = self.spark.read.text(str(self.work / "input"))
         lines.filter(~lines["value"].startswith(".")).write.text(str(self.output))
 
     def rdd(self) -> None:
-        """A filter in Python on Spark's RDDs."""
+        """Filter in Python on Spark's RDDs."""
         lines = self.context.textFile(str(self.work / "input"))
         lines.filter(lambda line: not line.startswith(".")).saveAsTextFile(str(self.output))
 
     def polars(self) -> None:
-        """Polars' streaming engine."""
+        """Filter with polars' streaming engine."""
         import polars as pl
 
         self.output.mkdir()
@@ -168,7 +151,7 @@ class Contest:
         lines.sink_csv(self.output / "lines", include_header=False, quote_style="never")
 
     def duck(self) -> None:
-        """DuckDB's CSV reader and writer, told that there are neither columns nor quotes."""
+        """Filter with DuckDB's CSV reader and writer, without columns and quotes."""
         self.duckdb.execute(
             f"COPY (SELECT * FROM read_csv({self.inputs}, columns={{'line': 'VARCHAR'}}, delim=E'\\x01', quote='', "
             "escape='', header=false, auto_detect=false) WHERE NOT starts_with(line, '.')) "
@@ -177,14 +160,14 @@ class Contest:
         )
 
     def cp(self) -> None:
-        """One cp for each file, all at the same time: it filters nothing, and shows what the disk can do."""
+        """Copy each file with cp, all at once and without a filter, to show the speed of the disk."""
         self.output.mkdir()
         copies = [subprocess.Popen(["cp", path, str(self.output)]) for path in self.inputs]
         for copy in copies:
             copy.wait()
 
     def measure(self, name: str) -> float:
-        """Seconds that one contender takes, with the disk's queue empty and memory at hand at the start."""
+        """Return the seconds of one contender, after the disk's queue is empty and memory is available."""
         shutil.rmtree(self.output, ignore_errors=True)
         os.sync()
         touch_memory(self.work / "scratch", size_of(self.work / "input"))
@@ -193,36 +176,25 @@ class Contest:
         return time.perf_counter() - started
 
     def run(self, rounds: int, kept_bytes: int) -> dict[str, list[float]]:
-        """Seconds of each contender in each round.
+        """Return the seconds of each contender in each round.
 
         Raises:
-            ValueError: A contender wrote something else than it should.
+            ValueError: A contender wrote the wrong number of bytes.
         """
         for name in list(self.contenders) * WARM_UP_ROUNDS:
             self.measure(name)
             wanted = size_of(self.work / "input") if name == "parallel cp" else kept_bytes
             if size_of(self.output) != wanted:
                 raise ValueError(f"{name} wrote {size_of(self.output)} bytes instead of {wanted}")
-        seconds: dict[str, list[float]] = {name: [] for name in self.contenders}
-        for number in range(rounds):
-            for name in self.contenders:
-                seconds[name].append(self.measure(name))
-                print(f"round {number + 1}: {name} {seconds[name][-1]:.2f} s", file=sys.stderr, flush=True)
-        return seconds
+        return measuring.in_turn(self.contenders, self.measure, rounds)
 
     def close(self) -> None:
         """Stop Spark."""
         self.context.stop()
 
 
-def peak_mib(pid: int | str = "self") -> float:
-    """The most memory that a process has had resident so far."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-
-
 def python_workers() -> list[int]:
-    """The processes that run Spark's Python tasks for this process."""
+    """Return the processes that run Spark's Python tasks for this process."""
     rows = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     parent, command = {}, {}
     for row in rows.splitlines()[1:]:
@@ -240,7 +212,7 @@ def _descends(pid: int, parent: dict[int, int]) -> bool:
 
 
 def measure_memory(work: Path, cores: int, block_size: str) -> None:
-    """Run dagflow alone, with blocks of one size, and print what its processes took at most, in MiB."""
+    """Run dagflow alone with blocks of one size, and print the peak memory of its processes in MiB."""
     from dagflow.runtime.spark_context import start_context
 
     context = start_context("memory", f"local[{cores}]", {}, work / "spark.log")
@@ -250,53 +222,44 @@ def measure_memory(work: Path, cores: int, block_size: str) -> None:
 
 
 def memory_of(work: Path, cores: int, block_size: str) -> dict[str, float]:
-    """What measure_memory finds in a process of its own, which has done nothing before."""
+    """Return what measure_memory finds in a new process."""
     shutil.rmtree(work / "output", ignore_errors=True)
-    command = [sys.executable, "-m", "benchmarks.throughput", "--memory", str(work), block_size, "--cores", str(cores)]
-    answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-    found: dict[str, float] = json.loads(answer.splitlines()[-1])
-    return found
+    return measuring.in_own_process("throughput", "--memory", str(work), block_size, "--cores", str(cores))
 
 
 def report(seconds: dict[str, list[float]], size_bytes: int) -> bool:
-    """Print the table and the promises; returns whether all hold."""
-    median = {name: statistics.median(runs) for name, runs in seconds.items()}
-    print(f"\n| {'':19} | median s | best s | GB/s | dagflow is |\n|---|---|---|---|---|")
-    for name, value in median.items():
-        ratio = f"{value / median['dagflow']:.2f} x"
-        print(f"| {name:19} | {value:.2f} | {min(seconds[name]):.2f} | {size_bytes / value / 1e9:.2f} | {ratio} |")
-    print()
-    all_hold = True
-    for name, promised, other in THRESHOLDS:
-        ratio_found = median[other] / median[name]
-        all_hold &= ratio_found >= promised
-        print(
-            f"{'ok  ' if ratio_found >= promised else 'FAIL'} {name} / {other}: {ratio_found:.2f}, promised {promised}"
-        )
-    return all_hold
-
-
-def verdict(holds: bool) -> str:
-    """How a promise is marked."""
-    return "ok  " if holds else "FAIL"
+    """Print the table and the promises; return whether all hold."""
+    median = measuring.medians(seconds)
+    heads = ["contender", "median s", "range s", "GB/s", "time relative to dagflow"]
+    rows = [
+        [
+            name,
+            f"{value:.2f}",
+            measuring.range_of(seconds[name]),
+            f"{size_bytes / value / 1e9:.2f}",
+            f"{value / median['dagflow']:.2f}",
+        ]
+        for name, value in median.items()
+    ]
+    print(f"\n{measuring.table(heads, rows)}\n")
+    return measuring.check_promises(PROMISES, median)
 
 
 def report_memory(work: Path, cores: int) -> bool:
-    """Print what tasks and the driver take for one file of 1 GiB; returns whether it is what is promised."""
+    """Print the memory of tasks and driver for one file of 1 GiB; return whether the promises hold."""
     shutil.rmtree(work / "input")
     make_input(work / "input", 1 << 30, files=1)
     all_hold = True
     for block_size in ("1GiB", "64KiB"):
         found = memory_of(work, cores, block_size)
         for who, limit in (("task", TASK_LIMIT_MIB), ("driver", DRIVER_LIMIT_MIB)):
-            all_hold &= found[who] < limit
-            took = f"{who} took at most {found[who]:.0f} MiB, promised {limit}"
-            print(f"{verdict(found[who] < limit)} blocks of {block_size}: {took}")
+            text = f"blocks of {block_size}: {who} took at most {found[who]:.0f} MiB, promised {limit}"
+            all_hold &= measuring.check(found[who] < limit, text)
     return all_hold
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if a promise does not hold."""
+    """Run the benchmark; return 1 if a promise does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="1GB", help="bytes of input, such as 1GB")
     parser.add_argument("--rounds", type=int, default=5)

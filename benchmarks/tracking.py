@@ -1,4 +1,4 @@
-"""What it costs to remember which files were taken: time, memory and disk by the number of files.
+"""The cost of the index of files: time, memory and disk by the number of files.
 
     python -m benchmarks.tracking                          1 and 10 million files, in and out of order of path
     python -m benchmarks.tracking --entries 1000000
@@ -6,11 +6,10 @@
     python -m benchmarks.tracking --tree 1000000           also scans a real tree of that many files
     python -m benchmarks.tracking --entries --tree 100000 --spark   Spark's file source over the same tree
 
-Files are taken in windows of 10 000, with a snapshot after each; what readers tell of their ends comes some windows
-later. Then a new process goes back to the last
-snapshot, and compares a listing of all files with the index, in which one of a hundred is new and one is
-modified. Each step is a process of its own, so that its peak memory is its own; more than 10 million files are taken
-by several processes, each of which goes on from the last snapshot of the one before, as after a restart.
+Files are taken in windows of 10,000 with a snapshot after each; their fingerprints come some windows later. Then a new
+process restores the last snapshot, and compares a listing of all files, one of a hundred new and one modified, with the
+index. Each step is a process of its own, so that its peak memory is its own. More than 10 million files are taken by
+several processes, each of which continues from the last snapshot, as after a restart.
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 import pickle
-import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter, deque
@@ -29,19 +26,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sparks_java import SPARKS_JAVA
+from benchmarks.measuring import SPARKS_JAVA, in_own_process, peak_mib
 
 WINDOW_FILES = 10_000
 WINDOWS_UNREAD = 5
 PROCESS_FILES = 10_000_000
 DIRECTORY_FILES = 1_000
-# Odd, and so without a common factor with the powers of ten that are benchmarked: a step through all numbers.
+# Odd and not a multiple of 5, so that steps of this length visit every number below a power of ten.
 SCATTER = 7_368_787
 MIB = 1 << 20
 
 
 def path_of(number: int) -> bytes:
-    """A path of 81 bytes; ascending with the number."""
+    """Return a path of 81 bytes that ascends with the number."""
     return b"/data/landing-zone/region-01/%08d/service-access-log-part-%010d-0000.log.gz" % (
         number // DIRECTORY_FILES,
         number,
@@ -49,39 +46,34 @@ def path_of(number: int) -> bytes:
 
 
 def scrambled(number: int) -> int:
-    """64 bits without a pattern that a compressor could use; the finaliser of splitmix64."""
+    """Return 64 bits that do not compress; the finaliser of splitmix64."""
     number = number * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
     number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     return number ^ number >> 27
 
 
 def size_of(number: int) -> int:
-    """Up to 1 MB."""
+    """Return a size up to 1 MB."""
     return scrambled(number) % 1_000_000
 
 
 def fingerprint_of(number: int) -> int:
-    """Any 63 bits."""
+    """Return any 63 bits."""
     return scrambled(~number) >> 1
 
 
 def mtime_ns_of(number: int) -> int:
-    """Within the second in which a file of its number is written, at a hundred files a second."""
+    """Return a time at a hundred files a second."""
     return 1_700_000_000_000_000_000 + number * 10_000_000 + scrambled(number) % 10_000_000
 
 
-def peak_mib() -> float:
-    """The most memory that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def directory_mib(directory: Path) -> float:
-    """What a directory takes on disk."""
+    """Return the size of a directory on disk."""
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / MIB
 
 
 def track(directory: Path, entries: int, order: str, first: int) -> dict[str, Any]:
-    """Take files from one number on, at most as many as a process takes, and leave the last snapshot behind."""
+    """Take at most PROCESS_FILES files from a number on, and write the last snapshot."""
     from operators.files.metadata import FileFingerprints
     from operators.splitter.index.file_index import FileIndex
     from operators.splitter.index.pending_fingerprints import PendingFingerprints
@@ -126,7 +118,7 @@ def track(directory: Path, entries: int, order: str, first: int) -> dict[str, An
 
 
 def check(directory: Path, entries: int) -> dict[str, Any]:
-    """Go back to the snapshot, and compare a listing of everything with it."""
+    """Restore the snapshot, and compare a listing of all files with it."""
     import numpy as np
 
     from operators.splitter.index.file_index import FileIndex
@@ -142,7 +134,7 @@ def check(directory: Path, entries: int) -> dict[str, Any]:
         numbers = range(start, min(start + 8192, entries))
         paths = [path_of(number) for number in numbers]
         sizes = np.array([size_of(number) for number in numbers])
-        # One of a hundred has another name, which sorts after its own; and another one another size.
+        # One of a hundred has another name, which sorts after its own; another one has another size.
         for position in range(0, len(paths), 100):
             paths[position] += b"~"
         sizes[50::100] += 1
@@ -155,7 +147,7 @@ def check(directory: Path, entries: int) -> dict[str, Any]:
 
 
 def scan(directory: Path, entries: int) -> dict[str, Any]:
-    """Run a splitter over a real tree, as if in an app, and then once more after a restart."""
+    """Run a splitter over a real tree, and once more after a restart."""
     from dagflow.api.context import OperatorContext
     from operators import FileSplitterInput
 
@@ -196,7 +188,7 @@ def scan(directory: Path, entries: int) -> dict[str, Any]:
 
 
 def spark(directory: Path, entries: int) -> dict[str, Any]:
-    """Let Spark's file source go through the tree, in batches as large as our windows, and then once more."""
+    """Run Spark's file source over the tree, in batches as large as our windows, and once more."""
     from pyspark.sql import SparkSession
 
     from dagflow.runtime.spark_context import start_context
@@ -213,7 +205,7 @@ def spark(directory: Path, entries: int) -> dict[str, Any]:
         return time.perf_counter() - begin, [progress["durationMs"] for progress in query.recentProgress]
 
     first_s, batches = life()
-    # What a batch costs before and after its job: finding out what is new, and writing down what was taken.
+    # Time of a batch outside of its job: finding new files, and recording them.
     planning_ms = [batch.get("triggerExecution", 0) - batch.get("addBatch", 0) for batch in batches]
     again_s, _ = life()
     processes = subprocess.run(["ps", "-C", "java", "-o", "rss="], check=True, stdout=subprocess.PIPE).stdout.split()
@@ -240,24 +232,12 @@ def grow(directory: Path, entries: int) -> None:
 
 def measured(step: str, directory: Path, entries: int, order: str, first: int = 0) -> dict[str, Any]:
     """Run one step in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.tracking",
-        "--step",
-        step,
-        "--directory",
-        str(directory),
-        "--entries",
-        str(entries),
-    ]
-    result = subprocess.run([*command, "--order", order, "--first", str(first)], check=True, stdout=subprocess.PIPE)
-    figures: dict[str, Any] = json.loads(result.stdout)
-    return figures
+    options = ["--step", step, "--directory", str(directory), "--entries", str(entries)]
+    return in_own_process("tracking", *options, "--order", order, "--first", str(first))
 
 
 def rows(entries: list[int], tree: int, *, with_spark: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every measurement, as it is made."""
+    """Yield each measurement when it is done."""
     for count in entries:
         for order in ("sorted", "scattered"):
             with tempfile.TemporaryDirectory() as directory:
@@ -274,11 +254,11 @@ def rows(entries: list[int], tree: int, *, with_spark: bool) -> Iterator[tuple[s
 
 
 def main() -> None:
-    """Print one line a measurement."""
+    """Print a line for each measurement."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entries", type=int, nargs="*", default=[1_000_000, 10_000_000])
     parser.add_argument("--tree", type=int, default=0, help="number of real files")
-    parser.add_argument("--spark", action="store_true", help="also let Spark's file source go through the tree")
+    parser.add_argument("--spark", action="store_true", help="also run Spark's file source over the tree")
     parser.add_argument("--step", choices=["track", "check", "scan", "spark"], help=argparse.SUPPRESS)
     parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--order", default="sorted", help=argparse.SUPPRESS)

@@ -1,11 +1,11 @@
-"""How much sooner two processes are done with a file than one: wall time, so nothing else may keep the cores busy.
+"""Wall time of two processes that read a file, compared with one; needs two idle cores.
 
-Used by formats.py and archives.py. Processes are warmed up as those of a run are. A format whose blocks
-are read apart from each other has its blocks dealt out; of one that goes through files from their beginning, and of
-compressed files that are not cut, each process reads a file of its own.
+Used by formats.py and archives.py. Processes are warmed up as those of a run. If blocks can be read independently,
+they are distributed; for formats that read files from their beginning, and for compressed files that are not cut,
+each process reads a file of its own.
 
-Rounds are short and many. In each, all that is compared takes its turn, and whatever is fast is done over and over; a
-round in which others used the cores does not count.
+Rounds are short and many. In each, everything that is compared takes its turn, and fast actions are repeated. A round
+in which other programs used the cores does not count.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from operators.reader.block_reader import BlockReader
 from operators.reader.formats.base import CHUNK_BYTES
 
 LASTING_S = 0.1
-"""Seconds that an act lasts at least in a round. Short, so that one process and two find the machine in the same mood:
-what a shared host gives was seen to change by a third from one second to the next."""
+"""Least seconds of an action in a round. Short, because the speed of a shared host changes by a third from one second
+to the next."""
 
 FOREIGN_SHARE = 0.05
-"""Of one core: a round counts if others used less; /proc/stat, in ticks of 10 ms, tells no smaller share."""
+"""Share of one core: a round counts if others used less. /proc/stat has ticks of 10 ms, so it cannot be smaller."""
 
 TRIES = 6
-"""Rounds that are begun for each one that counts, before it is said that the machine is busy."""
+"""Rounds that are tried for each one that counts, before the machine is reported as busy."""
 
 COUNTED_BYTES = 1 << 28
-"""Bytes that count_in_cache counts in place of a block."""
+"""Bytes that count_in_cache counts instead of a block."""
 
 Act = Callable[[int], "Done"]
-"""Something that processes do a number of times."""
+"""An action that processes do a number of times."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What processes did.
+    """The result of an action.
 
     Attributes:
-        count: Records, or whatever was counted, of all passes.
-        seconds: From when the first one began to when the last one was done.
-        cpu_s: CPU time of all of them.
+        count: Records or bytes of all passes.
+        seconds: From the start of the first process to the end of the last.
+        cpu_s: CPU time of all processes.
     """
 
     count: int
@@ -70,13 +70,13 @@ class TwoProcesses:
     def __init__(self) -> None:
         context = get_context("spawn")
         meeting = context.Barrier(2)
-        # Not forked: a fork would pay for the memory of its parent, page by page, while it is timed.
+        # Not forked: a fork would copy the memory of its parent page by page while it is timed.
         self._pools = [ProcessPoolExecutor(1, context, _prepare, (meeting,)) for _ in range(2)]
         for pool in self._pools:
             pool.submit(_is_ready).result()
 
     def __enter__(self) -> Self:
-        """Ready to read."""
+        """Return this, ready to read."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -85,11 +85,11 @@ class TwoProcesses:
             pool.shutdown()
 
     def rounds(self, count: int, *acts: Act) -> list[list[float]]:
-        """Seconds of one pass of each act, for each round; the acts take turns.
+        """Return the seconds of one pass of each action, for each round.
 
         Raises:
-            ValueError: The passes of an act disagree about how many records there are.
-            TimeoutError: Something else keeps the cores busy.
+            ValueError: The passes of an action give different counts.
+            TimeoutError: Other programs keep the cores busy.
         """
         first = [act(1) for act in acts]
         passes = [math.ceil(LASTING_S / done.seconds) for done in first]
@@ -107,35 +107,35 @@ class TwoProcesses:
         raise TimeoutError(f"others used the cores in all but {len(taken)} of {count * TRIES} rounds")
 
     def best(self, rounds: int, *acts: Act) -> list[float]:
-        """Median seconds of one pass of each act."""
+        """Return the median seconds of one pass of each action."""
         return [statistics.median(seconds) for seconds in zip(*self.rounds(rounds, *acts), strict=True)]
 
     def read_blocks(self, format: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int = 1) -> Done:
-        """Read the blocks of a file, dealt out, surveyed first where that is needed."""
+        """Read the distributed blocks of a file, after a pre-scan if it is needed."""
         reader = BlockReader(format=format)
-        surveyed = Done(0, 0, 0)
+        prescanned = Done(0, 0, 0)
         if any(reader.needs_prescan(block) for block in blocks):
-            findings, surveyed = self._all(_survey, format, blocks, processes, passes)
-            blocks = reader.resolve(blocks, findings)
+            results, prescanned = self._all(_prescan, format, blocks, processes, passes)
+            blocks = reader.resolve(blocks, results)
         counts, done = self._all(_read, format, blocks, processes, passes)
-        return Done(sum(counts), surveyed.seconds + done.seconds, surveyed.cpu_s + done.cpu_s)
+        return Done(sum(counts), prescanned.seconds + done.seconds, prescanned.cpu_s + done.cpu_s)
 
     def read_files(self, format: Any, paths: Sequence[Path], processes: int, passes: int = 1) -> Done:
         """Read files, each as one block."""
         return self.read_blocks(format, [blocks_of(path, 1)[0] for path in paths], processes, passes)
 
     def copy(self, blocks: Sequence[BlockMetadata], processes: int, passes: int = 1) -> Done:
-        """What reading costs by itself: the bytes of blocks, from the page cache into one buffer, a chunk at a time."""
+        """Copy the bytes of blocks from the page cache into one buffer: the cost of reading alone."""
         counts, done = self._all(_copy, None, blocks, processes, passes)
         return Done(sum(counts), done.seconds, done.cpu_s)
 
     def count_in_cache(self, processes: int, passes: int = 1) -> Done:
-        """What the cores themselves give: the ones in 64 KiB, over and over, without any memory beyond the caches."""
+        """Count the ones in 64 KiB repeatedly: the speed of the cores without memory beyond the caches."""
         counts, done = self._all(_count, None, [None] * 8, processes, passes)
         return Done(sum(counts), done.seconds, done.cpu_s)
 
     def _all(self, act: Any, format: Any, blocks: Sequence[Any], processes: int, passes: int) -> tuple[list[Any], Done]:
-        """What an act gives for each block, and what it took from the first start until all processes were done."""
+        """Return the result of an action for each block, and its time over all processes."""
         shares = [blocks[index::processes] for index in range(processes)]
         waiting = [
             pool.submit(act, format, share, processes, passes) for pool, share in zip(self._pools, shares, strict=False)
@@ -150,7 +150,7 @@ class TwoProcesses:
 
 
 def blocks_of(path: Path, count: int) -> list[BlockMetadata]:
-    """A file in so many blocks of about the same length."""
+    """Cut a file into a number of blocks of about the same length."""
     found = stat(str(path))
     size, version = found.size_bytes, FileVersion(found.size_bytes, found.mtime_ns, found.etag)
     length = -(-size // count)
@@ -168,7 +168,7 @@ class _Clock:
 
     @contextmanager
     def timed(self, processes: int) -> Iterator[None]:
-        """Wait until all processes are ready, and take the time."""
+        """Wait until all processes are ready, and measure the time."""
         if processes > 1:
             _meeting.wait()
         spent = time.process_time()
@@ -188,12 +188,12 @@ def _prepare(meeting: Barrier) -> None:
 
 
 def _is_ready() -> bool:
-    """Whether all that this module needs is imported."""
+    """Return True; the call imports this module in the process."""
     return True
 
 
 def _busy_s() -> float:
-    """Seconds of all cores that somebody used, or that the host took."""
+    """Return the busy seconds of all cores, including those that the host took."""
     user, nice, system, _, _, irq, soft_irq, steal = map(int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
     return (user + nice + system + irq + soft_irq + steal) / os.sysconf("SC_CLK_TCK")
 
@@ -217,7 +217,7 @@ def _copy(_: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int) 
     return counts, clock
 
 
-def _survey(format: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int) -> tuple[list[Any], _Clock]:
+def _prescan(format: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int) -> tuple[list[Any], _Clock]:
     reader, clock = BlockReader(format=format), _Clock()
     with clock.timed(processes):
         for _ in range(passes):
