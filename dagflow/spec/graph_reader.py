@@ -1,13 +1,15 @@
-"""Reads operators and the streams between them."""
+"""Reads operators, the modules among them, and the streams between them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from dagflow.spec.app_spec import Endpoint, OperatorSpec, StreamSpec
-from dagflow.spec.module_reader import MAX_OPERATORS, Allowance, Direction, Module, read_module
+from dagflow.spec.graph import Direction, Graph, Module
+from dagflow.spec.module_reader import ModuleFileReader
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.operator_reader import OperatorReader
 from dagflow.spec.problems import Place, did_you_mean, nearest, quoted
@@ -17,23 +19,22 @@ STREAM_KEYS = ("from", "to", "broadcast")
 
 # Names become parts of file names, which file systems bound at 255 bytes.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
+PORT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+
+MAX_OPERATORS = 10_000
+"""A few files that use each other several times can stand for billions of operators."""
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """What the sections `operators` and `streams` say, with everything that modules stand for.
+@dataclass(slots=True)
+class OperatorCounter:
+    """Counts the operators of an app, up to MAX_OPERATORS."""
 
-    Attributes:
-        operators: The operators by name, in the order of the file.
-        streams: The streams by name, in the order of the file.
-        modules: The modules by the name of the operator that uses them, without a prefix; None for a broken one.
-        search_path: Directories where Python modules were looked up.
-    """
+    counted: int = 0
 
-    operators: dict[str, OperatorSpec]
-    streams: dict[str, StreamSpec]
-    modules: dict[str, Module | None]
-    search_path: tuple[str, ...]
+    def count(self) -> bool:
+        """Count one more; false where that is too many."""
+        self.counted += 1
+        return self.counted <= MAX_OPERATORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,13 @@ class GraphReader(NodeReader):
         file: The file as the user named it.
         prefix: Goes before each name: "" in an app, `operator/` in a module that an operator uses.
         using: The modules that are being read, outermost first.
-        allowance: How many operators there may be, modules counted as often as they are used.
+        counter: Counts the operators of the app, those of modules as often as they are used.
     """
 
     file: str
     prefix: str = ""
     using: tuple[str, ...] = ()
-    allowance: Allowance = field(default_factory=Allowance)
+    counter: OperatorCounter = field(default_factory=OperatorCounter)
 
     def read(self, operators: Mapping, streams: Mapping) -> Graph:
         """Read both sections; what is wrong in them becomes problems."""
@@ -60,22 +61,45 @@ class GraphReader(NodeReader):
             if not NAME.fullmatch(name):
                 message = f"{quoted(name)} is no name for an operator; use at most 200 letters, digits, '_' and '-'"
                 self.problems.add(entry.key_place, message)
-            elif self.allowance.operators <= 0:
+            elif not self.counter.count():
                 self.problems.add(entry.key_place, f"more than {MAX_OPERATORS} operators, counting those of modules")
                 break
             elif isinstance(entry.value, Mapping) and "module" in entry.value.entries:
-                self.allowance.operators -= 1
-                module = read_module(self, self.prefix + name, entry.value)
+                module = self.read_module(self.prefix + name, entry.value)
                 graph.modules[name] = module
                 if module is not None:
                     graph.operators.update(module.graph.operators)
                     graph.streams.update(module.graph.streams)
                     folders.update(dict.fromkeys(module.graph.search_path))
             else:
-                self.allowance.operators -= 1
                 graph.operators[self.prefix + name] = self._operator(self.prefix + name, entry)
         self._read_streams(streams, graph)
         return replace(graph, search_path=tuple(folders))
+
+    def read_module(self, name: str, mapping: Mapping) -> Module | None:
+        """Read the module that an operator names.
+
+        Args:
+            name: The operator's name in the app.
+            mapping: What is said of the operator.
+
+        Returns:
+            The module, or None where it could not be read; what is wrong became problems.
+        """
+        files = ModuleFileReader(self.search_path, self.environment, self.problems, self.file, self.using)
+        found = files.read(name, mapping)
+        if found is None:
+            return None
+        inner = replace(
+            self,
+            file=found.file,
+            prefix=f"{name}/",
+            using=(*self.using, found.file),
+            search_path=tuple(dict.fromkeys((*self.search_path, str(Path(found.file).resolve().parent)))),
+        )
+        graph = inner.read(found.operators, found.streams)
+        ports = inner.exposed_ports(found.root, "input", graph), inner.exposed_ports(found.root, "output", graph)
+        return Module(found.file, graph, *ports, found.properties, found.description)
 
     def _operator(self, name: str, entry: Entry) -> OperatorSpec:
         if isinstance(entry.value, Mapping):
@@ -147,3 +171,35 @@ class GraphReader(NodeReader):
             meant = nearest(end.port, ports) or (next(iter(ports)) if len(ports) == 1 else "")
             return self._ports_inside(replace(end, port=meant), direction, module) if meant else ()
         return tuple(replace(inside, place=end.place, shown=end.shown) for inside in ports[end.port])
+
+    def exposed_ports(self, root: Mapping, direction: Direction, graph: Graph) -> dict[str, tuple[Endpoint, ...]]:
+        """The ports that a module exposes in one direction."""
+        found: dict[str, tuple[Endpoint, ...]] = {}
+        for key, entry in self.section(root, f"{direction}s").entries.items():
+            what = f"{direction} {quoted(key)} of a module"
+            if not PORT.fullmatch(key):
+                self.problems.add(entry.key_place, f"{what}: a port's name has letters, digits and '_'")
+                continue
+            ends = self.ends(entry.value, what, direction, graph)
+            found[key] = tuple(end for end in ends if self._is_port(what, end, direction, graph))
+        return found
+
+    def _is_port(self, what: str, end: Endpoint, direction: Direction, graph: Graph) -> bool:
+        operator = graph.operators.get(end.operator)
+        if operator is None:
+            names = [name.removeprefix(self.prefix) for name in graph.operators]
+            hint = did_you_mean(end.operator.removeprefix(self.prefix), names)
+            self.problems.add(end.place, f"{what}: there is no operator of the name in {quoted(end.shown)}{hint}")
+            return False
+        cls = operator.operator_class
+        if cls is None:
+            return False
+        ports = cls.input_ports if direction == "input" else cls.output_ports
+        if end.port not in ports:
+            hint = did_you_mean(end.port, ports)
+            message = (
+                f"{what}: operator '{operator.name}' ({cls.__name__}) has no {direction} port {quoted(end.port)}{hint}"
+            )
+            self.problems.add(end.place, f"{message}\n    it has: {', '.join(ports) or 'none'}")
+            return False
+        return True

@@ -12,8 +12,8 @@ from dagflow.spec.app_spec import Endpoint
 from dagflow.spec.class_description import ClassInfo, PortInfo, PropertyInfo, describe
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.environment import Environment
+from dagflow.spec.graph import Module
 from dagflow.spec.graph_reader import GraphReader
-from dagflow.spec.module_reader import Module, read_module
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_tree import Entry, Mapping, Scalar
 
@@ -31,7 +31,7 @@ def describe_module(path: str) -> ClassInfo:
     place = Place(path)
     use = Mapping(place, {"module": Entry(place, Scalar(place, path, path, path))})
     reader = GraphReader(search_path_of(path), Environment(os.environ), problems, "")
-    module = read_module(reader, "module", use)
+    module = reader.read_module("module", use)
     if module is None:
         raise SpecError(problems.found)
     return ClassInfo(
