@@ -54,6 +54,9 @@ class Operator:
     renamed_properties: ClassVar[Mapping[str, str]] = {}
     """Today's name of each property by the name that it had; the old name in an app is an error with the new one."""
 
+    removed_properties: ClassVar[Mapping[str, str]] = {}
+    """For each property that is no more what to do instead; it is part of the error of an app that has it."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         inputs: dict[str, InputPort] = {}

@@ -101,6 +101,9 @@ class PartitionPolicy(Partitioner, StatsListener):
     renamed_properties: ClassVar[Mapping[str, str]] = {}
     """See Operator.renamed_properties."""
 
+    removed_properties: ClassVar[Mapping[str, str]] = {}
+    """See Operator.removed_properties."""
+
     def __init__(self, **properties: Any) -> None:
         """Set the properties.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dagflow.api.operator import Operator
-from dagflow.api.partitioning import Partitioner, StreamCodec
+from dagflow.api.partitioning import Partitioner, PartitionPolicy, StreamCodec
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
 from dagflow.spec.user_modules import user_modules
@@ -73,7 +73,7 @@ class PolicySpec:
         place: Where it is named.
     """
 
-    policy_class: type[Partitioner]
+    policy_class: type[PartitionPolicy]
     properties: Mapping[str, Any] = field(repr=False)
     place: Place
 

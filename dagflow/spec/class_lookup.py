@@ -15,11 +15,14 @@ from types import ModuleType
 from typing import Any
 
 from dagflow.api.operator import Operator
-from dagflow.api.partitioning import Partitioner, StreamCodec
+from dagflow.api.partitioning import PartitionPolicy, StreamCodec
 from dagflow.spec.problems import did_you_mean, nearest, quoted, shortened
 
 LIBRARY = "operators"
-"""The package of the built-in operators; its public names are the short names of an app."""
+"""The package of the built-in operators; its public names are the short names of an app.
+
+Its table RENAMED has today's name of each class by a name that it had.
+"""
 
 _MAX_NAME = 250
 """File systems refuse longer names with an error of their own."""
@@ -55,7 +58,7 @@ CODEC = Kind(
 
 POLICY = Kind(
     *("partitioner", "derive it from dagflow.PartitionPolicy", "my_policies.Nightly"),
-    accepts=lambda cls: issubclass(cls, Partitioner) and not issubclass(cls, Operator) and not inspect.isabstract(cls),
+    accepts=lambda cls: issubclass(cls, PartitionPolicy) and not inspect.isabstract(cls),
 )
 DESCRIBED = Kind(
     *("operator or partitioner", "derive it from dagflow.Operator or dagflow.PartitionPolicy", OPERATOR.example),
@@ -147,6 +150,8 @@ def _find_built_in(name: str, kind: Kind) -> type[Any]:
     found = getattr(library, name) if name in library.__all__ else None
     if inspect.isclass(found) and kind.accepts(found):
         return found
+    if name in library.RENAMED:
+        raise UnknownClassError(f"the {kind.noun} {quoted(name)} is now called '{library.RENAMED[name]}'")
     own = f"; a class of your own has its module before it, as in {kind.example}"
     hint = did_you_mean(name, built_in(kind)) or own
     raise UnknownClassError(f"there is no built-in {kind.noun} {quoted(name)}{hint}")

@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from dagflow.api.operator import Operator
+from dagflow.api.partitioning import PartitionPolicy
 from dagflow.api.properties import property_model
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place, Problems, did_you_mean, quoted, shortened
@@ -67,7 +69,7 @@ class PropertyCheck:
     """
 
     owner: str
-    cls: type[Any]
+    cls: type[Operator] | type[PartitionPolicy]
     node: MappingNode
     place: Place
     class_place: Place
@@ -122,6 +124,9 @@ class PropertyCheck:
     def _add_unknown(self, steps: tuple[int | str, ...]) -> None:
         _, place, _ = follow(self.node, steps)
         name = str(steps[-1])
+        if len(steps) == 1 and (change := self._change_of(name)):
+            self.problems.add(place, f"{self._who}: property '{name}' {change}")
+            return
         names = _names_at(self.cls, steps[:-1])
         if len(steps) == 1:
             what, taker = f"{self._who} has no property", self.cls.__name__
@@ -129,6 +134,12 @@ class PropertyCheck:
             what, taker = f"{self._who}, property '{_dotted(steps[:-1])}' does not take", _dotted(steps[:-1])
         takes = f"\n    {taker} takes: {', '.join(names) or 'no properties'}" if names or len(steps) == 1 else ""
         self.problems.add(place, f"{what} {quoted(name)}{did_you_mean(name, names)}{takes}")
+
+    def _change_of(self, name: str) -> str:
+        """What became of a property that the class had, or ""."""
+        if name in self.cls.renamed_properties:
+            return f"is now called '{self.cls.renamed_properties[name]}'"
+        return f"was removed: {self.cls.removed_properties[name]}" if name in self.cls.removed_properties else ""
 
     def _add_missing(self, loc: Sequence[int | str]) -> None:
         node, place, steps = follow(self.node, loc[:-1])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.api.partitioning import BacklogStats, Partitioner, PartitionPolicy, StatsResponse
+from dagflow.api.partitioning import BacklogStats, PartitionPolicy, StatsResponse
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.plan.load import load_app
@@ -27,7 +27,7 @@ class Nightly(PartitionPolicy):
         return self.size
 
 
-class Plain(Partitioner):
+class Plain(PartitionPolicy):
     """An author's own that has no properties."""
 
     def define_partitions(self, stats: BacklogStats) -> int:
@@ -95,6 +95,11 @@ def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
         ),
         (
             "DeadlinePartitioner",
+            "DrainPartitioner",
+            "7:26: partitioner of operator 'reader': the partitioner 'DrainPartitioner' is now called 'Deadline",
+        ),
+        (
+            "DeadlinePartitioner",
             "RecordFilter",
             "7:26: partitioner of operator 'reader': there is no built-in partitioner",
         ),
@@ -129,7 +134,7 @@ def test_a_wrong_partitioner_is_named_at_its_place(tmp_path: Path, old: str, new
 
 
 def test_a_key_leaves_the_count_to_a_policy(tmp_path: Path) -> None:
-    """`by` without a count, together with a partitioner, is an app that is right; any Partitioner will do."""
+    """`by` without a count, together with a partitioner, is an app that is right; any policy will do."""
     text = APP.replace("    partitioner:", "    partition: {by: url}\n    partitioner:").replace("ROOT", str(tmp_path))
     text = text.replace(
         "DeadlinePartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}", f"{HERE}.Plain"
