@@ -1,4 +1,4 @@
-"""Putting what a replay made in the place of what its windows had published."""
+"""Replaces published files by those that reprocessing made."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from dagflow.storage.replacement import lost_of, replace_all
 
 
 def finish_reprocess(journal: Journal, again: Collection[int] = ()) -> None:
-    """Replace the files of every replay that is decided and not done; a death in between is repaired by doing it again.
+    """Replace the files of every window whose reprocessing is decided and not done.
 
-    All files are looked for before the first is replaced, so that what cannot be finished is not begun.
+    May be repeated: where a process dies in between, the next call goes on. All new files are looked for before the
+    first published file is replaced.
 
     Args:
         journal: Open, with its epoch claimed.
-        again: Windows that will be replayed now. Where these are all that is decided, lost files are no error:
-            they are made anew.
+        again: Windows that are about to be reprocessed. Lost files are no error where all decided windows are among
+            them: the files will be made again.
 
     Raises:
         FencedError: Another driver has taken over.
-        StorageError: A file is lost, or the store refused.
+        StorageError: A new file is lost, or the store refused.
     """
-    redos = journal.state.reprocessing
-    files = [PendingFile.from_json(file) for redo in redos.values() for file in redo.intent.files]
+    decided = journal.state.reprocessing
+    files = [PendingFile.from_json(file) for window in decided.values() for file in window.intent.files]
     if lost := lost_of(files):
-        if redos.keys() <= set(again):
+        if decided.keys() <= set(again):
             return
-        windows = " ".join(f"--window {window_id}" for window_id in redos)
+        windows = " ".join(f"--window {window_id}" for window_id in decided)
         raise StorageError(
-            f"{len(lost)} of the {len(files)} files that a replay has made are neither pending nor in their places",
+            f"{len(lost)} of the {len(files)} files that reprocessing has made are neither pending nor in their places",
             url=redacted(lost[0].final_url),
-            hint=f"somebody removed them; make them again: dagflow replay CHECKPOINT {windows}",
+            hint=f"another program removed them; make them again: dagflow replay CHECKPOINT {windows}",
         )
-    if redos:
-        replace_all(files, {url for redo in redos.values() for url in redo.removed}, journal.check_epoch)
-    for window_id in redos:
+    if decided:
+        replace_all(files, {url for window in decided.values() for url in window.removed}, journal.check_epoch)
+    for window_id in decided:
         journal.end_reprocess(window_id)

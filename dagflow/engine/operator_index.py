@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping
 
 
 def index_operators(names: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
-    """A number for each operator: the one that it had, or one that nobody had before.
+    """A number for each operator: the number that it had in earlier runs, or a new one.
 
-    An operator that is put before others in the app takes no other's number: ids that were given out under it name
-    files by now.
+    An operator that is put before others in the app does not take their numbers: block ids that were given out under
+    a number are part of the names of published files.
 
     Args:
         names: The operators, in the order of the app.
-        known: What this said before, with operators that the app no longer has.
+        known: The numbers of earlier runs, also of operators that the app no longer has.
 
     Returns:
-        The numbers, from 0 on, of all that were ever named.
+        The numbers, counted from 0, of all operators that ever had one.
     """
-    ordinals = dict(known)
+    index = dict(known)
     for name in names:
-        ordinals.setdefault(name, max(ordinals.values(), default=-1) + 1)
-    return ordinals
+        index.setdefault(name, max(index.values(), default=-1) + 1)
+    return index

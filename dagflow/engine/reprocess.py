@@ -1,20 +1,21 @@
-"""Replays windows of a checkpoint: opens its journal, prepares today's app, starts Spark."""
+"""Reprocesses windows of a checkpoint: opens its journal, prepares the app as it is now, and starts Spark."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
 
+from dagflow.engine.file_changes import ReprocessedWindow
 from dagflow.engine.finish_reprocess import finish_reprocess
+from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import pending_files_swept, prepare
-from dagflow.engine.reprocessor import ReprocessedWindow, Reprocessor
+from dagflow.engine.reprocessor import Reprocessor
 from dagflow.engine.run import RunOptions, RuntimeFactory, start_spark
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError
 from dagflow.execution.program import Program
 from dagflow.journal import Journal, Retention, read_state
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.placement import place
 from dagflow.runtime.lazy import LazyRuntime
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
@@ -29,7 +30,7 @@ def app_file(checkpoint: str) -> str:
 
     Raises:
         MissingError: There is no journal.
-        JournalError: It does not say, or cannot be read.
+        JournalError: The journal does not name it, or cannot be read.
         StorageError: The store failed.
     """
     url = absolute(checkpoint)
@@ -41,13 +42,13 @@ def app_file(checkpoint: str) -> str:
     return source
 
 
-def _require_same_places(outputs: Iterable[str], journal: Journal) -> None:
-    """Refuse a working directory in which the app's relative locations are others than in the run.
+def _require_same_locations(outputs: Iterable[str], journal: Journal) -> None:
+    """Refuse a working directory in which the app's relative locations differ from those of the run.
 
-    Files would not be replaced, but removed in one place and made in another.
+    Files would be removed in one place and made in another, and not replaced.
 
     Raises:
-        JournalError: An output lies elsewhere than where the run, by the same relative path, published.
+        JournalError: The run published into another directory, by the same relative path.
     """
     was, now = journal.state.directory, os.getcwd()
     for output in outputs if was not in ("", now) else ():
@@ -62,30 +63,30 @@ def _require_same_places(outputs: Iterable[str], journal: Journal) -> None:
             )
 
 
-def replay(
+def reprocess(
     app: LogicalPlan,
     options: RunOptions,
     windows: Sequence[int],
-    told: Callable[[ReprocessedWindow], None],
+    on_window: Callable[[ReprocessedWindow], None],
     stop: StopRequest | None = None,
     runtime: RuntimeFactory | None = None,
 ) -> None:
-    """Run windows again, one after the other, and replace what they published, all of it or nothing.
+    """Run windows again, one after the other, and replace what they published: all of it, or nothing.
 
     A run that is at work on the checkpoint is stopped, as by any other driver.
 
     Args:
-        app: Today's app, checked.
+        app: The app as it is now, checked.
         options: Checkpoint, master and Spark settings.
         windows: Ids of committed windows.
-        told: Called with each window when the files of all of them are in their places.
-        stop: How the replay is asked to end.
-        runtime: Makes the place where tasks run; None starts Spark.
+        on_window: Called with each window, when the files of all windows are in their locations.
+        stop: Asks to end early.
+        runtime: Makes the runtime, where tasks run; None starts Spark.
 
     Raises:
-        RunStoppedError: The replay was asked to end before anything was replaced.
-        DagflowError: A window could not be replayed, and nothing was replaced; or what was decided could not be
-            finished, and the next run or replay does it.
+        RunStoppedError: A stop was requested before anything was replaced.
+        DagflowError: A window could not be reprocessed, and nothing was replaced; or what was decided could not be
+            finished, and the next run or reprocessing does it.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     with options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
@@ -94,21 +95,20 @@ def replay(
         journal = Journal.open(open_store(checkpoint), app=app.name, retention=retention, roots=located)
         try:
             finish_reprocess(journal, windows)
-            plan = place(app)
-            operators = {name: node.operator for name, node in app.operators.items()}
+            placed = PlacedApp.of(app)
             storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
-            places = prepare(operators, journal, checkpoint, storage)
-            _require_same_places(places.outputs, journal)
-            # Whatever the app asks for its own windows: a record says that these files are complete.
-            program = Program.of(app.name, plan, operators, storage, "power")
-            start = runtime or (lambda program: start_spark(app, program, options, places))
+            locations = prepare(placed.operators, journal, checkpoint, storage)
+            _require_same_locations(locations.outputs, journal)
+            # Whatever durability the app asks for: a record of the journal says that these files are complete.
+            program = Program.of(app.name, placed.plan, placed.operators, storage, "power")
+            start = runtime or (lambda program: start_spark(app, program, options, locations))
             tasks = LazyRuntime(lambda: start(program))
             parallelism = SparkMaster.parse(options.master or app.attributes.master).parallelism
-            replayer = Reprocessor(journal, plan, operators, tasks.get, stop or StopRequest(), parallelism=parallelism)
-            with pending_files_swept(places.outputs, journal):
+            reprocessor = Reprocessor(journal, placed, tasks.get, stop or StopRequest(), parallelism)
+            with pending_files_swept(locations.outputs, journal):
                 try:
-                    for window in replayer.replay(windows):
-                        told(window)
+                    for window in reprocessor.reprocess(windows):
+                        on_window(window)
                 finally:
                     tasks.close()
         finally:

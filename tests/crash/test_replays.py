@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.reprocess import replay
+from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import StorageError
 from dagflow.journal import read_state
@@ -79,7 +79,7 @@ def shown(root: Path) -> Shown:
 
 def replay_all(app: str, windows: list[int] = WINDOWS) -> None:
     """Replay windows with an app."""
-    replay(load_app(app), RunOptions(), windows, lambda window: None, runtime=InlineRuntime)
+    reprocess(load_app(app), RunOptions(), windows, lambda window: None, runtime=InlineRuntime)
 
 
 def require_sane(found: Shown, old: Shown, new: Shown) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.reprocess import app_file, replay
-from dagflow.engine.reprocessor import ReprocessedWindow
+from dagflow.engine.file_changes import ReprocessedWindow
+from dagflow.engine.reprocess import app_file, reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import (
@@ -69,7 +69,7 @@ def again(*windows: int, change: tuple[str, str] = ("", "")) -> list[Reprocessed
     """Replay windows with an app in which something was replaced by something else."""
     Path("app.yaml").write_text(APP.replace(*change) if change[0] else APP)
     told: list[ReprocessedWindow] = []
-    replay(load_app(app_file("journal")), RunOptions(), list(windows), told.append, runtime=InlineRuntime)
+    reprocess(load_app(app_file("journal")), RunOptions(), list(windows), told.append, runtime=InlineRuntime)
     return told
 
 
@@ -162,7 +162,7 @@ def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -
 
     def replayed() -> None:
         app, options = load_app(app_file(str(folder / "journal"))), RunOptions(checkpoint=str(folder / "journal"))
-        replay(app, options, [2], told.append, runtime=InlineRuntime)
+        reprocess(app, options, [2], told.append, runtime=InlineRuntime)
 
     with contextlib.chdir(folder / "else" / "where"):
         with pytest.raises(JournalError, match=f"run published into {folder}/out, .* would into {Path.cwd()}/out"):
@@ -233,7 +233,7 @@ def test_a_replay_that_is_asked_to_stop_replaces_nothing(folder: Path, runtime: 
     stop = StopRequest()
     told: list[ReprocessedWindow] = []
     with pytest.raises(RunStoppedError, match="nothing was replaced"):
-        replay(
+        reprocess(
             load_app("app.yaml"),
             RunOptions(),
             [1, 2, 3],
@@ -282,7 +282,7 @@ def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path
     with pytest.raises(MissingError, match="window 1 is no longer kept"):
         window_manifest("journal", 1)
     with pytest.raises(MissingError, match="window 2 is no longer kept"):
-        replay(load_app("app.yaml"), RunOptions(), [2], lambda window: None, runtime=InlineRuntime)
+        reprocess(load_app("app.yaml"), RunOptions(), [2], lambda window: None, runtime=InlineRuntime)
     assert window_manifest("journal", 84).outputs[0].records == 1
     for number in range(80):
         (folder / "in" / f"z{number:02d}").write_text("# nothing is published of this\n")

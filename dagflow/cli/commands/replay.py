@@ -13,8 +13,8 @@ from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.options import Settings, conf_option, master_option, redaction, set_option, verbose_option
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
-from dagflow.engine.reprocess import app_file, replay
-from dagflow.engine.reprocessor import ReprocessedWindow
+from dagflow.engine.file_changes import ReprocessedWindow
+from dagflow.engine.reprocess import app_file, reprocess
 from dagflow.engine.run import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError, RunStoppedError
@@ -77,7 +77,7 @@ def command(
             output.at_once(f"{STOPPING}\n")
 
         with stop_on_signals(ask, lambda: os._exit(RunStoppedError.exit_code)):
-            on_driver_thread(lambda: replay(logical, options, chosen, tell, stop))
+            on_driver_thread(lambda: reprocess(logical, options, chosen, tell, stop))
     else:
         output.note("no committed window has read such a file")
     if as_json:

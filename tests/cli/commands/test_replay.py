@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dagflow.cli.commands.replay import describe
 from dagflow.cli.main import command_line
-from dagflow.engine.reprocessor import FileChange, ReprocessedWindow
+from dagflow.engine.file_changes import FileChange, ReprocessedWindow
 from dagflow.engine.run import RunOptions, run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime

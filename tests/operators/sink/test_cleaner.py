@@ -63,7 +63,7 @@ def test_what_was_published_is_not_removed_when_it_is_the_only_copy(tmp_path: Pa
     contents = tree(tmp_path)
     run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), RunOptions(fresh=True), runtime=InlineRuntime)
     for cleaner in (REMOVE, ""):
-        with pytest.raises(DagflowError, match="'cleaner' has put away the originals"):
+        with pytest.raises(DagflowError, match="'cleaner' has removed the source files"):
             run(app_in(tmp_path, splitter=SPLITTER, cleaner=cleaner), RunOptions(fresh=True), runtime=InlineRuntime)
         assert originals(tmp_path) == contents
 
