@@ -31,7 +31,7 @@ from backports import zstd
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
 from dagflow.execution.warm_worker import keep_freed_memory
-from operators.files.compression import codec_of_name
+from operators.files.compression import compression_of_name
 
 UNIT_BYTES = 512 << 10
 BGZF_BYTES = 65_280
@@ -148,7 +148,7 @@ CASES = [
 
 def library_alone(path: Path) -> float:
     """Return the seconds of decompressing a file without using its content."""
-    codec = codec_of_name(path.name)
+    codec = compression_of_name(path.name)
     if codec is None:
         raise ValueError(f"{path} is not compressed")
     begun = time.monotonic()

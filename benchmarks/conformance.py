@@ -162,7 +162,7 @@ def by_dagflow(family: Family, folder: str, size: int) -> list[list[Any]]:
     from operators.files.metadata import BlockMetadata, FileVersion
     from operators.reader.byte_accounting import BlockAccounting
     from operators.reader.formats import make_format
-    from operators.reader.formats.base import entered
+    from operators.reader.formats.base import with_entry_state
     from operators.testing import MemorySource
 
     made = make_format(family.format)
@@ -173,9 +173,9 @@ def by_dagflow(family: Family, folder: str, size: int) -> list[list[Any]]:
         for start in range(0, len(content), size):
             end = min(start + size, len(content))
             block = BlockMetadata(0, folder, FileVersion(len(content)), start, end, end == len(content))
-            account = BlockAccounting(folder, Counter(), None)
-            for batch in made.read(source, entered(made, source, block), account):
-                parsed = made.parse(batch, account).batch
+            accounting = BlockAccounting(folder, Counter(), None)
+            for batch in made.read(source, with_entry_state(made, source, block), accounting):
+                parsed = made.parse(batch, accounting).batch
                 if family.is_csv:
                     records += [tuple(row.values()) for row in parsed.to_arrow().to_pylist()]
                 else:

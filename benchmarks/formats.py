@@ -34,6 +34,7 @@ from benchmarks.measuring import SPARKS_JAVA
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
 from dagflow.execution.warm_worker import keep_freed_memory
+from dagflow.storage.context import StorageContext
 
 if TYPE_CHECKING:
     from dagflow.api.records import RecordBatch
@@ -307,7 +308,9 @@ def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:
     dropping.output.connect(count)
     chosen = select if case.column else getattr(dropping, dropping.handlers["input"][1])
     reader.messages.connect(chosen if is_filtered else count)
-    results = [reader.prescan(block) if reader.needs_prescan(block) else None for block in blocks]
+    results = [
+        reader.prescan(block, StorageContext.default()) if reader.needs_prescan(block) else None for block in blocks
+    ]
     for block in reader.resolve(blocks, results):
         for _ in reader.read(block):
             pass

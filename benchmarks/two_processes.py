@@ -27,6 +27,7 @@ import numpy as np
 
 from dagflow.api.context import OperatorContext
 from dagflow.execution.warm_worker import keep_freed_memory
+from dagflow.storage.context import StorageContext
 from dagflow.storage.files import open_file, stat
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
@@ -221,7 +222,10 @@ def _prescan(format: Any, blocks: Sequence[BlockMetadata], processes: int, passe
     reader, clock = BlockReader(format=format), _Clock()
     with clock.timed(processes):
         for _ in range(passes):
-            found = [reader.prescan(block) if reader.needs_prescan(block) else None for block in blocks]
+            found = [
+                reader.prescan(block, StorageContext.default()) if reader.needs_prescan(block) else None
+                for block in blocks
+            ]
     reader.teardown()
     return found, clock
 

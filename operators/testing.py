@@ -13,7 +13,7 @@ from typing import ClassVar
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
-from operators.reader.formats.base import RecordFormat, entered
+from operators.reader.formats.base import RecordFormat, with_entry_state
 
 Records = list[tuple[int, bytes]]
 """Offset and bytes of each record."""
@@ -56,7 +56,7 @@ def block_of(content: bytes, start: int, end: int, entry_state: int = 0) -> Bloc
 def read_range(made: RecordFormat, content: bytes, start: int, end: int) -> tuple[Records, Rejects]:
     """What a format reads of one block of a file: its records, and what it refuses."""
     source = MemorySource(content)
-    return read_one(made, source, entered(made, source, block_of(content, start, end)))
+    return read_one(made, source, with_entry_state(made, source, block_of(content, start, end)))
 
 
 def read_one(
@@ -71,17 +71,17 @@ def read_one(
         covered: Is given how many bytes of the file the block accounts for.
     """
     told: list[bytes] = []
-    account = BlockAccounting(URL, Counter(), told.append)
+    accounting = BlockAccounting(URL, Counter(), told.append)
     records: Records = []
-    for batch in made.read(source, block, account):
+    for batch in made.read(source, block, accounting):
         assert len(batch), "an empty batch"
         assert batch.blocks == (block,), "a batch without its block"
-        parsed = account.parse(made, batch)
+        parsed = accounting.parse(made, batch)
         assert len(parsed.batch) == len(parsed.raw), "columns and records differ in number"
         records += zip(parsed.raw.offsets().tolist(), parsed.raw.to_pylist(), strict=True)
-    assert not account.lost, f"{account.lost} records were neither accepted nor refused"
+    assert not accounting.lost, f"{accounting.lost} records were neither accepted nor refused"
     if covered is not None:
-        covered.append(account.covered)
+        covered.append(accounting.covered)
     rejects = sorted((facts["offset"], facts["length"]) for facts in map(json.loads, told))
     return records, rejects
 
@@ -95,7 +95,7 @@ def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Recor
     state = 0
     for start in range(0, len(content), block_size):
         block = replace(block_of(content, start, min(start + block_size, len(content))), entry_state=state)
-        if made.needs_prescan(block):
+        if made.needs_prescan and not block.is_last:
             state = made.exit_state(state, made.prescan(source, block))
         found = read_one(made, source, block, covered)
         records += found[0]

@@ -94,7 +94,7 @@ def _library(module: str, name: str) -> Callable[[], Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
+class Compression:
     """One compression.
 
     Attributes:
@@ -137,13 +137,13 @@ def _zstd_library() -> Any:
         return importlib.import_module("backports.zstd")
 
 
-CODECS = (
-    Codec("gzip", b"\x1f\x8b\x08", (".gz", ".tgz", ".bgz"), "", _Deflated),
-    Codec("bzip2", b"BZh", (".bz2",), "", bz2.BZ2Decompressor),
-    Codec("xz", b"\xfd7zXZ\x00", (".xz",), "", lzma.LZMADecompressor),
-    Codec("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), "backports.zstd", _zstd),
-    Codec("lz4", b"\x04\x22\x4d\x18", (".lz4",), "lz4", _library("lz4.frame", "LZ4FrameDecompressor")),
-    Codec("snappy", _SNAPPY_MAGIC, (".sz", ".snappy"), "python-snappy", _Framed),
+COMPRESSIONS = (
+    Compression("gzip", b"\x1f\x8b\x08", (".gz", ".tgz", ".bgz"), "", _Deflated),
+    Compression("bzip2", b"BZh", (".bz2",), "", bz2.BZ2Decompressor),
+    Compression("xz", b"\xfd7zXZ\x00", (".xz",), "", lzma.LZMADecompressor),
+    Compression("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), "backports.zstd", _zstd),
+    Compression("lz4", b"\x04\x22\x4d\x18", (".lz4",), "lz4", _library("lz4.frame", "LZ4FrameDecompressor")),
+    Compression("snappy", _SNAPPY_MAGIC, (".sz", ".snappy"), "python-snappy", _Framed),
 )
 
 BZIP2_BLOCK = bytes.fromhex("314159265359")
@@ -159,26 +159,26 @@ UnitSuffix = Literal[".bgz", ".bz2", ".gz", ".tgz", ".zst", ".zstd"]
 CUT_SUFFIXES: tuple[UnitSuffix, ...] = (".bgz", ".zst", ".zstd")
 """Those that cost little to try: most .gz files are one unit, and what is in .bz2 is decompressed twice."""
 
-_SUFFIXES = "|".join(re.escape(suffix) for codec in CODECS for suffix in codec.suffixes)
+_SUFFIXES = "|".join(re.escape(suffix) for compression in COMPRESSIONS for suffix in compression.suffixes)
 _PROMISING = re.compile(rf"(?:{_SUFFIXES})(?:\0|\Z)", re.ASCII | re.IGNORECASE)
 
-CODEC_BY_NAME = {codec.name: codec for codec in CODECS}
+COMPRESSION_BY_NAME = {compression.name: compression for compression in COMPRESSIONS}
 
 
-def codec_of_content(head: bytes) -> Codec | None:
+def compression_of_content(head: bytes) -> Compression | None:
     """The compression of a file that begins with head, at least HEAD_BYTES of it where there are as many."""
-    for codec in CODECS:
-        if head.startswith(codec.magic):
+    for compression in COMPRESSIONS:
+        if head.startswith(compression.magic):
             # Three letters are too little to tell a compressed file from a text about one.
-            is_sure = codec.name != "bzip2" or (head[3:4].isdigit() and head[4:10] in (BZIP2_BLOCK, BZIP2_END))
-            return codec if is_sure else None
+            is_sure = compression.name != "bzip2" or (head[3:4].isdigit() and head[4:10] in (BZIP2_BLOCK, BZIP2_END))
+            return compression if is_sure else None
     return None
 
 
-def codec_of_name(url: str) -> Codec | None:
+def compression_of_name(url: str) -> Compression | None:
     """The compression that a file's name promises."""
     lower = url.lower()
-    return next((codec for codec in CODECS if lower.endswith(codec.suffixes)), None)
+    return next((compression for compression in COMPRESSIONS if lower.endswith(compression.suffixes)), None)
 
 
 def any_promises(names: Sequence[str]) -> bool:
@@ -189,4 +189,4 @@ def any_promises(names: Sequence[str]) -> bool:
 
 def stays_whole(url: str, cut_suffixes: tuple[str, ...]) -> bool:
     """Whether a file is compressed, by its name, and must not be cut."""
-    return codec_of_name(url) is not None and not url.lower().endswith(cut_suffixes)
+    return compression_of_name(url) is not None and not url.lower().endswith(cut_suffixes)

@@ -98,7 +98,7 @@ class FileFingerprints(NamedTuple):
         return cls(base, os.fsencode("\0".join(names)), *columns)
 
 
-class Unpacked(NamedTuple):
+class DecompressedRange(NamedTuple):
     """What a survey found of a block of a compressed file that is cut.
 
     Places are those of the compression: bits for bzip2, bytes for others. Offsets count what is compressed.
@@ -139,7 +139,7 @@ class BlockMetadata:
         resumes: Whether the block begins where an earlier version of the file ended, so that it also has the
             record that was in progress there.
         fingerprint: Of the version's ends, where its bytes count although the file has grown since; else 0.
-        unpacked: What part of a compressed file it is; None where the file is not cut.
+        decompressed: What part of a compressed file it is; None where the file is not cut.
     """
 
     block_id: int
@@ -153,7 +153,7 @@ class BlockMetadata:
     is_open: bool = False
     resumes: bool = False
     fingerprint: int = 0
-    unpacked: Unpacked | None = None
+    decompressed: DecompressedRange | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -183,7 +183,7 @@ class BlockMetadata:
                         *(block.url, version.size_bytes, version.mtime_ns, version.etag, block.block_id),
                         *(block.start, block.size_bytes, 1, block.end, block.is_last, block.previous_block_id),
                         *(block.entry_state, block.is_open, block.resumes, block.fingerprint),
-                        *([] if block.unpacked is None else [list(block.unpacked)]),
+                        *([] if block.decompressed is None else [list(block.decompressed)]),
                     ]
                 )
             last = block
@@ -219,7 +219,7 @@ def _unfolded(
     is_open: bool = False,
     resumes: bool = False,
     fingerprint: int = 0,
-    unpacked: list[int] | None = None,
+    decompressed: list[int] | None = None,
 ) -> Iterator[BlockMetadata]:
     version = FileVersion(size_bytes, mtime_ns, etag)
     for index in range(count):
@@ -236,7 +236,7 @@ def _unfolded(
             is_open=is_open,
             resumes=resumes and not index,
             fingerprint=fingerprint,
-            unpacked=None if unpacked is None else Unpacked(*unpacked),
+            decompressed=None if decompressed is None else DecompressedRange(*decompressed),
         )
 
 
@@ -252,5 +252,5 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and not last.is_last
         and block.entry_state == last.entry_state
         and (block.is_open, block.fingerprint) == (last.is_open, last.fingerprint)
-        and (block.unpacked, last.unpacked) == (None, None)
+        and (block.decompressed, last.decompressed) == (None, None)
     )

@@ -12,16 +12,16 @@ from dagflow.errors import RecordError
 from dagflow.metrics.names import DELIMITER_BYTES, RECORD_BYTES, REJECTED, REJECTED_BYTES, SKIPPED_BYTES
 from operators.reader.formats.base import Parsed, RecordFormat
 
-Listener = Callable[[bytes], object]
+RejectListener = Callable[[bytes], object]
 
 
 class BlockAccounting:
-    """Counts what a format makes of a block's bytes, and tells of what it refuses.
+    """Counts what a format makes of a block's bytes, and passes on what it refuses.
 
     Args:
         url: The file.
         counters: Where it is counted.
-        listener: Takes in one JSON object in UTF-8 per reject; None if nobody listens, and a reject is an error.
+        listener: Takes in one JSON object in UTF-8 per reject; None where a reject is an error.
 
     Attributes:
         due: Bytes that the block answers for.
@@ -32,7 +32,7 @@ class BlockAccounting:
         is_left_out: Whether the file's content is in no output.
     """
 
-    def __init__(self, url: str, counters: Counter[str], listener: Listener | None) -> None:
+    def __init__(self, url: str, counters: Counter[str], listener: RejectListener | None) -> None:
         self.url = url
         self.counters = counters
         self.listener = listener
@@ -41,10 +41,10 @@ class BlockAccounting:
         self.is_left_out = False
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
-        """Refuse a stretch of bytes that should be a record.
+        """See ByteAccounting.
 
         Raises:
-            RecordError: Nobody listens.
+            RecordError: Rejects are not taken in.
         """
         if self.listener is None:
             hint = "connect the reader's port errors to take such records aside, and start over with --fresh"
@@ -57,21 +57,21 @@ class BlockAccounting:
         self.listener(json.dumps({**facts, "raw": base64.b64encode(raw).decode()}).encode())
 
     def skip(self, offset: int, length: int, reason: str) -> None:
-        """Pass over bytes that are not meant to be records."""
+        """See ByteAccounting."""
         self.covered += length
         self._aside += 1
         self.counters[SKIPPED_BYTES] += length
 
-    def leave_out(self) -> None:
-        """Note that the file is in no output."""
+    def mark_left_out(self) -> None:
+        """See ByteAccounting."""
         self.is_left_out = True
 
-    def delimit(self, length: int) -> None:
-        """Count bytes that belong to records and do not lie in their batch."""
+    def count_delimiters(self, length: int) -> None:
+        """See ByteAccounting."""
         self.covered += length
         self.counters[DELIMITER_BYTES] += length
 
-    def take(self, batch: RecordBatch) -> None:
+    def count(self, batch: RecordBatch) -> None:
         """Count a batch that a format has read."""
         records, delimiters = batch.content_bytes()
         self.covered += records + delimiters
@@ -82,9 +82,9 @@ class BlockAccounting:
         """Count a batch that a format has read, and let the format parse it.
 
         Raises:
-            RecordError: A record is not what the format says, and nobody listens to rejects.
+            RecordError: A record is not what the format says, and rejects are not taken in.
         """
-        self.take(batch)
+        self.count(batch)
         covered, aside = self.covered, self._aside
         parsed = format.parse(batch, self)
         # What parsing puts aside was a record before, so that its bytes are counted already.

@@ -9,60 +9,73 @@ from dagflow.api.records import RecordBatch
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.compression.opening import Compression, decompressed
-from operators.reader.formats.base import ByteSource, RecordFormat
-from operators.reader.growing import read_growing, resumed
+from operators.reader.byte_source import ByteSource
+from operators.reader.compression.opening import block_content
+from operators.reader.compression.recognition import CompressionSetting
+from operators.reader.formats.base import RecordFormat
+from operators.reader.growing import GrowingFileReader, resumed_block
 
 
-def read_content(
-    format: RecordFormat, compression: Compression, file: ByteSource, block: BlockMetadata, account: BlockAccounting
-) -> Iterator[RecordBatch]:
-    """The records of a block, as they are in what is compressed.
+class ContentReader:
+    """Reads the records of blocks in one format.
 
     Args:
         format: The format.
-        compression: How files are compressed, or "auto".
-        file: The file, as it is stored.
-        block: The block, in bytes of the file.
-        account: Where it is counted.
-
-    Raises:
-        CorruptArchiveError: The file is damaged, or is not what its name says.
-        SourceChangedError: The format cannot go on from where an earlier version ended.
-        RecordError: As the format says.
-        StorageError: The source failed.
+        setting: How files are compressed, or "auto".
     """
-    content = decompressed(file, block, compression, format)
-    if content.resumed_bytes:
-        account.counters[RESUMED_BYTES] += content.resumed_bytes
-    # Of a file that waits as a whole there is nothing to read; but one that was read before is never such a file.
-    if content.block.end or content.block.resumes or not content.waiting_bytes:
-        yield from read_growing(format, content.source, content.block, account)
-    if content.waiting_bytes:
-        account.waiting_bytes += content.waiting_bytes
-        account.counters[WAITING_BYTES] += content.waiting_bytes
 
+    def __init__(self, format: RecordFormat, setting: CompressionSetting) -> None:
+        self.format = format
+        self.setting = setting
+        self._growing = GrowingFileReader(format)
 
-def require_sound(format: RecordFormat, compression: Compression, file: ByteSource, block: BlockMetadata) -> None:
-    """Make sure, before anything of a block is given, that all of it can be.
+    def read(self, file: ByteSource, block: BlockMetadata, accounting: BlockAccounting) -> Iterator[RecordBatch]:
+        """The raw records of a block, with offsets in the content of the file.
 
-    It is read for nothing if it is compressed: what is damaged may show only at the end, by a checksum.
+        Args:
+            file: The file, as it is stored.
+            block: The block, in bytes of the file.
+            accounting: Where it is counted.
 
-    Args:
-        format: The format, which decides how far beyond the block is read.
-        compression: How files are compressed, or "auto".
-        file: The file, as it is stored.
-        block: The block.
+        Raises:
+            CorruptArchiveError: The file is damaged, or is not what its name says.
+            SourceChangedError: The format cannot go on from where an earlier version ended.
+            RecordError: As the format says.
+            StorageError: The source failed.
+        """
+        content = block_content(file, block, self.setting, self.format)
+        if content.resumed_bytes:
+            accounting.counters[RESUMED_BYTES] += content.resumed_bytes
+        # Of a file that waits as a whole there is nothing to read; but one that was read before is never such a file.
+        if content.block.end or content.block.resumes or not content.waiting_bytes:
+            yield from self._growing.read(content.source, content.block, accounting)
+        if content.waiting_bytes:
+            accounting.waiting_bytes += content.waiting_bytes
+            accounting.counters[WAITING_BYTES] += content.waiting_bytes
 
-    Raises:
-        CorruptArchiveError: The file is damaged, or is not what its name says.
-        SourceChangedError: The format cannot go on from where an earlier version ended.
-        RecordError: As the format says; reading it again will say the same.
-    """
-    content = decompressed(file, block, compression, format)
-    resumed(format, content.source, content.block)
-    # Of a file that may grow all that is whole was read already, to see how much that is.
-    if content.source is not file and not block.is_open:
-        unheard = BlockAccounting(block.url, Counter(), lambda reject: None)
-        for _ in read_growing(format, content.source, content.block, unheard):
-            pass
+    def parsed(self, file: ByteSource, block: BlockMetadata, accounting: BlockAccounting) -> Iterator[RecordBatch]:
+        """The batches that the reader emits for a block; see read."""
+        for batch in self.read(file, block, accounting):
+            yield accounting.parse(self.format, batch).batch
+
+    def require_sound(self, file: ByteSource, block: BlockMetadata) -> None:
+        """Make sure, before anything of a block is emitted, that all of it can be.
+
+        A compressed block is read for nothing: what is damaged may show only at the end, by a checksum.
+
+        Args:
+            file: The file, as it is stored.
+            block: The block.
+
+        Raises:
+            CorruptArchiveError: The file is damaged, or is not what its name says.
+            SourceChangedError: The format cannot go on from where an earlier version ended.
+            RecordError: As the format says; reading it again will say the same.
+        """
+        content = block_content(file, block, self.setting, self.format)
+        resumed_block(self.format, content.source, content.block)
+        # Of a file that may grow all that is whole was read already, to see how much that is.
+        if content.source is not file and not block.is_open:
+            uncounted = BlockAccounting(block.url, Counter(), lambda reject: None)
+            for _ in self._growing.read(content.source, content.block, uncounted):
+                pass

@@ -1,16 +1,16 @@
-"""What a splitter hears of files that were read, or left out, so that it can tell later what was appended to them."""
+"""Fingerprints of files that were read, or left out, by which a splitter recognises what is appended to them later."""
 
 from __future__ import annotations
 
 from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprint_of_ends, left_out_from
 from dagflow.storage.location import is_local
 from operators.files.metadata import BlockMetadata, FileFingerprints
-from operators.reader.formats.base import ByteSource
-from operators.reader.multi_file import Row
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.multi_file import BufferedFiles
 
 
-def ends_of_block(file: ByteSource, block: BlockMetadata) -> FileFingerprints | None:
-    """Of the file that a block ends; None where that is of no use: objects are replaced as a whole.
+def block_fingerprint(file: ByteSource, block: BlockMetadata) -> FileFingerprints | None:
+    """The fingerprint of the file that a block ends; None where that is of no use: objects are replaced as a whole.
 
     Args:
         file: The file as it is stored, compressed or not.
@@ -24,17 +24,17 @@ def ends_of_block(file: ByteSource, block: BlockMetadata) -> FileFingerprints | 
         return None
     version = block.version
     head = memoryview(bytearray(min(version.size_bytes, PROBED_BYTES)))
-    end = memoryview(bytearray(min(version.size_bytes - len(head), PROBED_BYTES)))
+    tail = memoryview(bytearray(min(version.size_bytes - len(head), PROBED_BYTES)))
     file.read_into(0, head)
-    file.read_into(version.size_bytes - len(end), end)
-    looked = fingerprint_of_ends(head, end)
-    return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [looked])
+    file.read_into(version.size_bytes - len(tail), tail)
+    fingerprint = fingerprint_of_ends(head, tail)
+    return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [fingerprint])
 
 
-def ends_of_left_out(block: BlockMetadata) -> FileFingerprints | None:
-    """Of a file, or a tail, whose first block was left out; None where it begins with what was read.
+def skipped_block_fingerprint(block: BlockMetadata) -> FileFingerprints | None:
+    """What stands for a file, or a tail, whose first block was left out; None where it begins with what was read.
 
-    What a reader tells of the file's end counts more: a file whose last block was read is gone on with from there.
+    The fingerprint of a last block that was read counts more: the file is gone on with from its end.
     """
     version = block.version
     if (block.start and not block.resumes) or version.etag or not is_local(block.url):
@@ -42,12 +42,14 @@ def ends_of_left_out(block: BlockMetadata) -> FileFingerprints | None:
     return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [left_out_from(block.start)])
 
 
-def ends_of_row(row: Row) -> FileFingerprints | None:
-    """Of small files that lie one behind the other in a buffer; see ends_of_block."""
-    pack = row.pack
-    if pack.is_open or pack.etags or not len(row.indices) or not is_local(pack.base):
+def buffered_fingerprints(files: BufferedFiles) -> FileFingerprints | None:
+    """The fingerprints of small files that lie in a buffer; see block_fingerprint."""
+    batch = files.batch
+    if batch.is_open or batch.etags or not len(files.indices) or not is_local(batch.base):
         return None
-    view = memoryview(row.buffer).cast("B")
-    starts, sizes = row.borders[:-1].tolist(), row.sizes.tolist()
-    looked = [fingerprint_of(view[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
-    return FileFingerprints.of(pack.base, pack.names.take(row.indices), sizes, pack.mtimes[row.indices], looked)
+    view = memoryview(files.buffer).cast("B")
+    starts, sizes = files.borders[:-1].tolist(), files.sizes.tolist()
+    fingerprints = [fingerprint_of(view[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
+    return FileFingerprints.of(
+        batch.base, batch.names.take(files.indices), sizes, batch.mtimes[files.indices], fingerprints
+    )

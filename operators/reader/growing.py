@@ -9,56 +9,62 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from dagflow.storage.location import redacted
-from operators.files.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
+from operators.reader.byte_source import ByteSource, SourcePrefix
 from operators.reader.compression.stream import UNKNOWN_SIZE
-from operators.reader.formats.base import ByteSource, Prefix, RecordFormat
+from operators.reader.formats.base import RecordFormat
 
 
-def read_growing(
-    format: RecordFormat, source: ByteSource, block: BlockMetadata, account: BlockAccounting
-) -> Iterator[RecordBatch]:
-    """The records of a block, without one in progress at its file's end, with one that was when the file was shorter.
+class GrowingFileReader:
+    """Reads blocks without a record in progress at their file's end, and with one that was when the file was shorter.
 
     Guarantee: however often a file is appended to, and whatever its versions are cut into, the blocks of all
     versions give the records of the last one, each once; at most the one in progress waits. Where an earlier
     version was read without waiting, what it had of a record in progress was a record too.
 
-    Raises:
-        SourceChangedError: The format cannot go on from where an earlier version ended.
-        RecordError: As the format says.
-        StorageError: The source failed.
+    Args:
+        format: The format.
     """
-    entered = resumed(format, source, block)
-    if entered.start < block.start:
-        account.counters[RESUMED_BYTES] += block.start - entered.start
-    end = _settled_end(format, source, block) if block.is_open else None
-    if end is not None and end < source.size_bytes:
-        if block.is_last:
-            account.waiting_bytes = source.size_bytes - end
-            account.counters[WAITING_BYTES] += account.waiting_bytes
-            account.due -= account.waiting_bytes
-        source = Prefix(source, end)
-    account.due += entered.size_bytes
-    yield from format.read(source, entered, account)
-    if entered.end >= UNKNOWN_SIZE:
-        # A compressed file's end, known only now.
-        account.due += source.size_bytes - entered.end
+
+    def __init__(self, format: RecordFormat) -> None:
+        self._format = format
+        # Of the file version that was read last: some formats must read the file from its beginning to find it.
+        self._complete_end: tuple[tuple[str, FileVersion], int | None] | None = None
+
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: BlockAccounting) -> Iterator[RecordBatch]:
+        """The raw records of a block.
+
+        Raises:
+            SourceChangedError: The format cannot go on from where an earlier version ended.
+            RecordError: As the format says.
+            StorageError: The source failed.
+        """
+        resumed = resumed_block(self._format, source, block)
+        if resumed.start < block.start:
+            accounting.counters[RESUMED_BYTES] += block.start - resumed.start
+        end = self._end_of(source, block) if block.is_open else None
+        if end is not None and end < source.size_bytes:
+            if block.is_last:
+                accounting.waiting_bytes = source.size_bytes - end
+                accounting.counters[WAITING_BYTES] += accounting.waiting_bytes
+                accounting.due -= accounting.waiting_bytes
+            source = SourcePrefix(source, end)
+        accounting.due += resumed.size_bytes
+        yield from self._format.read(source, resumed, accounting)
+        if resumed.end >= UNKNOWN_SIZE:
+            # A compressed file's end, known only now.
+            accounting.due += source.size_bytes - resumed.end
+
+    def _end_of(self, source: ByteSource, block: BlockMetadata) -> int | None:
+        """The end of a file version's complete records; found once for the blocks of a file that follow each other."""
+        version = block.url, block.version
+        if self._complete_end is None or self._complete_end[0] != version:
+            self._complete_end = version, self._format.complete_end(source)
+        return self._complete_end[1]
 
 
-def _settled_end(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> int | None:
-    """What the format says of a file version; asked once for the blocks of a file that follow on each other."""
-    key = block.url, block.version
-    end: int | None
-    known, end = vars(format).get("_settled", (None, None))
-    if known != key:
-        end = format.settled_end(source)
-        # Some formats must read the file from its beginning for this.
-        vars(format)["_settled"] = key, end
-    return end
-
-
-def resumed(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
+def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
     """The block, from the beginning of the record on that was in progress when the file ended where it begins.
 
     Raises:
@@ -67,7 +73,7 @@ def resumed(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> B
     """
     if not block.resumes:
         return block
-    start = format.settled_end(Prefix(source, block.start))
+    start = format.complete_end(SourcePrefix(source, block.start))
     if start is None:
         raise SourceChangedError(
             f"it was appended to, and files of the format {format.name} cannot be read from the middle on",

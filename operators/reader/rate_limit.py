@@ -1,4 +1,4 @@
-"""Reading politely: no more bytes per second than the app allows."""
+"""Limits the bytes per second that a task reads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PIECE_S = 0.1
 """Reads are cut into what may be read in this time, so that a store sees an even stream and no bursts."""
 
 
-class Pace:
-    """Lets a read begin when all that was read before is paid for: so many bytes, so much time.
+class RateLimiter:
+    """Lets a read begin when the time has passed that all bytes read before take at the rate.
 
-    The time that a read takes, and what is done with its bytes, counts as well, so that a store that is slow, or an
-    operator, costs nothing until it is slower than the rate.
+    The time that a read takes, and what is done with its bytes, counts as well, so that the limit costs nothing
+    where a store, or an operator, is slower than the rate.
 
     Args:
         bytes_per_s: The rate.
@@ -34,7 +34,7 @@ class Pace:
         self._bytes_per_s = bytes_per_s
         self._now = now
         self._wait = wait
-        self._paid_at = self._began_at = now()
+        self._free_at = self._began_at = now()
 
     @property
     def piece_bytes(self) -> int:
@@ -42,27 +42,27 @@ class Pace:
         return max(int(self._bytes_per_s * PIECE_S), 1)
 
     def begin(self) -> None:
-        """Wait until all that was read is paid for; called before each read, and at the end."""
-        self._wait(max(self._paid_at - self._now(), 0.0))
+        """Wait until another read may begin; called before each read, and at the end."""
+        self._wait(max(self._free_at - self._now(), 0.0))
         self._began_at = self._now()
 
     def count(self, size_bytes: int) -> None:
         """Count bytes that were read since begin."""
-        # Time in which nothing was read is not saved up, because spending it would be a burst.
-        self._paid_at = max(self._paid_at, self._began_at) + size_bytes / self._bytes_per_s
+        # Time in which nothing was read is not saved up, because using it would be a burst.
+        self._free_at = max(self._free_at, self._began_at) + size_bytes / self._bytes_per_s
 
 
 class RateLimitedFile:
-    """A file that is read at a pace.
+    """A file that is read at a limited rate.
 
     Args:
         file: The file.
-        pace: Shared by all files of a task.
+        limiter: Shared by all files of a task.
     """
 
-    def __init__(self, file: ReadableFile, pace: Pace) -> None:
+    def __init__(self, file: ReadableFile, limiter: RateLimiter) -> None:
         self._file = file
-        self._pace = pace
+        self._limiter = limiter
 
     @property
     def size_bytes(self) -> int:
@@ -78,10 +78,10 @@ class RateLimitedFile:
         """See ReadableFile."""
         done = 0
         while done < len(buffer):
-            piece = buffer[done : done + self._pace.piece_bytes]
-            self._pace.begin()
+            piece = buffer[done : done + self._limiter.piece_bytes]
+            self._limiter.begin()
             count = self._file.read_into(offset + done, piece)
-            self._pace.count(count)
+            self._limiter.count(count)
             done += count
             if count < len(piece):
                 break
@@ -92,11 +92,11 @@ class RateLimitedFile:
         self._file.close()
 
     def __enter__(self) -> Self:
-        """The file itself."""
+        """See ReadableFile."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
+        """See ReadableFile."""
         self.close()

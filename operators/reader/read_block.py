@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from dagflow.storage.files import open_file
+from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
-from operators.reader.formats.base import entered
+from operators.reader.formats.base import with_entry_state
 
 
 def read_block(url: str, start: int, end: int, format: object = "lines") -> Iterator[tuple[int, bytes]]:
@@ -29,17 +29,17 @@ def read_block(url: str, start: int, end: int, format: object = "lines") -> Iter
         RecordError: The bytes are not what the format says.
         StorageError: The file cannot be read.
     """
-    chosen = make_format(format)
+    made = make_format(format)
     if not 0 <= start <= end:
         raise ValueError(f"a block is a range [start, end) with 0 <= start <= end; got [{start}, {end})")
 
     def records() -> Iterator[tuple[int, bytes]]:
-        with open_file(url, None) as file:
+        with StorageContext.default().open_file(url) as file:
             version = FileVersion(file.size_bytes)
             block = BlockMetadata(0, url, version, start, min(end, file.size_bytes), end >= file.size_bytes)
-            account = BlockAccounting(url, Counter(), None)
-            for batch in chosen.read(file, entered(chosen, file, block), account):
-                raw = chosen.parse(batch, account).raw
+            accounting = BlockAccounting(url, Counter(), None)
+            for batch in made.read(file, with_entry_state(made, file, block), accounting):
+                raw = made.parse(batch, accounting).raw
                 yield from zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
 
     return records()

@@ -2,46 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from dagflow.api.operator import LimitChecker, Operator
+from dagflow.api.properties import Count
 from dagflow.errors import DagflowError
+from dagflow.metrics.names import REJECTED
 
 
-def _part_of_all(share: str) -> str:
+def _at_most_all(share: str) -> str:
     if float(share.rstrip("%")) > 100:
         raise ValueError(f"{share} is more than all records; give 100% at most, or null for any number")
     return share
 
 
-Share = Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$"), AfterValidator(_part_of_all)]
+Share = Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$"), AfterValidator(_at_most_all)]
 """Part of all records, as 1% or 0.01%."""
 
 
-class RejectLimit:
-    """The refused records that a run may have.
+def check_rejects(most: int | str | None, rejected: int, accepted: int) -> None:
+    """Look at the counts of all windows up to now.
 
     Args:
-        most: So many; or, as text, their share of all records that were read by then; None for any number.
+        most: The refused records that a run may have; as text, their share of all records that were read by then;
+            None for any number.
+        rejected: Records that were refused.
+        accepted: Records that were not.
+
+    Raises:
+        DagflowError: Too many were refused.
     """
+    if most is None:
+        return
+    allowed = float(most.rstrip("%")) / 100 * (rejected + accepted) if isinstance(most, str) else most
+    if rejected > allowed:
+        raise DagflowError(
+            f"{rejected} of {rejected + accepted} records were refused, and max_rejects is {most}",
+            hint="what was refused in windows before this one is published by the writer at port errors; to see "
+            "the rest there, and go on, raise max_rejects or set it to null; else see whether the format is right",
+        )
 
-    def __init__(self, most: int | str | None) -> None:
-        self._most = most
-        self._share = float(most.rstrip("%")) / 100 if isinstance(most, str) else None
 
-    def check(self, rejected: int, accepted: int) -> None:
-        """Look at the counts of all windows up to now.
+class RejectLimited(Operator, LimitChecker):
+    """An operator with a limit of refused records; it emits the others at a port `messages`."""
 
-        Raises:
-            DagflowError: Too many were refused.
-        """
-        if self._most is None:
-            return
-        allowed = self._most if self._share is None else self._share * (rejected + accepted)
-        if rejected > float(allowed):
-            raise DagflowError(
-                f"{rejected} of {rejected + accepted} records were refused, and max_rejects is {self._most}",
-                hint="what was refused in windows before this one is published by the writer at port errors; to see "
-                "the rest there, and go on, raise max_rejects or set it to null; else see whether the format is right",
-            )
+    max_rejects: Annotated[
+        Annotated[Count, Field(ge=0)] | Share | None,
+        Field(description="end the run when more records than this are refused, or a larger share of all, such as 1%"),
+    ] = None
+
+    def check_limits(self, totals: Mapping[str, int]) -> None:
+        """End a run in which too much was refused."""
+        check_rejects(self.max_rejects, totals.get(REJECTED, 0), totals.get("messages", 0))

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
+from dagflow.api.operator import Operator
+from dagflow.api.partitioning import BacklogStats, Partitioner, StatsListener, StatsResponse
+from dagflow.api.properties import Count, Millis
+
 
 def readers_for(backlog: int, min_readers: int, max_readers: int) -> int:
     """The number of readers for a backlog.
@@ -21,3 +29,41 @@ def readers_for(backlog: int, min_readers: int, max_readers: int) -> int:
         return max_readers
     rounded = 1 << (backlog.bit_length() - 1) if backlog > 0 else min_readers
     return max(min_readers, min(max_readers, rounded))
+
+
+class BacklogScaled(Operator, Partitioner, StatsListener):
+    """An operator that decides itself how many partitions it has, by the number of blocks that wait."""
+
+    min_readers: Annotated[Count, Field(ge=1, description="partitions at least")] = 1
+    max_readers: Annotated[Count, Field(ge=1, description="partitions at most")] = 16
+    collect_stats: Annotated[bool, Field(description="whether the number of partitions follows the backlog")] = True
+    interval_millis: Annotated[Millis, Field(description="time between two changes of the number of partitions")] = 500
+
+    _changed_at_millis: int | None = None
+
+    def check_properties(self) -> None:
+        """Refuse a range of readers that is empty."""
+        super().check_properties()
+        if self.min_readers > self.max_readers:
+            raise ValueError(f"min_readers, {self.min_readers}, is above max_readers, {self.max_readers}")
+
+    def process_stats(self, stats: BacklogStats) -> StatsResponse:
+        """Ask for a repartition when the backlog calls for another number of readers."""
+        if not self.collect_stats:
+            return StatsResponse(False, f"collect_stats is off: {stats.partitions} stay")
+        wanted = readers_for(stats.backlog, self.min_readers, self.max_readers)
+        rule = f"backlog of {stats.backlog} blocks, {self.min_readers} to {self.max_readers} readers"
+        if wanted == stats.partitions:
+            return StatsResponse(False, f"{rule}: {wanted} is right")
+        changed_at = self._changed_at_millis
+        if changed_at is not None and stats.now_millis - changed_at < self.interval_millis:
+            age = stats.now_millis - changed_at
+            return StatsResponse(False, f"{rule}: {wanted} wanted, but the last change is {age} ms old")
+        self._changed_at_millis = stats.now_millis
+        return StatsResponse(True, f"{rule}: {stats.partitions} to {wanted}")
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """The number of readers for the backlog; at the start, and without stats, as few as are allowed."""
+        if not self.collect_stats:
+            return stats.partitions or self.min_readers
+        return readers_for(stats.backlog, self.min_readers, self.max_readers)

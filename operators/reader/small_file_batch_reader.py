@@ -1,180 +1,193 @@
-"""Reads the files of a pack, many at a time."""
+"""Reads the files of a small-file batch, many at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Set
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.records import LINE_FEED, Origin, RecordBatch
-from dagflow.errors import DagflowError
-from dagflow.storage.location import is_local
+from dagflow.api.context import OperatorContext
+from dagflow.api.records import RecordBatch
+from dagflow.metrics.names import BLOCKS, BYTES, FILES
+from dagflow.storage.location import is_local, redacted
 from dagflow.storage.small_files import SmallFiles, load, room_for
+from operators.files.columns import Column
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.compression.opening import Compression, is_any_compressed
+from operators.reader.block_processor import ReadStep, no_records
+from operators.reader.byte_source import BufferSlice
+from operators.reader.compression.recognition import is_any_compressed
 from operators.reader.compression.stream import CorruptArchiveError
-from operators.reader.content import read_content, require_sound
-from operators.reader.formats.base import RecordFormat
-from operators.reader.multi_file import Row, joint_of
+from operators.reader.content import ContentReader
+from operators.reader.fingerprints import buffered_fingerprints
+from operators.reader.formats.multi_file import BufferedFiles
+from operators.reader.on_error import ErrorPolicy
+from operators.reader.rate_limit import RateLimiter
+from operators.reader.task_accounting import TaskAccounting
 
-ROW_BYTES = 1 << 20
-"""Files are read in rows of about this size, which stay in the second-level cache from the read to the write."""
+BUFFER_BYTES = 1 << 20
+"""About so many bytes of files are read at a time; they stay in the second-level cache from the read to the write."""
 
-REMOTE_ROW_BYTES = 8 << 20
-"""From a remote store, where a row is as slow as its last request, rows are longer."""
+REMOTE_BUFFER_BYTES = 8 << 20
+"""Of a remote store more files are read at a time, because the slowest request of them decides how long it takes."""
 
-ROW_FILES = 4096
-"""Bounds a row of tiny files."""
-
-AccountOf = Callable[[BlockMetadata], BlockAccounting]
-OnFailure = Callable[[BlockMetadata, DagflowError], None]
+BUFFER_FILES = 4096
+"""Bounds the number of tiny files that are read at a time."""
 
 
 class SmallFileBatchReader:
-    """Reads packs in one format.
+    """Reads small-file batches.
 
-    Guarantee: what a pack gives is what its blocks give, one after the other, file borders included; and a file
+    Guarantee: what a batch gives is what its blocks give, one after the other, file borders included; and a file
     of which nothing could be read, or which is no longer the version that was planned, gives nothing.
 
     Args:
-        format: The format.
-        compression: How files are compressed, or "auto".
-        account_of: Makes the account of a block, for what is refused and passed over.
-        on_failure: Called for each file that cannot be read; raises where that must end the run.
-        looks_first: Whether a file is read to its end before anything of it is given, because it may be left out.
+        content: Reads the records of files one by one.
+        limiter: Limits the bytes per second; None for no limit.
+        accounting: Of the task.
+        errors: What becomes of a file that cannot be read.
+        context: Of the task.
     """
 
     def __init__(
         self,
-        format: RecordFormat,
-        compression: Compression,
-        account_of: AccountOf,
-        on_failure: OnFailure,
-        *,
-        looks_first: bool,
+        content: ContentReader,
+        limiter: RateLimiter | None,
+        accounting: TaskAccounting,
+        errors: ErrorPolicy,
+        context: OperatorContext,
     ) -> None:
-        self._format = format
-        self._compression = compression
-        self._joint = joint_of(format)
-        self._account_of = account_of
-        self._on_failure = on_failure
-        self._looks_first = looks_first
+        self._content = content
+        self._multi_file = content.format.multi_file_reader()
+        self._limiter = limiter
+        self._accounting = accounting
+        self._errors = errors
+        self._context = context
 
-    def read(self, pack: SmallFileBatch) -> Iterator[tuple[list[RecordBatch], Row]]:
-        """Read a pack, row by row.
+    def read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
+        """Read a batch.
 
         Yields:
-            Batches, and the row of files that they are the records of.
+            A step for as many files as are read at a time.
 
         Raises:
-            DagflowError: A file cannot be read, and on_failure says that this must end the run.
+            DagflowError: A file cannot be read, and such files fail the run.
         """
-        start, row_bytes = 0, ROW_BYTES if is_local(pack.base) else REMOTE_ROW_BYTES
-        while start < len(pack):
-            end = start + _row_length(pack.sizes[start : start + ROW_FILES], row_bytes)
-            row = self._load(pack, np.arange(start, end))
-            batch = self._joint_records(row)
-            if batch is None:
-                yield self._single_records(row)
+        start, buffer_bytes = 0, BUFFER_BYTES if is_local(small_files.base) else REMOTE_BUFFER_BYTES
+        while start < len(small_files):
+            end = start + _count_that_fits(small_files.sizes[start : start + BUFFER_FILES], buffer_bytes)
+            files = self._load(small_files, np.arange(start, end))
+            batch = self._records_together(files)
+            if batch is not None:
+                yield self._finish([batch], files)
             else:
-                yield [batch], row
+                yield self._finish(*self._records_one_by_one(files))
             start = end
 
-    def _load(self, pack: SmallFileBatch, indices: npt.NDArray[np.int64]) -> Row:
-        part = pack.slice(int(indices[0]), int(indices[-1]) + 1)
+    def _load(self, small_files: SmallFileBatch, indices: Column) -> BufferedFiles:
+        part = small_files.slice(int(indices[0]), int(indices[-1]) + 1)
         numbers = part.sizes.tolist(), part.mtimes.tolist()
         files = SmallFiles(part.base, part.names, *numbers, part.etags, part.fingerprints)
         buffer = pa.allocate_buffer(room_for(files))
-        loaded = load(files, memoryview(buffer).cast("B"), self._joint.endings if self._joint else b"")
+        if self._limiter is not None:
+            self._limiter.begin()
+        loaded = load(files, memoryview(buffer).cast("B"), self._multi_file.endings if self._multi_file else b"")
+        if self._limiter is not None:
+            self._limiter.count(int(part.sizes.sum()))
         for index, error in loaded.failures.items():
-            self._on_failure(part.block(index), error)
-        row = Row(buffer, np.array(loaded.borders, np.int64), pack, indices)
+            self._errors.leave_out(part.block(index), error)
+        buffered = BufferedFiles(buffer, np.array(loaded.borders, np.int64), small_files, indices)
         if not loaded.failures:
-            return row
+            return buffered
         # A file that is not there takes no room: the border before it is the one behind it.
         is_there = np.ones(len(indices), bool)
         is_there[list(loaded.failures)] = False
-        return row.only(is_there)
+        return buffered.only(is_there)
 
-    def _joint_records(self, row: Row) -> RecordBatch | None:
-        """The records of all files, where they can be read side by side."""
-        if self._joint is None or not len(row.indices) or _is_in_progress(row) or self._is_compressed(row):
+    def _records_together(self, files: BufferedFiles) -> RecordBatch | None:
+        """The records of all files, where the format reads them at once."""
+        if self._multi_file is None or not len(files.indices) or _is_in_progress(files) or self._is_compressed(files):
             return None
-        batch = self._joint.records(row)
+        batch = self._multi_file.read(files)
         if batch is not None:
-            account = self._account_of(row.pack.block(int(row.indices[0])))
-            account.due = int(row.sizes.sum())
-            account.take(batch)
+            accounting = self._accounting.of(files.batch.block(int(files.indices[0])))
+            accounting.due = int(files.sizes.sum())
+            accounting.count(batch)
             # Newlines that were put behind files are not of them.
-            account.delimit(account.due - int(row.borders[-1]))
+            accounting.count_delimiters(accounting.due - int(files.borders[-1]))
         return batch
 
-    def _single_records(self, row: Row) -> tuple[list[RecordBatch], Row]:
-        """The records of file after file, and the row without those that are damaged."""
+    def _records_one_by_one(self, files: BufferedFiles) -> tuple[list[RecordBatch], BufferedFiles]:
+        """The records of file after file, and the files without those that are damaged."""
+        view = memoryview(files.buffer).cast("B")
         batches: list[RecordBatch] = []
-        is_sound = np.ones(len(row.indices), bool)
-        for position, index in enumerate(row.indices.tolist()):
-            block = row.pack.block(index)
-            file = _Slice(row.buffer, int(row.borders[position]), block.size_bytes)
+        is_sound = np.ones(len(files.indices), bool)
+        for position, index in enumerate(files.indices.tolist()):
+            block = files.batch.block(index)
+            file = BufferSlice(view, int(files.borders[position]), block.size_bytes)
             try:
-                if self._looks_first:
-                    require_sound(self._format, self._compression, file, block)
-                batches += self._alone(file, block)
+                if self._errors.skips:
+                    self._content.require_sound(file, block)
+                batches += self._records_of(file, block)
             except CorruptArchiveError as error:
                 is_sound[position] = False
-                self._on_failure(block, error)
-        return batches, row if is_sound.all() else row.only(is_sound)
+                self._errors.leave_out(block, error)
+        return batches, files if is_sound.all() else files.only(is_sound)
 
-    def _is_compressed(self, row: Row) -> bool:
-        if self._compression == "none":
-            return False
-        names = row.pack.names.take(row.indices)
-        return is_any_compressed(memoryview(row.buffer).cast("B"), row.borders, names)
-
-    def _alone(self, file: _Slice, block: BlockMetadata) -> Iterator[RecordBatch]:
+    def _records_of(self, file: BufferSlice, block: BlockMetadata) -> Iterator[RecordBatch]:
         """One file's records, as the format reads them by itself."""
-        account = self._account_of(block)
         is_empty = True
-        for batch in read_content(self._format, self._compression, file, block, account):
-            parsed = account.parse(self._format, batch).batch
-            is_empty = is_empty and not len(parsed)
-            yield parsed
+        for batch in self._content.parsed(file, block, self._accounting.of(block)):
+            is_empty = is_empty and not len(batch)
+            yield batch
         if is_empty and block.size_bytes:
             yield no_records(block)
 
+    def _is_compressed(self, files: BufferedFiles) -> bool:
+        if self._content.setting == "none":
+            return False
+        names = files.batch.names.take(files.indices)
+        return is_any_compressed(memoryview(files.buffer).cast("B"), files.borders, names)
 
-class _Slice:
-    """One file's bytes in a buffer that holds many."""
-
-    def __init__(self, buffer: pa.Buffer, start: int, size_bytes: int) -> None:
-        self._view = memoryview(buffer).cast("B")[start : start + size_bytes]
-
-    @property
-    def size_bytes(self) -> int:
-        """Length of the file."""
-        return len(self._view)
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer from an offset on."""
-        piece = self._view[offset : offset + len(buffer)]
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-
-def no_records(block: BlockMetadata) -> RecordBatch:
-    """An empty batch that tells those downstream of a block without records."""
-    return RecordBatch.from_records([], LINE_FEED, Origin((block,), np.empty(0, np.int64), block.start))
+    def _finish(self, batches: list[RecordBatch], files: BufferedFiles) -> ReadStep:
+        """Account for files that were read."""
+        context, indices = self._context, files.indices
+        if context.source_events is not None and (event := buffered_fingerprints(files)) is not None:
+            context.source_events.append(event)
+        waiting, left_out = self._accounting.waiting_urls, self._accounting.left_out_urls
+        self._accounting.book(f"{redacted(files.batch.base)} and {len(files.batch)} files below")
+        size_bytes, with_bytes = int(files.sizes.sum()), int(np.count_nonzero(files.sizes))
+        context.counters[BLOCKS] += with_bytes
+        context.counters[FILES] += with_bytes
+        context.counters[BYTES] += size_bytes
+        context.progress.add(size_bytes)
+        if "blocks_metadata_output" not in context.connected:
+            return ReadStep(batches, [])
+        if left_out:
+            is_read = (files.batch.url(index) not in left_out for index in indices.tolist())
+            indices = indices[np.fromiter(is_read, bool)]
+        return ReadStep(batches, [*_finished(files.batch, indices, waiting)])
 
 
-def _is_in_progress(row: Row) -> bool:
+def _finished(small_files: SmallFileBatch, indices: Column, waiting: Set[str]) -> Iterator[SmallFileBatch]:
+    """The members of a batch that were read, apart by whether bytes at their ends wait."""
+    urls = (small_files.url(index) for index in indices.tolist()) if waiting else ()
+    waits = np.fromiter((url in waiting for url in urls), bool) if waiting else np.zeros(len(indices), bool)
+    borders = np.flatnonzero((np.diff(indices) > 1) | (waits[1:] != waits[:-1])) + 1
+    for start, end in pairwise([0, *borders.tolist(), len(indices)] if len(indices) else ()):
+        members = small_files.slice(int(indices[start]), int(indices[end - 1]) + 1)
+        yield replace(members, is_open=bool(waits[start]))
+
+
+def _is_in_progress(files: BufferedFiles) -> bool:
     """Whether a file that may grow ends within a record: something was put behind it, or it ends with no newline."""
-    return row.pack.is_open and bool((np.diff(row.borders) != row.sizes).any())
+    return files.batch.is_open and bool((np.diff(files.borders) != files.sizes).any())
 
 
-def _row_length(sizes: npt.NDArray[np.int64], row_bytes: int) -> int:
-    """How many files, at least one, go into one row."""
-    return max(1, int(np.searchsorted(np.cumsum(sizes), row_bytes, side="right")))
+def _count_that_fits(sizes: npt.NDArray[np.int64], buffer_bytes: int) -> int:
+    """How many files, at least one, are read at a time."""
+    return max(1, int(np.searchsorted(np.cumsum(sizes), buffer_bytes, side="right")))

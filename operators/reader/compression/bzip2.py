@@ -5,10 +5,10 @@ from __future__ import annotations
 import bz2
 from collections.abc import Iterator
 
-from operators.files.compression import BZIP2_BLOCK, BZIP2_END, CODEC_BY_NAME
+from operators.files.compression import BZIP2_BLOCK, BZIP2_END, COMPRESSION_BY_NAME
+from operators.reader.byte_source import ByteSource
 from operators.reader.compression.stream import DecompressedFile
-from operators.reader.compression.units import Held, NoUnitError, Unit
-from operators.reader.formats.base import ByteSource
+from operators.reader.compression.units import BufferedSource, CompressedUnit, NoUnitError, UnitFinder
 
 MARKER_BITS = 48
 STREAM_HEADER_BITS = 32
@@ -18,8 +18,8 @@ BLOCK_BYTES = 4 << 20
 SCANNED_BYTES = 256 << 10
 
 
-class Bzip2Units:
-    """The blocks of a bzip2 file, the first of a stream with the stream's header, the last with its end.
+class Bzip2UnitFinder(UnitFinder):
+    """Finds the blocks of a bzip2 file, the first of a stream with the stream's header, the last with its end.
 
     Each is decompressed as a stream of its own, so that its own checksum is checked; the one over all blocks of a
     stream is not. That blocks follow each other without a gap is what the chain of places shows.
@@ -27,8 +27,8 @@ class Bzip2Units:
 
     places_per_byte = 8
 
-    def candidates(self, held: Held, start: int, end: int) -> Iterator[int]:
-        """See Units."""
+    def candidates(self, held: BufferedSource, start: int, end: int) -> Iterator[int]:
+        """See UnitFinder."""
         for place, is_block in markers(held, 8 * start, 8 * end + STREAM_HEADER_BITS):
             begin = place - STREAM_HEADER_BITS
             if begin >= 0 and _is_header(held, begin):
@@ -37,12 +37,12 @@ class Bzip2Units:
             elif is_block and place < 8 * end:
                 yield place
 
-    def measure(self, held: Held, place: int, limit: int) -> Unit:
-        """See Units."""
+    def measure(self, held: BufferedSource, place: int, limit: int) -> CompressedUnit:
+        """See UnitFinder."""
         end, content = unit_at(held, place)
         if end > 8 * limit:
             raise NoUnitError("the block ends too far away")
-        return Unit(end, len(content))
+        return CompressedUnit(end, len(content))
 
 
 class Bzip2Blocks(DecompressedFile):
@@ -56,9 +56,9 @@ class Bzip2Blocks(DecompressedFile):
     """
 
     def __init__(self, source: ByteSource, url: str, place: int, start: int) -> None:
-        self._held = Held(source)
+        self._held = BufferedSource(source)
         self._first = self._place = place
-        super().__init__(source, url, CODEC_BY_NAME["bzip2"], start=start)
+        super().__init__(source, url, COMPRESSION_BY_NAME["bzip2"], start=start)
 
     def _rewind(self) -> None:
         super()._rewind()
@@ -76,7 +76,7 @@ class Bzip2Blocks(DecompressedFile):
         return content
 
 
-def unit_at(held: Held, place: int) -> tuple[int, bytes]:
+def unit_at(held: BufferedSource, place: int) -> tuple[int, bytes]:
     """Where the unit at a bit ends, and what is compressed in it.
 
     Raises:
@@ -96,7 +96,7 @@ def unit_at(held: Held, place: int) -> tuple[int, bytes]:
     raise NoUnitError("the block is damaged, or the file ends in it")
 
 
-def _decompress(held: Held, begin: int, end: int) -> bytes | None:
+def _decompress(held: BufferedSource, begin: int, end: int) -> bytes | None:
     """The content of the block between two markers; None where that is no block."""
     crc = _bits(held, begin + MARKER_BITS, begin + MARKER_BITS + 32)
     bits = end - begin
@@ -114,21 +114,21 @@ def _decompress(held: Held, begin: int, end: int) -> bytes | None:
     return content if decompressor.eof and not decompressor.unused_data else None
 
 
-def _stream_end(held: Held, marker: int) -> int:
+def _stream_end(held: BufferedSource, marker: int) -> int:
     end = -(-(marker + MARKER_BITS + 32) // 8)
     if end > held.size_bytes:
         raise NoUnitError("the file ends in the end of a stream")
     return 8 * end
 
 
-def _is_header(held: Held, place: int) -> bool:
+def _is_header(held: BufferedSource, place: int) -> bool:
     if place % 8:
         return False
     head = held.at(place // 8, 10)
     return head[:3] == b"BZh" and head[3:4] in b"123456789" and head[4:] in (BZIP2_BLOCK, BZIP2_END)
 
 
-def _bits(held: Held, start: int, end: int) -> bytes:
+def _bits(held: BufferedSource, start: int, end: int) -> bytes:
     """The bits of a range, from a byte's highest on, filled up with zeros; fewer at the end of the file."""
     shift = start % 8
     length = -(-end // 8) - start // 8
@@ -140,7 +140,7 @@ def _bits(held: Held, start: int, end: int) -> bytes:
     return (value << -count % 8).to_bytes(-(-count // 8), "big")
 
 
-def markers(held: Held, start: int, end: int) -> Iterator[tuple[int, bool]]:
+def markers(held: BufferedSource, start: int, end: int) -> Iterator[tuple[int, bool]]:
     """The bits in [start, end) at which a block, True, or the end of a stream, False, seems to begin; ascending."""
     at = start // 8
     while 8 * at < end:

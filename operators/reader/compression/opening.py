@@ -1,46 +1,32 @@
-"""Decides whether a file is compressed, and opens it accordingly."""
+"""Opens a block of a file for its content: as the file is stored, or decompressed."""
 
 from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from dagflow.storage.location import redacted
-from operators.files.compression import (
-    CODEC_BY_NAME,
-    CODECS,
-    HEAD_BYTES,
-    Codec,
-    any_promises,
-    codec_of_content,
-    codec_of_name,
-)
+from operators.files.compression import Compression
 from operators.files.metadata import BlockMetadata
-from operators.reader.compression.splitting import UNITS_BY_CODEC, CutFile
-from operators.reader.compression.stream import OUTPUT_BYTES, CorruptArchiveError, DecompressedFile
-from operators.reader.compression.units import is_skippable, may_become_skippable
-from operators.reader.formats.base import ByteSource, Prefix, RecordFormat
-
-Compression = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
+from operators.reader.byte_source import ByteSource, SourcePrefix
+from operators.reader.compression.recognition import CompressionSetting, expected_compression, recognised_compression
+from operators.reader.compression.splitting import UNIT_FINDERS, DecompressedPart
+from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
+from operators.reader.formats.base import RecordFormat
 
 SPOOLED_BYTES = 32 << 20
 """What is decompressed for a format that must know the size first lies in memory up to here, then on disk."""
 
 
-class Content(NamedTuple):
-    """What a block of a file that may be compressed is to be read from.
+class BlockContent(NamedTuple):
+    """What the records of a block are read from.
 
     Attributes:
-        source: What is compressed in the file, or the file.
+        source: The content of the file: decompressed, or the file itself.
         block: The block, in bytes of the source.
         waiting_bytes: How many bytes at the file's end, as it is stored, are left for a later version.
-        resumed_bytes: How many an earlier version has left.
+        resumed_bytes: How many bytes an earlier version has left.
     """
 
     source: ByteSource
@@ -49,17 +35,19 @@ class Content(NamedTuple):
     resumed_bytes: int = 0
 
 
-def decompressed(source: ByteSource, block: BlockMetadata, compression: Compression, format: RecordFormat) -> Content:
-    """What a block of a file that may be compressed is to be read from.
+def block_content(
+    source: ByteSource, block: BlockMetadata, setting: CompressionSetting, format: RecordFormat
+) -> BlockContent:
+    """Open the content of a block of a file that may be compressed.
 
-    A block of a compressed file that a survey cut has what the survey found; otherwise all records of the file
-    belong to its first block. Offsets are those in what is compressed. Of a file that may grow, what is compressed
-    in streams that are not there to their ends waits.
+    A block of a compressed file that a pre-scan cut has the range that the pre-scan found; otherwise all records of
+    the file belong to its first block. Offsets are those in the content. Of a file that may grow, streams that are
+    not there to their ends wait.
 
     Args:
         source: The file.
         block: The block, in bytes of the file.
-        compression: "auto", "none", or the name of a codec.
+        setting: What the app says of compression.
         format: The format that will read it.
 
     Returns:
@@ -69,118 +57,75 @@ def decompressed(source: ByteSource, block: BlockMetadata, compression: Compress
         CorruptArchiveError: The file is not what its name, or the app, says it is; or one that may grow, or was
             appended to, is damaged.
     """
-    codec = _codec_of(source, block, compression)
-    if codec is None:
-        return Content(source, block)
-    if block.unpacked is not None:
-        start, end = block.unpacked.start, block.unpacked.end
-        part = CutFile(source, block.url, codec, block.unpacked)
-        return Content(part, replace(block, start=start, end=end, is_open=False))
+    compression = recognised_compression(source, block, setting)
+    if compression is None:
+        return BlockContent(source, block)
+    if block.decompressed is not None:
+        start, end = block.decompressed.start, block.decompressed.end
+        part = DecompressedPart(source, block.url, compression, block.decompressed)
+        return BlockContent(part, replace(block, start=start, end=end, is_open=False))
     if block.is_open or block.resumes:
-        return _growing(source, block, codec, format)
+        return _growing_content(source, block, compression, format)
     if block.start:
-        return Content(source, replace(block, start=0, end=0))
-    content: ByteSource = DecompressedFile(source, block.url, codec)
+        return BlockContent(source, replace(block, start=0, end=0))
+    content: ByteSource = DecompressedFile(source, block.url, compression)
     if format.needs_size:
-        content = _Spooled(content)
-    return Content(content, replace(block, end=content.size_bytes, is_last=True))
+        content = SpooledSource(content)
+    return BlockContent(content, replace(block, end=content.size_bytes, is_last=True))
 
 
-def _growing(source: ByteSource, block: BlockMetadata, codec: Codec, format: RecordFormat) -> Content:
-    """What is compressed in a file that may grow, or was appended to, as far as the streams in it are whole."""
-    content: ByteSource = DecompressedFile(source, block.url, codec)
+def _growing_content(
+    source: ByteSource, block: BlockMetadata, compression: Compression, format: RecordFormat
+) -> BlockContent:
+    """The content of a file that may grow, or was appended to, as far as the streams in it are whole."""
+    content: ByteSource = DecompressedFile(source, block.url, compression)
     resumed_bytes = waiting_bytes = start = 0
     if block.is_open:
-        place, end = _whole_part(source, block, codec, format)
+        place, end = _whole_part(source, block, compression, format)
         waiting_bytes = source.size_bytes - place if block.is_last else 0
-        content = Prefix(content, end)
+        content = SourcePrefix(content, end)
     if format.needs_size:
-        content = _Spooled(content)
+        content = SpooledSource(content)
     if block.resumes:
-        place, start = _whole_part(Prefix(source, block.start), block, codec, format)
+        place, start = _whole_part(SourcePrefix(source, block.start), block, compression, format)
         resumed_bytes = block.start - place
     elif block.start:
         start = content.size_bytes
-    seen = replace(block, start=start, end=content.size_bytes, resumes=start > 0 and block.resumes)
-    return Content(content, seen, waiting_bytes, resumed_bytes)
+    shown = replace(block, start=start, end=content.size_bytes, resumes=start > 0 and block.resumes)
+    return BlockContent(content, shown, waiting_bytes, resumed_bytes)
 
 
-def _whole_part(source: ByteSource, block: BlockMetadata, codec: Codec, format: RecordFormat) -> tuple[int, int]:
-    place, end = DecompressedFile(source, block.url, codec).whole_part()
-    content = Prefix(DecompressedFile(source, block.url, codec), end)
-    if place < source.size_bytes and format.settled_end(content) is None:
+def _whole_part(
+    source: ByteSource, block: BlockMetadata, compression: Compression, format: RecordFormat
+) -> tuple[int, int]:
+    place, end = DecompressedFile(source, block.url, compression).whole_part()
+    content = SourcePrefix(DecompressedFile(source, block.url, compression), end)
+    if place < source.size_bytes and format.complete_end(content) is None:
         # A format that cannot go on where a version ended takes all or nothing.
         return 0, 0
     return place, end
 
 
-def promised_codec(block: BlockMetadata, compression: Compression) -> Codec | None:
-    """The compression that a file's name, or the app, says it has."""
-    if compression == "none":
-        return None
-    return codec_of_name(block.url) if compression == "auto" else CODEC_BY_NAME[compression]
+def cutting_compression(block: BlockMetadata, setting: CompressionSetting, format: RecordFormat) -> Compression | None:
+    """The compression of a block's file, if the file is cut and its blocks are decompressed in parallel.
 
-
-def cutting_codec(block: BlockMetadata, compression: Compression, format: RecordFormat) -> Codec | None:
-    """The compression of a block's file, if the file is cut and read in parallel.
-
-    A file is not where it is one block, or may grow, nor where the format must see all of it, or all that lies before a
-    block. Of a later block only what was found of the one before it tells whether its file is.
+    A file is not cut where it is one block, or may grow, nor where the format must see all of it, or all that lies
+    before a block. Of a later block only the pre-scan of the blocks before it tells whether its file is.
     """
-    codec = promised_codec(block, compression)
+    compression = expected_compression(block, setting)
     is_whole = (not block.start and (block.is_last or block.is_open)) or block.resumes
-    is_serial = format.needs_size or type(format).prescan is not RecordFormat.prescan
-    return None if codec is None or codec.name not in UNITS_BY_CODEC or is_whole or is_serial else codec
-
-
-def _codec_of(source: ByteSource, block: BlockMetadata, compression: Compression) -> Codec | None:
-    if compression == "none" or not source.size_bytes:
+    is_serial = format.needs_size or format.needs_prescan
+    if compression is None or compression.name not in UNIT_FINDERS or is_whole or is_serial:
         return None
-    head = bytearray(min(HEAD_BYTES, source.size_bytes))
-    head = head[: source.read_into(0, memoryview(head))]
-    held = codec_of_content(bytes(head))
-    promised = promised_codec(block, compression)
-    if promised is not None and promised.name in ("zstd", "lz4") and is_skippable(bytes(head)):
-        # Which of the two it is, the frames behind tell; pzstd begins its files so.
-        return promised
-    if promised is None or held is promised:
-        return held
-    has_magic = promised.magic[: len(head)] == head[: len(promised.magic)]
-    if block.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(promised, bytes(head))):
-        # So little of it is there yet that nothing can be said against it.
-        return promised
-    said = f"its name ends in {promised.suffixes[0]}" if compression == "auto" else f"the app says {compression}"
-    raise CorruptArchiveError(
-        f"{said}, and what it holds is {f'{held.name}' if held else f'not {promised.name}'}",
-        url=redacted(block.url),
-        offset=0,
-        length=source.size_bytes,
-        hint="name it by what it holds, set compression: none on the reader to read its bytes as they are, or leave it "
-        "out with on_error: skip",
-    )
+    return compression
 
 
-def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names: Sequence[str]) -> bool:
-    """Whether one of many files that lie side by side in a buffer is compressed, or named as if it were.
+class SpooledSource:
+    """All that a source holds, in memory or on disk, with its size known.
 
     Args:
-        buffer: The bytes of the files.
-        borders: Where each begins, and where the last ends.
-        names: Their names.
+        source: Read to its end at once.
     """
-    if any_promises(names):
-        return True
-    starts = borders[:-1][borders[:-1] < borders[1:]]
-    firsts = np.frombuffer(buffer, np.uint8)[starts]
-    suspects = starts[np.isin(firsts, _FIRST_BYTES)].tolist()
-    return any(codec_of_content(bytes(buffer[start : start + HEAD_BYTES])) for start in suspects)
-
-
-_FIRST_BYTES = np.array([codec.magic[0] for codec in CODECS], np.uint8)
-
-
-class _Spooled:
-    """All that a source has, at hand with its size known."""
 
     def __init__(self, source: ByteSource) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=SPOOLED_BYTES)  # noqa: SIM115  # closed when this object goes

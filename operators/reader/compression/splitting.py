@@ -1,7 +1,7 @@
 """Cuts compressed files into blocks that are decompressed in parallel: finds units, and chains them.
 
 A block of a compressed file owns the units that begin in it. Where those are, bytes that look like the beginning
-of one only suggest: they may be data. A survey of each block reports the chains of units that lead from such
+of one only suggest: they may be data. A pre-scan of each block reports the chains of units that lead from such
 bytes to beyond the block's end; the driver takes the one that begins where the block before was left, from the
 beginning of the file on. Where none does, all that is left of the file belongs to one block.
 """
@@ -12,14 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dagflow.errors import StorageError, TransientStorageError
-from operators.files.compression import Codec
-from operators.files.metadata import BlockMetadata, Unpacked
-from operators.reader.compression.bzip2 import Bzip2Blocks, Bzip2Units
+from operators.files.compression import Compression
+from operators.files.metadata import BlockMetadata, DecompressedRange
+from operators.reader.byte_source import ByteSource
+from operators.reader.compression.bzip2 import Bzip2Blocks, Bzip2UnitFinder
+from operators.reader.compression.gzip import GzipUnitFinder
 from operators.reader.compression.stream import UNKNOWN_SIZE, DecompressedFile
-from operators.reader.compression.units import GzipUnits, Held, NoUnitError, Units, ZstdUnits
-from operators.reader.formats.base import ByteSource
+from operators.reader.compression.units import BufferedSource, NoUnitError, UnitFinder
+from operators.reader.compression.zstd import ZstdUnitFinder
 
-UNITS_BY_CODEC: dict[str, Units] = {"gzip": GzipUnits(), "bzip2": Bzip2Units(), "zstd": ZstdUnits()}
+UNIT_FINDERS: dict[str, UnitFinder] = {"gzip": GzipUnitFinder(), "bzip2": Bzip2UnitFinder(), "zstd": ZstdUnitFinder()}
 
 LOOK_BACK_BYTES = 64 << 10
 """So much before a block can be had without reading the file from its beginning on."""
@@ -32,7 +34,7 @@ MOST_CHAINS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class UnitChain:
     """Units that follow one another, from the first that begins in a block to the last.
 
     Attributes:
@@ -51,11 +53,11 @@ class Chain:
 
 
 def chains_of(
-    source: ByteSource, block: BlockMetadata, codec: Codec, look_back_bytes: int = LOOK_BACK_BYTES
-) -> tuple[Chain, ...] | None:
+    source: ByteSource, block: BlockMetadata, compression: Compression, look_back_bytes: int = LOOK_BACK_BYTES
+) -> tuple[UnitChain, ...] | None:
     """The chains of units that a block may be left by; None where it cannot be examined."""
     try:
-        return _Walker(Held(source), block, UNITS_BY_CODEC[codec.name], look_back_bytes).chains()
+        return _Walker(BufferedSource(source), block, UNIT_FINDERS[compression.name], look_back_bytes).chains()
     except TransientStorageError:
         raise
     except (StorageError, EOFError):
@@ -64,7 +66,7 @@ def chains_of(
 
 
 class _Walker:
-    def __init__(self, held: Held, block: BlockMetadata, units: Units, look_back_bytes: int) -> None:
+    def __init__(self, held: BufferedSource, block: BlockMetadata, units: UnitFinder, look_back_bytes: int) -> None:
         self._held = held
         self._block = block
         self._units = units
@@ -73,8 +75,8 @@ class _Walker:
         self._limit = block.end + max(block.size_bytes, BEYOND_BYTES)
         self._visited: set[int] = set()
 
-    def chains(self) -> tuple[Chain, ...]:
-        found: list[Chain] = []
+    def chains(self) -> tuple[UnitChain, ...]:
+        found: list[UnitChain] = []
         for place in self._units.candidates(self._held, self._block.start, self._block.end):
             # What begins in the middle of a chain leads where the chain does, also when that is nowhere.
             if place not in self._visited and (chain := self._walk(place)) is not None:
@@ -83,7 +85,7 @@ class _Walker:
                     return ()
         return tuple(found)
 
-    def _walk(self, entry: int) -> Chain | None:
+    def _walk(self, entry: int) -> UnitChain | None:
         place, size = entry, 0
         steps = [(entry, 0)]
         while place < self._end:
@@ -101,7 +103,7 @@ class _Walker:
             steps.append((place, size))
             while len(steps) > 2 and steps[1][1] <= size - self._look_back_bytes and steps[1][0] < place:
                 del steps[0]
-        return Chain(entry, place, size, *steps[0])
+        return UnitChain(entry, place, size, *steps[0])
 
     def _is_padding(self, place: int) -> bool:
         per_byte = self._units.places_per_byte
@@ -109,7 +111,7 @@ class _Walker:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CutProgress:
     """How far a compressed file is cut.
 
     Attributes:
@@ -128,32 +130,32 @@ class Progress:
         return self.place < 0
 
 
-def unpack_block(
+def assign_range(
     block: BlockMetadata,
-    chains: Sequence[Chain] | None,
-    progress: Progress,
-    codec: Codec,
+    chains: Sequence[UnitChain] | None,
+    progress: CutProgress,
+    compression: Compression,
     look_back_bytes: int = LOOK_BACK_BYTES,
-) -> tuple[BlockMetadata, Progress]:
+) -> tuple[BlockMetadata, CutProgress]:
     """Tell a block what it has of what is compressed in its file.
 
     Args:
         block: The block.
         chains: What chains_of found.
         progress: How far the file is cut before the block.
-        codec: The file's compression.
+        compression: The file's compression.
         look_back_bytes: As chains_of had it.
 
     Returns:
         The block, and how far the file is cut behind it.
     """
     place, offset = progress.place, progress.offset
-    if progress.is_over or place >= block.end * UNITS_BY_CODEC[codec.name].places_per_byte:
-        return replace(block, unpacked=Unpacked(offset, offset, place, place, *progress.near[0])), progress
+    if progress.is_over or place >= block.end * UNIT_FINDERS[compression.name].places_per_byte:
+        return replace(block, decompressed=DecompressedRange(offset, offset, place, place, *progress.near[0])), progress
     chain = next((chain for chain in chains or () if chain.entry == place), None)
     if chain is None:
-        rest = Unpacked(offset, UNKNOWN_SIZE, place, -1, *progress.near[0])
-        return replace(block, unpacked=rest), replace(progress, place=-1)
+        rest = DecompressedRange(offset, UNKNOWN_SIZE, place, -1, *progress.near[0])
+        return replace(block, decompressed=rest), replace(progress, place=-1)
     end = offset + chain.size_bytes
     near = [*progress.near, (place, offset), (chain.near_place, offset + chain.near_size)]
     while len(near) > 1 and near[1][1] <= end - look_back_bytes:
@@ -163,36 +165,36 @@ def unpack_block(
         # Many small blocks would else leave as many places.
         if point[1] - kept[-1][1] >= max(1, look_back_bytes // 4):
             kept.append(point)
-    unpacked = Unpacked(offset, end, place, chain.exit, *progress.near[0])
-    return replace(block, unpacked=unpacked), Progress(chain.exit, end, tuple(kept))
+    decompressed = DecompressedRange(offset, end, place, chain.exit, *progress.near[0])
+    return replace(block, decompressed=decompressed), CutProgress(chain.exit, end, tuple(kept))
 
 
-class CutFile:
+class DecompressedPart:
     """What is compressed in a file, read from a unit somewhat before a block on; from the beginning where need be.
 
     Args:
         source: The compressed file.
         url: Its name, for errors.
-        codec: Its compression.
-        unpacked: What was found of the block.
+        compression: Its compression.
+        decompressed: What was found of the block.
     """
 
-    def __init__(self, source: ByteSource, url: str, codec: Codec, unpacked: Unpacked) -> None:
+    def __init__(self, source: ByteSource, url: str, compression: Compression, decompressed: DecompressedRange) -> None:
         self._source = source
         self._url = url
-        self._codec = codec
-        self._near = self._opened(unpacked)
-        self._start = unpacked.near_start
+        self._compression = compression
+        self._near = self._opened(decompressed)
+        self._start = decompressed.near_start
         self._front: DecompressedFile | None = None
 
-    def _opened(self, unpacked: Unpacked) -> DecompressedFile:
-        place, start = unpacked.near_place, unpacked.near_start
-        if self._codec.name == "bzip2":
+    def _opened(self, decompressed: DecompressedRange) -> DecompressedFile:
+        place, start = decompressed.near_place, decompressed.near_start
+        if self._compression.name == "bzip2":
             return Bzip2Blocks(self._source, self._url, place, start)
-        borders = [(unpacked.entry, unpacked.start)]
-        if unpacked.exit >= 0:
-            borders.append((unpacked.exit, unpacked.end))
-        return DecompressedFile(self._source, self._url, self._codec, place, start, borders)
+        borders = [(decompressed.entry, decompressed.start)]
+        if decompressed.exit >= 0:
+            borders.append((decompressed.exit, decompressed.end))
+        return DecompressedFile(self._source, self._url, self._compression, place, start, borders)
 
     @property
     def size_bytes(self) -> int:
@@ -208,5 +210,5 @@ class CutFile:
         if offset >= self._start:
             return self._near.read_into(offset, buffer)
         if self._front is None:
-            self._front = DecompressedFile(self._source, self._url, self._codec)
+            self._front = DecompressedFile(self._source, self._url, self._compression)
         return self._front.read_into(offset, buffer)

@@ -7,9 +7,9 @@ from typing import Any
 
 from dagflow.errors import DagflowError, RecordError
 from dagflow.storage.location import redacted
-from operators.files.compression import Codec, Decompressor
+from operators.files.compression import Compression, Decompressor
+from operators.reader.byte_source import ByteSource
 from operators.reader.compression.units import may_become_skippable
-from operators.reader.formats.base import ByteSource
 
 UNKNOWN_SIZE = 1 << 62
 """Stands for the size of what is compressed, until its end was seen."""
@@ -40,25 +40,25 @@ class DecompressedFile:
     Args:
         source: The compressed file.
         url: Its name, for errors.
-        codec: Its compression.
+        compression: Its compression.
         place: Where in the compressed file a stream begins from which on it is read.
         start: Where the content of that stream begins in that of the whole file; nothing before it can be read.
-        borders: Ends of streams, and for each where the content must end there: what a survey found. The headers
-            that it goes by may be wrong.
+        borders: Ends of streams, and for each where the content must end there, as a pre-scan found. The headers
+            that the pre-scan goes by may be wrong.
     """
 
     def __init__(
         self,
         source: ByteSource,
         url: str,
-        codec: Codec,
+        compression: Compression,
         place: int = 0,
         start: int = 0,
         borders: Sequence[tuple[int, int]] = (),
     ) -> None:
         self._source = source
         self._url = url
-        self._codec = codec
+        self._compression = compression
         self._size = UNKNOWN_SIZE
         self._first_place, self._start = place, start
         self._whole = (place, start)
@@ -120,7 +120,7 @@ class DecompressedFile:
             self._require_stream()
             if not self._input:
                 return None
-            decompressor = self._decompressor = self._codec.decompressor()
+            decompressor = self._decompressor = self._compression.decompressor()
         if decompressor.needs_input and not self._input and not self._fill():
             if getattr(decompressor, "held_bytes", 1):
                 raise self._incomplete("it ends in the middle of what is compressed")
@@ -145,7 +145,7 @@ class DecompressedFile:
         return piece
 
     def _check_borders(self, end: int, is_stream_end: bool) -> None:
-        """Make sure that as much was decompressed as a survey found."""
+        """Make sure that as much was decompressed as a pre-scan found."""
         place = self._position - len(self._input) if is_stream_end else self._stream_start + 1
         for border, offset in self._borders:
             if (end > offset and place <= border) or (is_stream_end and end < offset and place >= border):
@@ -153,14 +153,14 @@ class DecompressedFile:
 
     def _require_stream(self) -> None:
         """Make sure that another stream begins here, or nothing more comes."""
-        magic = self._codec.magic
+        magic = self._compression.magic
         while self._is_skippable():
             self._skip(8 + int.from_bytes(self._input[4:8], "little"))
         while len(self._input) < len(magic) and self._fill():
             pass
         if self._input.startswith(magic):
             return
-        if self._input and (magic.startswith(self._input) or may_become_skippable(self._codec, self._input)):
+        if self._input and (magic.startswith(self._input) or may_become_skippable(self._compression, self._input)):
             raise self._incomplete("it ends where something begins")
         if self._stream_start and not self._input.strip(b"\0"):
             # Padding with zeros is what tapes and block devices leave, and all the formats' own tools accept it.
@@ -170,13 +170,13 @@ class DecompressedFile:
             else:
                 self._input = b""
         if self._input:
-            raise self._corrupt(f"something that is not {self._codec.name} follows", self._stream_start)
+            raise self._corrupt(f"something that is not {self._compression.name} follows", self._stream_start)
 
     def _is_skippable(self) -> bool:
         """Whether a frame of metadata comes, as zstd and lz4 have them."""
         while len(self._input) < 8 and self._fill():
             pass
-        has_frames = self._codec.name in ("zstd", "lz4")
+        has_frames = self._compression.name in ("zstd", "lz4")
         return has_frames and self._input[1:4] == b"\x2a\x4d\x18" and self._input[0] & 0xF0 == 0x50
 
     def _skip(self, length: int) -> None:
@@ -226,7 +226,7 @@ class DecompressedFile:
         return IncompleteArchiveError(self._said(reason), **self._where(self._position), hint=hint)
 
     def _said(self, reason: str) -> str:
-        return f"cannot be read as {self._codec.name} on from about this place: {reason}"
+        return f"cannot be read as {self._compression.name} on from about this place: {reason}"
 
     def _where(self, offset: int) -> dict[str, Any]:
         return {"url": redacted(self._url), "offset": offset, "length": self._source.size_bytes - offset}

@@ -3,62 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
-
-from pydantic import ValidationError
 
 from dagflow.api.properties import set_properties
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.multi_file import MultiFileReader
 
 CHUNK_BYTES = 1 << 20
 """How much is read at a time: a chunk stays in the second-level cache from the read to the write."""
 
 
-class ByteSource(Protocol):
-    """The bytes of one version of one file."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Length of the file in that version."""
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill buffer with the bytes from offset on.
-
-        Returns:
-            How many bytes were read: fewer than buffer takes only at the end of the file.
-
-        Raises:
-            StorageError: The store failed, or the file is no longer that version.
-        """
-
-
-class Prefix:
-    """The first bytes of a source, as if no more were there.
-
-    Args:
-        source: The source.
-        size_bytes: How many of its bytes.
-    """
-
-    def __init__(self, source: ByteSource, size_bytes: int) -> None:
-        self._source = source
-        self._size_bytes = min(size_bytes, source.size_bytes)
-
-    @property
-    def size_bytes(self) -> int:
-        """See ByteSource."""
-        return self._size_bytes
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ByteSource."""
-        return self._source.read_into(offset, buffer[: max(0, self._size_bytes - offset)])
-
-
-class Account(Protocol):
-    """Where a format says what became of bytes that are in no record."""
+class ByteAccounting(Protocol):
+    """Where a format reports what became of bytes that are in no record."""
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         """Refuse a stretch of bytes that should be a record.
@@ -70,16 +30,16 @@ class Account(Protocol):
             raw: Its bytes, or as many of its first bytes as are at hand.
 
         Raises:
-            RecordError: Nobody listens to rejects.
+            RecordError: The reader's port for rejects is not connected.
         """
 
     def skip(self, offset: int, length: int, reason: str) -> None:
         """Pass over bytes that are not meant to be records, such as a header."""
 
-    def leave_out(self) -> None:
-        """Say that the file is in no output, after what became of its bytes: whoever cleans up must not remove it."""
+    def mark_left_out(self) -> None:
+        """Report that the file is in no output, so that it must not be removed as read; called after its bytes."""
 
-    def delimit(self, length: int) -> None:
+    def count_delimiters(self, length: int) -> None:
         """Count bytes that belong to records and do not lie in their batch, such as the length before a record."""
 
 
@@ -97,7 +57,7 @@ class Parsed:
 
     @property
     def batch(self) -> RecordBatch:
-        """What flows on."""
+        """The batch that the reader emits."""
         return self.raw if self.columns is None else self.raw.with_columns(self.columns)
 
 
@@ -105,7 +65,8 @@ class RecordFormat(ABC):
     """A record format: says where the records of a file begin and end.
 
     A subclass declares its options as annotated class attributes, as an operator does its properties,
-    gives itself a name, and writes `read`. An instance reads many blocks one after the other; it may keep
+    gives itself a name, and writes `read`. What else it can do it declares: `needs_prescan`, `needs_size`,
+    `complete_end`, `multi_file_reader`, `parse`. An instance reads many blocks one after the other; it may keep
     what helps with the next block of the same file, never anything that changes what a block gives.
 
     Guarantee: a record belongs to the block that holds its first byte. Whatever the cuts, the records
@@ -117,12 +78,25 @@ class RecordFormat(ABC):
     """What the format is called in YAML; "" for a base class."""
 
     needs_size: ClassVar[bool] = True
-    """Whether `read` must know the size of the file before its end was seen; a compressed file is then
+    """Whether `read` must know the size of the file before it has seen its end; a compressed file is then
     decompressed as a whole before any of it is read."""
+
+    needs_prescan: ClassVar[bool] = False
+    """Whether a pre-scan must look at every block but a file's last one, because the state in which later blocks
+    begin depends on it; see `prescan`."""
+
+    removed_options: ClassVar[Mapping[str, str]] = {}
+    """Options that the format no longer has: for each what to do instead, as a clause."""
 
     # Without an annotation, so that it is no option: only tests have a reason to change it.
     chunk_bytes = CHUNK_BYTES
     """How much is read at a time, about; what a block gives does not depend on it."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # A subclass may read otherwise than its base class, so it declares a multi-file reader itself or has none.
+        if "multi_file_reader" not in vars(cls):
+            cls.multi_file_reader = RecordFormat.multi_file_reader  # type: ignore[method-assign]  # not inherited
 
     def __init__(self, **options: Any) -> None:
         """Set the options.
@@ -145,13 +119,13 @@ class RecordFormat(ABC):
         """
 
     @abstractmethod
-    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The records that begin in a block.
 
         Args:
             source: The file's bytes; may be read beyond the block, as far as its last record goes.
             block: The block.
-            account: Takes in what is refused and what is passed over. Bytes of a record, or beside one, belong to
+            accounting: Takes in what is refused and what is passed over. Bytes of a record, or beside one, belong to
                 the block that holds its first byte; all others to the block that they lie in.
 
         Yields:
@@ -159,7 +133,7 @@ class RecordFormat(ABC):
             delimiters as they lie in the file.
 
         Raises:
-            RecordError: The bytes are not what the format says, and nobody listens to rejects.
+            RecordError: The bytes are not what the format says, and rejects are not taken in.
             StorageError: The source failed.
         """
 
@@ -168,29 +142,25 @@ class RecordFormat(ABC):
         """Whether each byte of a file is in one record, or beside one, exactly once; a run checks that it is."""
         return True
 
-    def needs_prescan(self, block: BlockMetadata) -> bool:
-        """Whether a first pass must look at a block, because where later blocks' records begin depends on it."""
-        return False
-
     def prescan(self, source: ByteSource, block: BlockMetadata) -> Any:
-        """Look at a block in a first pass, without knowing what lies before it.
+        """Look at a block before it is read, without knowing the state in which it begins.
 
         Returns:
             Something small and picklable, for exit_state.
         """
         return None
 
-    def exit_state(self, entry_state: int, finding: Any) -> int:
-        """The state in which a block is left, and the next one entered.
+    def exit_state(self, entry_state: int, result: Any) -> int:
+        """The state behind a block, in which the next one begins.
 
         Args:
-            entry_state: The state in which the block is entered; 0 at the beginning of a file.
-            finding: What survey gave for it.
+            entry_state: The state in which the block begins; 0 at the beginning of a file.
+            result: What prescan gave for it.
         """
         return 0
 
-    def settled_end(self, source: ByteSource) -> int | None:
-        """Where the record begins that is in progress at the end of a file that may grow.
+    def complete_end(self, source: ByteSource) -> int | None:
+        """The end of the complete records of a file that may grow.
 
         Whatever is appended, a record begins there or the file ends there, and the records before it stay as
         they are. The default knows of no such place.
@@ -206,39 +176,24 @@ class RecordFormat(ABC):
         """
         return None
 
-    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+    def multi_file_reader(self) -> MultiFileReader | None:
+        """Reads many small files at once; None, the default, where each file is read for itself. Not inherited."""
+        return None
+
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Check the raw records of a batch that read gave, and make columns of them.
 
         The default accepts every record as it is.
 
         Raises:
-            RecordError: A record is not what the format says, and nobody listens to rejects.
+            RecordError: A record is not what the format says, and rejects are not taken in.
         """
         return Parsed(batch)
 
 
-def entered(made: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
-    """The block with its entry state, found by a survey of all that lies before it."""
-    before = replace(block, start=0, end=block.start, is_last=False)
-    if block.start == 0 or not made.needs_prescan(before):
+def with_entry_state(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
+    """The block with the state in which it begins, found by a pre-scan of all that lies before it."""
+    if block.start == 0 or not format.needs_prescan:
         return block
-    return replace(block, entry_state=made.exit_state(0, made.prescan(source, before)))
-
-
-def option_problems(name: str, error: ValidationError) -> list[str]:
-    """What pydantic found wrong with a format's options, in our words."""
-    problems = []
-    details = error.errors()
-    # Where a value may be of several kinds, what its own kind finds wrong says more than that it is of no other.
-    told = {detail["loc"][:1] for detail in details if detail["type"] == "value_error"}
-    for detail in details:
-        if detail["type"] != "value_error" and detail["loc"][:1] in told:
-            continue
-        # Kinds that pydantic has tried are no places in the app.
-        where = ".".join(part for part in map(str, detail["loc"]) if "[" not in part)
-        if detail["type"] == "missing":
-            problems.append(f"format '{name}' needs option '{where}'")
-        else:
-            message = detail["msg"].removeprefix("Value error, ")
-            problems.append(f"format '{name}', option '{where}': {message}; got {detail['input']!r}")
-    return problems
+    before = replace(block, start=0, end=block.start, is_last=False)
+    return replace(block, entry_state=format.exit_state(0, format.prescan(source, before)))

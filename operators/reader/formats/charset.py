@@ -14,17 +14,17 @@ import pyarrow as pa
 
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import RecordError
-from operators.reader.formats.base import Account
+from operators.reader.formats.base import ByteAccounting
 from operators.reader.formats.framing import borders_of
-from operators.reader.formats.search import BYTE, Unit
+from operators.reader.formats.search import BYTE, CodeUnit
 
 BadBytes = Literal["fail", "replace", "reject"]
 
 _WIDE = {
-    "utf-16-le": Unit("<u2"),
-    "utf-16-be": Unit(">u2"),
-    "utf-32-le": Unit("<u4"),
-    "utf-32-be": Unit(">u4"),
+    "utf-16-le": CodeUnit("<u2"),
+    "utf-16-be": CodeUnit(">u2"),
+    "utf-32-le": CodeUnit("<u4"),
+    "utf-32-be": CodeUnit(">u4"),
 }
 _ANY_ORDER = {"utf-16": ("utf-16-le", "utf-16-be"), "utf-32": ("utf-32-le", "utf-32-be")}
 # Their bytes mean something only together with bytes far before them.
@@ -75,7 +75,7 @@ class Charset:
         return Charset(_ANY_ORDER[self.name][sys.byteorder == "big"] if self.name in _ANY_ORDER else self.name), 0
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> CodeUnit:
         """What text in it is made of."""
         return _WIDE.get(self.name, BYTE)
 
@@ -99,7 +99,7 @@ class Charset:
         return self.unit == BYTE and self.name != "utf-8" and _utf8_lengths(self.name) is None
 
     def lengths_in_utf8(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8] | None:
-        """For each code unit of valid text how many bytes it adds in UTF-8; None where that needs more than a look."""
+        """For each code unit of valid text how many bytes it adds in UTF-8; None where a table does not tell it."""
         if self.unit == BYTE:
             table = _utf8_lengths(self.name)
             return None if table is None else table[data]
@@ -143,7 +143,7 @@ class Decoder:
         self.on_bad_bytes = on_bad_bytes
         self.url = url
 
-    def decode(self, batch: RecordBatch, account: Account) -> RecordBatch:
+    def decode(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
         """The same records, and their delimiters, in UTF-8.
 
         Raises:
@@ -171,9 +171,9 @@ class Decoder:
                 return RecordBatch(framed=made, delimiters=delimiters, origin=batch.origin)
         except (UnicodeDecodeError, pa.ArrowInvalid):
             pass
-        return self._one_by_one(batch, delimiters, account)
+        return self._one_by_one(batch, delimiters, accounting)
 
-    def _one_by_one(self, batch: RecordBatch, delimiters: Delimiters, account: Account) -> RecordBatch:
+    def _one_by_one(self, batch: RecordBatch, delimiters: Delimiters, accounting: ByteAccounting) -> RecordBatch:
         texts: list[bytes] = []
         kept: list[int] = []
         for index, (offset, raw) in enumerate(zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)):
@@ -184,7 +184,7 @@ class Decoder:
                 if self.on_bad_bytes == "fail":
                     hint = "say what shall become of such records with on_bad_bytes: replace or reject"
                     raise RecordError(reason, url=self.url, offset=offset, length=len(raw), hint=hint) from error
-                account.reject(offset, len(raw), reason, raw)
+                accounting.reject(offset, len(raw), reason, raw)
                 continue
             texts.append(text.encode())
             kept.append(index)

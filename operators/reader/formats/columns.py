@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import AfterValidator
 
 from dagflow.api.records import RecordBatch
-from operators.reader.formats.base import Account, Parsed
+from operators.reader.formats.base import ByteAccounting, Parsed
 
 _ALIASES = {"int": "int64", "integer": "int64", "float": "double", "str": "string", "text": "string", "boolean": "bool"}
 
@@ -48,13 +48,13 @@ ColumnTypes = Annotated[dict[str, str], AfterValidator(_known)]
 Parse = Callable[[RecordBatch], pa.Table]
 
 
-def parse_columns(batch: RecordBatch, parse: Parse, account: Account) -> Parsed:
+def parse_columns(batch: RecordBatch, parse: Parse, accounting: ByteAccounting) -> Parsed:
     """Parse records together; where that fails, halve them until those stand alone that cannot be parsed.
 
     Args:
         batch: Raw records.
         parse: Gives one row per record of a batch, or raises pyarrow.ArrowInvalid.
-        account: Takes in the records that fail by themselves.
+        accounting: Takes in the records that fail by themselves.
     """
     tables: list[pa.Table] = []
     kept: list[int] = []
@@ -70,14 +70,14 @@ def parse_columns(batch: RecordBatch, parse: Parse, account: Account) -> Parsed:
                 middle = (start + end) // 2
                 pending += [(middle, end), (start, middle)]
                 continue
-            reject(part, 0, _plain(error), account)
+            reject(part, 0, _plain(error), accounting)
     if not tables:
         return Parsed(batch.take(np.empty(0, np.int64)))
     raw = batch if len(kept) == len(batch) else batch.take(np.array(kept, np.int64))
     return Parsed(raw, pa.concat_tables(tables).combine_chunks().to_batches()[0] if len(kept) else None)
 
 
-def valid_text(batch: RecordBatch, account: Account) -> RecordBatch:
+def valid_text(batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
     """The records that are valid UTF-8; the others are refused."""
     try:
         batch.framed().cast(pa.string())
@@ -88,15 +88,15 @@ def valid_text(batch: RecordBatch, account: Account) -> RecordBatch:
                 record.decode()
                 kept.append(index)
             except UnicodeDecodeError as error:
-                reject(batch, index, f"not valid utf-8: {error.reason} at byte {error.start} of the record", account)
+                reject(batch, index, f"not valid utf-8: {error.reason} at byte {error.start} of the record", accounting)
         return batch.take(np.array(kept, np.int64))
     return batch
 
 
-def reject(batch: RecordBatch, index: int, reason: str, account: Account) -> None:
+def reject(batch: RecordBatch, index: int, reason: str, accounting: ByteAccounting) -> None:
     """Refuse one record of a batch."""
     raw = bytes(batch.record[index].as_py())
-    account.reject(int(batch.offsets()[index]), len(raw), reason, raw)
+    accounting.reject(int(batch.offsets()[index]), len(raw), reason, raw)
 
 
 def _plain(error: Any) -> str:

@@ -9,19 +9,20 @@ import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.records import RecordBatch
-from operators.reader.formats.base import Account, ByteSource, Parsed
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.charset import Charset
-from operators.reader.formats.delimited import Terminators
 from operators.reader.formats.framing import borders_of
 from operators.reader.formats.lines import Lines, find_newlines
 from operators.reader.formats.search import (
-    Look,
-    Units,
+    BackwardSearch,
+    CodeUnits,
     active_escapes,
     escaped_places,
     occurrences,
     without_overlaps,
 )
+from operators.reader.formats.terminated import Terminators
 
 
 class EscapedLines(Lines):
@@ -51,7 +52,7 @@ class EscapedLines(Lines):
         encoded = charset.encode(self.escape) if charset else self.escape.encode()
         self._escape = int(self._unit.view(np.frombuffer(encoded, np.uint8))[0])
 
-    def _find(self, units: Units, is_at_end: bool) -> Terminators:
+    def _find(self, units: CodeUnits, is_at_end: bool) -> Terminators:
         escaped = escaped_places(units, self._escape)
         if not len(escaped):
             return super()._find(units, is_at_end)
@@ -65,17 +66,17 @@ class EscapedLines(Lines):
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
         """A place at or before position from which a scan finds every delimiter that ends there or later."""
-        look = Look(source, floor, self._unit, min(64, self.chunk_bytes))
+        backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))
         length = self._unit.size if self.delimiter is None else len(self._table[0])
-        place = look.aligned(look.aligned(position) - length)
+        place = backward.aligned(backward.aligned(position) - length)
         if self._overlaps:
-            place = look.before_overlaps(place, self._pattern, self._escape)
+            place = backward.before_overlaps(place, self._pattern, self._escape)
         # Whether an escape counts is known where the run that it stands in begins.
-        return look.run_start(place, self._escape)
+        return backward.run_start(place, self._escape)
 
-    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Records in UTF-8, if the encoding is known, and without escapes, if that is asked for."""
-        raw = super().parse(batch, account).raw
+        raw = super().parse(batch, accounting).raw
         return Parsed(without_escapes(raw, self.escape.encode()[0]) if self.unescape else raw)
 
 

@@ -14,12 +14,14 @@ from pydantic import Field
 
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
-from operators.reader.formats.base import Account, ByteSource, Parsed
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.columns import ColumnTypes, arrow_type, parse_columns, reject, valid_text
-from operators.reader.formats.delimited import Delimited, Terminators
+from operators.reader.formats.delimited import Delimited
+from operators.reader.formats.file_view import Bytes
 from operators.reader.formats.framing import borders_of, joined
 from operators.reader.formats.positions import positions_of
-from operators.reader.formats.sliding_buffer import Bytes
+from operators.reader.formats.terminated import Terminators
 
 LF, CR = b"\n\r"
 
@@ -73,17 +75,17 @@ class JsonLines(Delimited):
         """The byte before position: no terminator that ends there or later begins to count before."""
         return max(floor, position - 1)
 
-    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """The lines that are JSON values, as columns if that is asked for."""
-        batch = valid_text(batch, account)
-        batch = self._valid_json(batch, account)
+        batch = valid_text(batch, accounting)
+        batch = self._valid_json(batch, accounting)
         if self.columns is None or not len(batch):
             return Parsed(batch)
         if self.columns == "infer":
             return Parsed(batch, self._inferred(batch))
-        return parse_columns(batch, self._parse, account)
+        return parse_columns(batch, self._parse, accounting)
 
-    def _valid_json(self, batch: RecordBatch, account: Account) -> RecordBatch:
+    def _valid_json(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
         check = self._check = self._check or msgspec.json.Decoder(msgspec.Raw).decode
         records = batch.to_pylist()
         try:
@@ -94,26 +96,33 @@ class JsonLines(Delimited):
                 return batch
         except (msgspec.DecodeError, RecursionError):
             pass
-        kept = [index for index, record in enumerate(records) if self._is_value(batch, index, record, check, account)]
+        kept = [
+            index for index, record in enumerate(records) if self._is_value(batch, index, record, check, accounting)
+        ]
         return batch if len(kept) == len(batch) else batch.take(np.array(kept, np.int64))
 
     def _is_value(
-        self, batch: RecordBatch, index: int, record: bytes, check: Callable[[bytes], object], account: Account
+        self,
+        batch: RecordBatch,
+        index: int,
+        record: bytes,
+        check: Callable[[bytes], object],
+        accounting: ByteAccounting,
     ) -> bool:
         text = record.strip(b" \t\r\n")
         if not text:
-            account.skip(int(batch.offsets()[index]), len(record), "blank line")
+            accounting.skip(int(batch.offsets()[index]), len(record), "blank line")
             return False
         try:
             check(record)
         except msgspec.DecodeError as error:
-            reject(batch, index, f"not JSON: {error}", account)
+            reject(batch, index, f"not JSON: {error}", accounting)
             return False
         except RecursionError:
-            reject(batch, index, "arrays and objects are nested too deeply", account)
+            reject(batch, index, "arrays and objects are nested too deeply", accounting)
             return False
         if self.columns is not None and not text.startswith(b"{"):
-            reject(batch, index, "not a JSON object, and columns are asked for", account)
+            reject(batch, index, "not a JSON object, and columns are asked for", accounting)
             return False
         return True
 

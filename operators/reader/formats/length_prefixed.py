@@ -13,10 +13,11 @@ from pydantic import Field
 from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, RecordFormat
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import ByteAccounting, RecordFormat
+from operators.reader.formats.file_view import FileView, read_exactly
 from operators.reader.formats.framing import frame_apart
 from operators.reader.formats.positions import Positions
-from operators.reader.formats.sliding_buffer import Window, read_exactly
 
 SHOWN_BYTES = 4 << 10
 """How much of what cannot be read goes with the reject: from a wrong length on, that is the rest of the file."""
@@ -26,7 +27,7 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class WholeRecords:
     """Records found one after the other in a stretch.
 
     Attributes:
@@ -65,30 +66,30 @@ class LengthPrefixed(RecordFormat):
         """Forget every file."""
         self._reached: tuple[object, int, int] = (None, 0, 0)
 
-    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The records that begin in a block."""
         file = (block.url, block.version)
         limit = min(block.end, source.size_bytes)
         position = self._first(source, block, file)
-        window = Window(source)
+        view = FileView(source)
         usual = held = max(self.chunk_bytes, MAX_PREFIX_BYTES)
         while position < limit:
-            walk = self._walk(window.move(position, position + held).data, limit - position)
+            walk = self._walk(view.move(position, position + held).data, limit - position)
             if len(walk.starts):
                 stops = np.append(walk.starts[1:], walk.following)
-                account.delimit(int((walk.contents - walk.starts).sum()))
-                yield frame_apart(window.buffer, walk.contents, stops, NO_DELIMITER, block, position, walk.starts)
+                accounting.count_delimiters(int((walk.contents - walk.starts).sum()))
+                yield frame_apart(view.buffer, walk.contents, stops, NO_DELIMITER, block, position, walk.starts)
                 position, held = position + walk.following, usual
             elif walk.wrong or not walk.extent or position + walk.extent > source.size_bytes:
                 length = source.size_bytes - position
-                raw = window.data[:SHOWN_BYTES].tobytes()
-                account.reject(position, length, walk.wrong or "the file ends within a record", raw)
+                raw = view.data[:SHOWN_BYTES].tobytes()
+                accounting.reject(position, length, walk.wrong or "the file ends within a record", raw)
                 position = source.size_bytes
             else:
                 held = walk.extent
         self._reached = (file, block.end, position)
 
-    def settled_end(self, source: ByteSource) -> int:
+    def complete_end(self, source: ByteSource) -> int:
         """Where the walk from the file's beginning meets a record that is not all there."""
         position, held = 0, max(self.chunk_bytes, MAX_PREFIX_BYTES)
         while position < source.size_bytes:
@@ -116,11 +117,11 @@ class LengthPrefixed(RecordFormat):
                 position += walk.extent
         return min(position, source.size_bytes)
 
-    def _walk(self, data: memoryview, limit: int) -> Walk:
+    def _walk(self, data: memoryview, limit: int) -> WholeRecords:
         """The whole records that begin in a stretch before limit."""
         return self._walk_varints(data, limit) if self.prefix == "varint" else self._walk_fixed(data, limit)
 
-    def _walk_fixed(self, data: memoryview, limit: int) -> Walk:
+    def _walk_fixed(self, data: memoryview, limit: int) -> WholeRecords:
         width = int(self.prefix)
         code = ("<" if self.byte_order == "little" else ">") + _CODES[width]
         unpack = struct.Struct(code).unpack_from
@@ -137,9 +138,9 @@ class LengthPrefixed(RecordFormat):
             starts.append(position)
             position = following
         found = np.array(starts, np.int64)
-        return Walk(found, found + width, position, extent, wrong)
+        return WholeRecords(found, found + width, position, extent, wrong)
 
-    def _walk_varints(self, data: memoryview, limit: int) -> Walk:
+    def _walk_varints(self, data: memoryview, limit: int) -> WholeRecords:
         size = len(data)
         starts: list[int] = []
         contents: list[int] = []
@@ -163,7 +164,7 @@ class LengthPrefixed(RecordFormat):
             starts.append(position)
             contents.append(content)
             position = content + length
-        return Walk(np.array(starts, np.int64), np.array(contents, np.int64), position, extent, wrong)
+        return WholeRecords(np.array(starts, np.int64), np.array(contents, np.int64), position, extent, wrong)
 
     def _too_long(self, length: int) -> str:
         if length <= self.max_record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -12,12 +12,24 @@ from pydantic import Field
 
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, Parsed
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.charset import BadBytes, Charset, Decoder
-from operators.reader.formats.delimited import Delimited, Terminators
+from operators.reader.formats.delimited import Delimited
+from operators.reader.formats.file_view import Bytes, read_exactly
+from operators.reader.formats.multi_file import MultiFileReader
+from operators.reader.formats.multi_file_lines import MultiFileLines
 from operators.reader.formats.positions import Positions, contains, positions_of
-from operators.reader.formats.search import BYTE, Look, Unit, Units, occurrences, overlaps_itself, without_overlaps
-from operators.reader.formats.sliding_buffer import Bytes, read_exactly
+from operators.reader.formats.search import (
+    BYTE,
+    BackwardSearch,
+    CodeUnit,
+    CodeUnits,
+    occurrences,
+    overlaps_itself,
+    without_overlaps,
+)
+from operators.reader.formats.terminated import Terminators
 
 NEWLINES = ("\n", "\r\n", "\r")
 
@@ -27,6 +39,10 @@ class Lines(Delimited):
 
     name: ClassVar[str] = "lines"
     needs_size = False
+    removed_options: ClassVar[Mapping[str, str]] = {
+        "read_ahead": "blocks always begin with a whole record; remove the option, and keep validate to leave out "
+        "what is no record"
+    }
 
     delimiter: Annotated[
         str | None, Field(min_length=1, description="what ends a record; LF, CR LF and CR if not given")
@@ -38,20 +54,17 @@ class Lines(Delimited):
     on_bad_bytes: Annotated[
         BadBytes, Field(description="what becomes of a record that is not valid in the encoding")
     ] = "fail"
-    read_ahead: Annotated[
-        bool,
-        Field(description="false takes what stands at a block's start for a record; validate tells whether it is"),
-    ] = True
     validate: Annotated[
         str | None,
-        Field(description="dotted path of a function that is given each record's bytes and says whether it is one"),
+        Field(
+            description="dotted path of a function that is given each record's bytes; where it gives false the record "
+            "is left out"
+        ),
     ] = None
 
     def check_options(self) -> None:
         """Work out what the scan needs to know of delimiter and encoding."""
         self._validate = None if self.validate is None else _function(self.validate)
-        if not self.read_ahead and self.validate is None:
-            raise ValueError("read_ahead: false needs validate: nothing else tells a record from the end of one")
         self._url = ""
         self._use(Charset.named(self.encoding) if self.encoding else None)
 
@@ -60,7 +73,7 @@ class Lines(Delimited):
         texts = NEWLINES if self.delimiter is None else (self.delimiter,)
         encode = charset.encode if charset else lambda text: text.encode("utf-8", "surrogateescape")
         self._table = tuple(map(encode, texts))
-        self._unit: Unit = charset.unit if charset else BYTE
+        self._unit: CodeUnit = charset.unit if charset else BYTE
         self._pattern = self._unit.view(np.frombuffer(self._table[0], np.uint8))
         self._returns = self._unit.view(np.frombuffer(self._table[-1], np.uint8))
         self._overlaps = self.delimiter is not None and overlaps_itself(self._table[0], self._unit)
@@ -69,11 +82,6 @@ class Lines(Delimited):
     def table(self) -> tuple[bytes, ...]:
         """The delimiter, or the three newlines."""
         return self._table
-
-    @property
-    def adds_up(self) -> bool:
-        """Not where bytes at the beginning of a block may be taken for a record of their own."""
-        return self.read_ahead
 
     def begin(self, source: ByteSource) -> int:
         """Learn the file's byte order, and pass over its byte order mark."""
@@ -84,17 +92,11 @@ class Lines(Delimited):
             self._use(charset)
         return mark_bytes
 
-    def next_start(self, source: ByteSource, start: int, limit: int, floor: int) -> int:
-        """The first place from start on where a record begins, or what is taken for one."""
-        if not self.read_ahead and start > floor:
-            return min(start, limit)
-        return super().next_start(source, start, limit, floor)
-
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The delimiters in a stretch that begins at a record or an anchor."""
         return self._scaled(self._find(self._unit.view(data), is_at_end))
 
-    def _find(self, units: Units, is_at_end: bool) -> Terminators:
+    def _find(self, units: CodeUnits, is_at_end: bool) -> Terminators:
         if self.delimiter is None:
             return find_newlines(units, is_at_end, int(self._pattern[0]), int(self._returns[0]))
         starts = occurrences(units, self._pattern)
@@ -108,33 +110,43 @@ class Lines(Delimited):
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
         """A place at or before position from which a scan finds every delimiter that ends there or later."""
-        look = Look(source, floor, self._unit, min(64, self.chunk_bytes))
+        backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))
         # A scan that begins between CR and LF takes the LF alone, which ends where the pair does.
         length = self._unit.size if self.delimiter is None else len(self._table[0])
-        place = look.aligned(look.aligned(position) - length)
-        return look.before_overlaps(place, self._pattern) if self._overlaps else place
+        place = backward.aligned(backward.aligned(position) - length)
+        return backward.before_overlaps(place, self._pattern) if self._overlaps else place
 
-    def settled(self, data: Bytes) -> int:
+    def decided_length(self, data: Bytes) -> int:
         """All of the stretch but a torn code unit."""
         return len(data) // self._unit.size * self._unit.size
 
-    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+    def multi_file_reader(self) -> MultiFileReader | None:
+        """One scan over all files, where delimiters are single bytes and records are taken as they are."""
+        changes_records = self.encoding or self.validate or self.keep_delimiter or self.skip_header
+        if changes_records or not (self.delimiter is None or len(self.table[0]) == 1):
+            return None
+        # A file that ends with CR gets nothing put behind it: an LF would make another newline of the two.
+        return MultiFileLines(self, b"\n\r" if self.delimiter is None else self.table[0])
+
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The records that begin in a block."""
         self._url = block.url
-        return super().read(source, block, account)
+        return super().read(source, block, accounting)
 
-    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Records in UTF-8, if the encoding is known, without those that validate refuses."""
         if self._charset is not None:
-            batch = Decoder(self._charset, self.on_bad_bytes, self._url).decode(batch, account)
+            batch = Decoder(self._charset, self.on_bad_bytes, self._url).decode(batch, accounting)
         if self._validate is not None:
-            batch = self._validated(batch, self._validate, account)
+            batch = self._validated(batch, self._validate, accounting)
         return Parsed(batch)
 
-    def _validated(self, batch: RecordBatch, validate: Callable[[bytes], bool], account: Account) -> RecordBatch:
+    def _validated(
+        self, batch: RecordBatch, validate: Callable[[bytes], bool], accounting: ByteAccounting
+    ) -> RecordBatch:
         is_valid = pa.array([bool(validate(record)) for record in batch.to_pylist()], pa.bool_())
         for index in np.flatnonzero(~is_valid.to_numpy(zero_copy_only=False)).tolist():
-            account.skip(int(batch.offsets()[index]), len(batch.record[index].as_py()), "refused by validate")
+            accounting.skip(int(batch.offsets()[index]), len(batch.record[index].as_py()), "refused by validate")
         return batch.filter(is_valid)
 
 
@@ -150,7 +162,7 @@ def _function(path: str) -> Callable[[bytes], bool]:
 
 
 def find_newlines(
-    units: Units, is_at_end: bool, line_feed: int = 10, carriage_return: int = 13, escaped: Positions | None = None
+    units: CodeUnits, is_at_end: bool, line_feed: int = 10, carriage_return: int = 13, escaped: Positions | None = None
 ) -> Terminators:
     """Find LF, CR LF and CR, as Hadoop's line reader does; codes are indices into NEWLINES.
 

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import ByteSource
-from operators.reader.formats.delimited import Delimited, Terminators
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.delimited import Delimited
+from operators.reader.formats.file_view import Bytes, FileView, read_exactly
 from operators.reader.formats.framing import frame_apart, pieces_of
 from operators.reader.formats.positions import Positions, positions_of
-from operators.reader.formats.sliding_buffer import Bytes, Window, read_exactly
+from operators.reader.formats.terminated import Terminators
 
 LF, CR, SPACE = b"\n\r "
 BLANK_LINE = Delimiters((b"\n\n",))
@@ -90,7 +91,7 @@ class Paragraphs(Delimited):
             place, step = low, 2 * step
         return floor
 
-    def settled(self, data: Bytes) -> int:
+    def decided_length(self, data: Bytes) -> int:
         """Up to the last line if there is no ink in it as far as it is known."""
         feeds = positions_of(data == LF)
         last = int(feeds[-1]) + 1 if len(feeds) else 0
@@ -100,24 +101,24 @@ class Paragraphs(Delimited):
         """Whether there is ink beyond max_record: blank lines, however many, make no record long."""
         return bool((data[self.max_record :] > SPACE).any())
 
-    def unframed_bytes(self, window: Window, found: Terminators) -> int:
+    def unframed_bytes(self, view: FileView, found: Terminators) -> int:
         """All but one blank line of each terminator; all of them where that has to be made."""
         if self.keep_delimiter:
             return 0
-        kept = 2 * len(found.starts) if _is_plain(window.data, found) else 0
+        kept = 2 * len(found.starts) if _is_plain(view.data, found) else 0
         return int((found.stops - found.starts).sum()) - kept
 
-    def frame(self, window: Window, found: Terminators, start: int, block: BlockMetadata) -> RecordBatch:
+    def frame(self, view: FileView, found: Terminators, start: int, block: BlockMetadata) -> RecordBatch:
         """Make a batch of paragraphs, each with one blank line behind it."""
         if self.keep_delimiter:
-            return super().frame(window, found, start, block)
+            return super().frame(view, found, start, block)
         starts = np.append(start, found.stops[:-1])
-        data = window.data
+        data = view.data
         if _is_plain(data, found):
-            return frame_apart(window.buffer, starts, found.starts + 2, BLANK_LINE, block, window.start)
-        column = pieces_of(window.buffer, starts, found.starts)
+            return frame_apart(view.buffer, starts, found.starts + 2, BLANK_LINE, block, view.start)
+        column = pieces_of(view.buffer, starts, found.starts)
         arrow = pa.RecordBatch.from_arrays([column], [RECORD])
-        return RecordBatch(arrow, delimiters=BLANK_LINE, origin=Origin((block,), starts, window.start))
+        return RecordBatch(arrow, delimiters=BLANK_LINE, origin=Origin((block,), starts, view.start))
 
 
 def _is_plain(data: Bytes, found: Terminators) -> bool:

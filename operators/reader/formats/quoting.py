@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.reader.formats.file_view import Bytes
 from operators.reader.formats.positions import Positions, positions_of
 from operators.reader.formats.search import NONE, escaped_places
-from operators.reader.formats.sliding_buffer import Bytes
 
 OUTSIDE, INSIDE = 0, 1
 LF, CR = b"\n\r"

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from operators.reader.formats.base import ByteSource
-from operators.reader.formats.delimited import Delimited, Terminators
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.delimited import Delimited
+from operators.reader.formats.file_view import Bytes
 from operators.reader.formats.framing import pieces_of
 from operators.reader.formats.positions import positions_of
-from operators.reader.formats.sliding_buffer import Bytes
+from operators.reader.formats.terminated import Terminators
 
 LF, CR = b"\n\r"
 
@@ -71,7 +72,7 @@ class Regex(Delimited):
         """The byte before position: a newline there, and the line behind it, decide whether a record begins."""
         return max(floor, position - 1)
 
-    def settled(self, data: Bytes) -> int:
+    def decided_length(self, data: Bytes) -> int:
         """Up to the last line if more of it has to be known."""
         feeds = positions_of(data == LF)
         if len(feeds) and len(data) - int(feeds[-1]) - 1 <= self.max_record:

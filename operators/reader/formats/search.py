@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.reader.formats.base import CHUNK_BYTES, ByteSource
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import CHUNK_BYTES
+from operators.reader.formats.file_view import Bytes, read_exactly
 from operators.reader.formats.positions import Positions, positions_of
-from operators.reader.formats.sliding_buffer import Bytes, read_exactly
 
-Units = npt.NDArray[Any]
+CodeUnits = npt.NDArray[Any]
 """Code units: bytes, or the 2 or 4 bytes that UTF-16 and UTF-32 are made of."""
 
 NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class CodeUnit:
     """What a text is made of.
 
     Attributes:
@@ -33,20 +34,20 @@ class Unit:
         """Bytes in a code unit."""
         return int(self.dtype[-1])
 
-    def view(self, data: Bytes) -> Units:
+    def view(self, data: Bytes) -> CodeUnits:
         """The code units of bytes that begin at the border of one; a torn one at the end is left out."""
         return data if self.size == 1 else data[: len(data) // self.size * self.size].view(self.dtype)
 
 
-BYTE = Unit()
+BYTE = CodeUnit()
 
 
-def overlaps_itself(pattern: bytes, unit: Unit = BYTE) -> bool:
+def overlaps_itself(pattern: bytes, unit: CodeUnit = BYTE) -> bool:
     """Whether two occurrences of pattern can share code units, as those of `||` or `|+|` can."""
     return any(pattern.endswith(pattern[:length]) for length in range(unit.size, len(pattern), unit.size))
 
 
-def occurrences(units: Units, pattern: Units) -> Positions:
+def occurrences(units: CodeUnits, pattern: CodeUnits) -> Positions:
     """Where pattern occurs, occurrences that share code units included."""
     size = len(units) - len(pattern) + 1
     if size <= 0:
@@ -87,7 +88,7 @@ def without_overlaps(found: Positions, length: int) -> Positions:
     return found[is_taken[:-1]]
 
 
-def escaped_places(units: Units, escape: int) -> Positions:
+def escaped_places(units: CodeUnits, escape: int) -> Positions:
     """The places right behind a run of an odd number of escapes; the run's start must be in units."""
     found = positions_of(units == escape)
     if not len(found):
@@ -99,7 +100,7 @@ def escaped_places(units: Units, escape: int) -> Positions:
     return places
 
 
-def active_escapes(units: Units, escape: int) -> Positions:
+def active_escapes(units: CodeUnits, escape: int) -> Positions:
     """Where the escapes are that make the next code unit literal: every other one in a run."""
     found = positions_of(units == escape)
     if not len(found):
@@ -111,7 +112,7 @@ def active_escapes(units: Units, escape: int) -> Positions:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BackwardSearch:
     """Looks back from a place in a file.
 
     Attributes:
@@ -123,14 +124,14 @@ class Look:
 
     source: ByteSource
     floor: int
-    unit: Unit = BYTE
+    unit: CodeUnit = BYTE
     step: int = 64
 
     def aligned(self, position: int) -> int:
         """The last border of a code unit that is not behind position; at least floor."""
         return max(self.floor, position - (position - self.floor) % self.unit.size)
 
-    def units(self, start: int, end: int) -> Units:
+    def units(self, start: int, end: int) -> CodeUnits:
         """The code units between two borders."""
         return self.unit.view(read_exactly(self.source, start, end))
 
@@ -145,7 +146,7 @@ class Look:
             position, step = low, min(2 * step, CHUNK_BYTES)
         return position
 
-    def before_overlaps(self, place: int, pattern: Units, escape: int | None = None) -> int:
+    def before_overlaps(self, place: int, pattern: CodeUnits, escape: int | None = None) -> int:
         """Where to begin the scan for a pattern that overlaps itself, so that it is right from place on.
 
         The scan may begin at any place that no occurrence begins less than the pattern's length before: what

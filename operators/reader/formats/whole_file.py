@@ -4,19 +4,43 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.properties import Size
-from dagflow.api.records import NO_DELIMITER, RecordBatch
+from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, Parsed, RecordFormat
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import ByteAccounting, Parsed, RecordFormat
+from operators.reader.formats.file_view import FileView
 from operators.reader.formats.framing import frame_adjacent
-from operators.reader.formats.sliding_buffer import Window
+from operators.reader.formats.multi_file import BufferedFiles, MultiFileReader
+
+
+class MultiFileRecords(MultiFileReader):
+    """Makes a record of each file, of an empty one too.
+
+    Args:
+        max_record: Bytes that a file may have.
+    """
+
+    def __init__(self, max_record: int) -> None:
+        self._max_record = max_record
+
+    def read(self, files: BufferedFiles) -> RecordBatch | None:
+        """See MultiFileReader."""
+        if int(files.sizes.max(initial=0)) > self._max_record:
+            return None
+        count = len(files.indices)
+        borders = files.borders.astype(np.int32)
+        framed = pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(borders), files.buffer])
+        blocks: Any = files.blocks()
+        origin = Origin(blocks, np.zeros(count, np.int32), 0, np.arange(count, dtype=np.int32))
+        return RecordBatch(framed=framed, delimiters=NO_DELIMITER, origin=origin)
 
 
 class WholeFile(RecordFormat):
@@ -31,31 +55,35 @@ class WholeFile(RecordFormat):
     max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="bytes that a file may have")] = 64 << 20
     on_long: Annotated[Literal["fail", "skip", "reject"], Field(description="what becomes of a larger file")] = "fail"
 
-    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The file, if the block is its first."""
         size = source.size_bytes
         if block.start or (size and block.end == block.start):
             return
         if size > self.max_record:
-            self._refuse(block, size, account)
+            self._refuse(block, size, accounting)
             return
-        window = Window(source)
-        window.move(0, size)
+        view = FileView(source)
+        view.move(0, size)
         borders = np.array([0, size], np.int32)
-        yield frame_adjacent(window.buffer, borders, NO_DELIMITER, block, 0)
+        yield frame_adjacent(view.buffer, borders, NO_DELIMITER, block, 0)
 
-    def _refuse(self, block: BlockMetadata, size: int, account: Account) -> None:
+    def multi_file_reader(self) -> MultiFileReader | None:
+        """Each file is a record as it lies in the buffer."""
+        return None if self.columns else MultiFileRecords(self.max_record)
+
+    def _refuse(self, block: BlockMetadata, size: int, accounting: ByteAccounting) -> None:
         reason = f"the file is longer than max_record, {self.max_record} bytes"
         if self.on_long == "skip":
-            account.skip(0, size, "long file")
+            accounting.skip(0, size, "long file")
         elif self.on_long == "reject":
-            account.reject(0, size, reason, b"")
+            accounting.reject(0, size, reason, b"")
         else:
             hint = "raise max_record, or say what shall become of long files with on_long: skip or reject"
             raise RecordError(reason, url=block.url, offset=0, length=size, hint=hint)
-        account.leave_out()
+        accounting.mark_left_out()
 
-    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """The file with its path, if that is asked for."""
         if not self.columns:
             return Parsed(batch)

@@ -14,10 +14,11 @@ from dagflow.api.properties import Size
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, RecordFormat
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import ByteAccounting, RecordFormat
+from operators.reader.formats.file_view import FileView, read_exactly
 from operators.reader.formats.framing import pieces_of
 from operators.reader.formats.positions import Positions
-from operators.reader.formats.sliding_buffer import Window, read_exactly
 
 SHOWN_BYTES = 4 << 10
 """How much goes with the reject of an element that is never closed, or of a whole file."""
@@ -58,26 +59,26 @@ class Xml(RecordFormat):
         """Bytes in the longest beginning of anything that is looked for."""
         return max(len(b"<![CDATA["), len(self.tag.encode()) + 3)
 
-    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The elements that begin in a block."""
         file = (block.url, block.version)
         limit = min(block.end, source.size_bytes)
         reached, end, position, covered = self._reached
         if reached != file or end > block.start:
-            position = covered = self._begin(source, block, account)
-        window = Window(source)
+            position = covered = self._begin(source, block, accounting)
+        view = FileView(source)
         held = self.chunk_bytes
         while position < limit:
-            data = window.move(position, position + held).tobytes()
-            starts, stops, following, is_torn = self._elements(data, limit - position, window.is_at_end)
+            data = view.move(position, position + held).tobytes()
+            starts, stops, following, is_torn = self._elements(data, limit - position, view.is_at_end)
             for index in np.flatnonzero(stops - starts > self.max_record)[:1].tolist():
                 self._refuse(block, position + int(starts[index]), int(stops[index] - starts[index]))
             for start, stop in zip((starts + position).tolist(), (stops + position).tolist(), strict=True):
-                _skip(max(covered, block.start), start, account)
+                _skip(max(covered, block.start), start, accounting)
                 covered = stop
             first = int(np.searchsorted(starts, block.start - position))
             if first < len(starts):
-                column = pieces_of(window.buffer, starts[first:], stops[first:])
+                column = pieces_of(view.buffer, starts[first:], stops[first:])
                 origin = Origin((block,), starts[first:], position)
                 arrow = pa.RecordBatch.from_arrays([column], [RECORD])
                 yield RecordBatch(arrow, delimiters=LINE_FEED, origin=origin)
@@ -85,40 +86,40 @@ class Xml(RecordFormat):
             if is_torn and len(data) - following > self.max_record:
                 self._refuse(block, position + following, len(data) - following)
             position += following
-            if window.is_at_end:
+            if view.is_at_end:
                 if is_torn:
-                    _skip(max(covered, block.start), position, account)
+                    _skip(max(covered, block.start), position, accounting)
                     covered = source.size_bytes
                 if is_torn and block.start <= position < limit:
                     length = source.size_bytes - position
                     raw = data[following : following + SHOWN_BYTES]
-                    account.reject(position, length, f"the element {self.tag} is never closed", raw)
+                    accounting.reject(position, length, f"the element {self.tag} is never closed", raw)
                 break
             held = self.chunk_bytes if following else 2 * held
-        _skip(max(covered, block.start), limit, account)
+        _skip(max(covered, block.start), limit, accounting)
         self._reached = (file, block.end, position, covered)
 
-    def _begin(self, source: ByteSource, block: BlockMetadata, account: Account) -> int:
+    def _begin(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> int:
         """Where the search for elements begins; a file that cannot be searched is refused as a whole."""
         if read_exactly(source, 0, 2).tobytes() not in _MARKS:
             return 0
         if block.start == 0:
             raw = read_exactly(source, 0, SHOWN_BYTES).tobytes()
-            account.reject(0, source.size_bytes, "XML in UTF-16 cannot be read", raw)
+            accounting.reject(0, source.size_bytes, "XML in UTF-16 cannot be read", raw)
         return source.size_bytes
 
-    def settled_end(self, source: ByteSource) -> int | None:
+    def complete_end(self, source: ByteSource) -> int | None:
         """Where an element, or what may hide one, is in progress; looked for from the beginning."""
         if read_exactly(source, 0, 2).tobytes() in _MARKS:
             return None
-        window = Window(source)
+        view = FileView(source)
         position, held = 0, self.chunk_bytes
         while position < source.size_bytes:
-            data = window.move(position, position + held).tobytes()
+            data = view.move(position, position + held).tobytes()
             *_, following, is_torn = self._elements(data, len(data), False)
             if is_torn and len(data) - following > self.max_record:
                 break  # it is refused, and need not end for that
-            if window.is_at_end:
+            if view.is_at_end:
                 return position + following if is_torn or self._may_begin(data[following:]) else source.size_bytes
             position += following
             held = self.chunk_bytes if following else 2 * held
@@ -179,9 +180,9 @@ class Xml(RecordFormat):
         return -1
 
 
-def _skip(start: int, end: int, account: Account) -> None:
+def _skip(start: int, end: int, accounting: ByteAccounting) -> None:
     if start < end:
-        account.skip(start, end - start, "between elements")
+        accounting.skip(start, end - start, "between elements")
 
 
 def _end_of_aside(data: bytes, match: re.Match[bytes]) -> int:

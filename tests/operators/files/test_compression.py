@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from operators.files.compression import CODECS, any_promises, codec_of_name
+from operators.files.compression import COMPRESSIONS, any_promises, compression_of_name
 
-SUFFIXES = st.sampled_from([suffix for codec in CODECS for suffix in codec.suffixes])
+SUFFIXES = st.sampled_from([suffix for compression in COMPRESSIONS for suffix in compression.suffixes])
 ENDINGS = (
     SUFFIXES | SUFFIXES.map(str.upper) | st.sampled_from([".lz", "gz", ".gz.", ".g\nz", ".\u017fz", ".gz\n", "\udcff"])
 )
@@ -19,4 +19,4 @@ NAMES = st.builds(str.__add__, st.text("aZ./\n", max_size=4), ENDINGS | st.just(
 @example(["a.gz\n", "b"])
 def test_many_names_promise_what_one_of_them_does(names: list[str]) -> None:
     """In any case, at the end of a name only, and wherever it stands among the others."""
-    assert any_promises(names) == any(codec_of_name(name) is not None for name in names)
+    assert any_promises(names) == any(compression_of_name(name) is not None for name in names)

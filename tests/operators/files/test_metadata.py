@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.files.metadata import BlockMetadata, FileVersion, Unpacked
+from operators.files.metadata import BlockMetadata, DecompressedRange, FileVersion
 
 BLOCKS = st.builds(
     BlockMetadata,
@@ -19,7 +19,7 @@ BLOCKS = st.builds(
     is_last=st.booleans(),
     previous_block_id=st.integers(-1, 3),
     entry_state=st.integers(0, 1),
-    unpacked=st.sampled_from([None, Unpacked(0, 1, 2, 3, 4, 5), Unpacked(1, 2, 3, 4, 5, 6)]),
+    decompressed=st.sampled_from([None, DecompressedRange(0, 1, 2, 3, 4, 5), DecompressedRange(1, 2, 3, 4, 5, 6)]),
 )
 
 

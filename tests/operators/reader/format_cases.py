@@ -138,7 +138,6 @@ def lines_cases() -> list[Case]:
             [(5, b"b\xffd"), (19, b"\xfe")],
         ),
         Case({"type": "lines", "validate": IS_TAGGED}, TAGGED, TAGGED.replace(b"none\n", b"")),
-        Case({"type": "lines", "validate": IS_TAGGED, "read_ahead": False}, TAGGED, TAGGED.replace(b"none\n", b"")),
     ]
 
 
@@ -168,7 +167,7 @@ def escaped_cases() -> list[Case]:
             [(10, b"\x00\xd8")],
         ),
         Case(
-            {"type": "escaped_lines", "validate": IS_TAGGED, "delimiter": "\n", "read_ahead": False},
+            {"type": "escaped_lines", "validate": IS_TAGGED, "delimiter": "\n"},
             TAGGED,
             TAGGED.replace(b"none\n", b""),
         ),
@@ -352,7 +351,7 @@ _LINES: _Wrong = [
     ({"delimiter": ""}, "at least 1 character"),
     ({"encoding": "utf-99"}, "encoding 'utf-99' is not one that Python knows"),
     ({"encoding": "utf-8", "on_bad_bytes": "ignore"}, "'fail', 'replace' or 'reject'"),
-    ({"read_ahead": False}, "read_ahead: false needs validate"),
+    ({"read_ahead": False}, "no longer has the option 'read_ahead'"),
     ({"validate": "nowhere.at_all"}, "there is no function 'nowhere.at_all'"),
 ]
 _WRONG: dict[str, _Wrong] = {

@@ -14,6 +14,7 @@ import pytest
 
 from dagflow.api.operator import PreScanner
 from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError
+from dagflow.storage.context import StorageContext
 from dagflow.storage.files import stat
 from dagflow.testing.operators import OperatorHarness, run_operator
 from operators.files.metadata import BlockMetadata, FileVersion
@@ -32,6 +33,7 @@ def blocks_of(path: Path, block_size: int) -> list[BlockMetadata]:
     ]
 
 
+STORAGE = StorageContext.default()
 SUMS = {"content_bytes": 9, "record_bytes": 6, "delimiter_bytes": 3}
 
 
@@ -106,29 +108,13 @@ def test_a_change_while_a_block_is_read_is_noticed_at_its_end(tmp_path: Path) ->
     assert done == []
 
 
-def test_consecutive_blocks_of_a_file_use_one_stream(tmp_path: Path) -> None:
-    """The file stays open until another one, or the end of the window, comes."""
-    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
-    first.write_bytes(b"aa\nbb\n")
-    second.write_bytes(b"c\n")
-    reader = BlockReader()
-    opened: list[object] = []
-    for block in [*blocks_of(first, 3), *blocks_of(second, 3)]:
-        list(reader.read(block))
-        opened.append(reader._file)
-    assert opened[0] is opened[1]
-    assert opened[1] is not opened[2]
-    reader.end_window()
-    assert reader._file is None
-
-
 def test_a_survey_tells_each_block_what_it_is_entered_in(tmp_path: Path) -> None:
     """Also over the border between two windows, and after a restart in between."""
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"x\ny\nz"\nb\n')
     blocks = blocks_of(path, 3)
     reader = BlockReader(format="csv")
-    findings = [reader.prescan(block) if reader.needs_prescan(block) else None for block in blocks]
+    findings = [reader.prescan(block, STORAGE) if reader.needs_prescan(block) else None for block in blocks]
     assert findings[-1] is None
     first = reader.resolve(blocks[:2], findings[:2])
     restarted = BlockReader(format="csv")
@@ -147,10 +133,10 @@ def test_a_survey_of_what_is_gone_is_left_to_the_reader(tmp_path: Path) -> None:
     block = blocks_of(path, 4)[0]
     path.unlink()
     with pytest.raises(MissingError, match=r"a\.csv"):
-        BlockReader(format="csv").prescan(block)
+        BlockReader(format="csv").prescan(block, STORAGE)
     reader = BlockReader(format="csv", on_error="skip")
     assert reader.needs_prescan(block)
-    assert reader.resolve([block], [reader.prescan(block)]) == [block]
+    assert reader.resolve([block], [reader.prescan(block, STORAGE)]) == [block]
     harness = OperatorHarness(reader)
     harness.window({"blocks_metadata_input": [block]})
     assert harness.emitted["messages"] == []
@@ -176,10 +162,10 @@ def test_what_a_survey_could_not_read_leaves_no_guess(tmp_path: Path) -> None:
     path.write_bytes(b'a\n"b\nc"\n"d\ne"\n')
     blocks = blocks_of(path, 4)
     away = path.rename(tmp_path / "away")
-    unread = BlockReader(format="csv", on_error="skip").prescan(blocks[0])
+    unread = BlockReader(format="csv", on_error="skip").prescan(blocks[0], STORAGE)
     away.rename(path)
     reader = BlockReader(format="csv", on_error="skip")
-    found = [unread, *(reader.prescan(block) if reader.needs_prescan(block) else None for block in blocks[1:])]
+    found = [unread, *(reader.prescan(block, STORAGE) if reader.needs_prescan(block) else None for block in blocks[1:])]
     harness = OperatorHarness(reader)
     harness.window({"blocks_metadata_input": reader.resolve(blocks, found)})
     assert harness.emitted["messages"] == [{"a": "b\nc"}]
@@ -198,9 +184,9 @@ def test_a_survey_leaves_to_the_reader_what_may_not_be_read(tmp_path: Path) -> N
         os.seteuid(65534)
     try:
         with pytest.raises(StorageError, match="denied"):
-            BlockReader(format="csv").prescan(block)
+            BlockReader(format="csv").prescan(block, STORAGE)
         reader = BlockReader(format="csv", on_error="skip")
-        assert reader.resolve([block], [reader.prescan(block)]) == [block]
+        assert reader.resolve([block], [reader.prescan(block, STORAGE)]) == [block]
     finally:
         os.seteuid(user)
 

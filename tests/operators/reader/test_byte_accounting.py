@@ -19,10 +19,11 @@ from dagflow.plan.load import check, load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, Parsed
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.framing import frame_one
 from operators.reader.formats.lines import Lines
-from operators.reader.reject_limit import RejectLimit
+from operators.reader.reject_limit import check_rejects
 
 APP = """
 name: account
@@ -102,9 +103,9 @@ class Doubles(Lines):
 
     name: ClassVar[str] = "doubles"
 
-    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """One batch too many for blocks that do not end the file."""
-        yield from super().read(source, block, account)
+        yield from super().read(source, block, accounting)
         if not block.is_last:
             yield frame_one(b"x", b"", block, block.end)
 
@@ -114,7 +115,7 @@ class Forgets(Lines):
 
     name: ClassVar[str] = "forgets"
 
-    def parse(self, batch: RecordBatch, account: Account) -> Parsed:
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Drop them."""
         import pyarrow.compute as pc
 
@@ -189,8 +190,8 @@ def test_a_share_of_more_than_all_records_is_refused_where_it_stands(tmp_path: P
 
 def test_no_records_at_all_are_within_any_share() -> None:
     """An empty run does not divide by anything."""
-    RejectLimit("0%").check(0, 0)
-    RejectLimit(None).check(10, 0)
+    check_rejects("0%", 0, 0)
+    check_rejects(None, 10, 0)
 
 
 @pytest.mark.parametrize("wrong", [LosesTails, Doubles, Forgets])

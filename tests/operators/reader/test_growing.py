@@ -15,7 +15,7 @@ from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
 from operators.reader.formats.base import RecordFormat
-from operators.reader.growing import read_growing, resumed
+from operators.reader.growing import GrowingFileReader, resumed_block
 from operators.testing import URL, MemorySource, Records, read_cut
 
 FORMATS: list[tuple[Any, list[bytes]]] = [
@@ -42,7 +42,9 @@ FORMATS: list[tuple[Any, list[bytes]]] = [
 ]
 
 
-def read_version(made: RecordFormat, content: bytes, start: int, block_size: int, account: BlockAccounting) -> Records:
+def read_version(
+    made: RecordFormat, content: bytes, start: int, block_size: int, accounting: BlockAccounting
+) -> Records:
     """What the blocks of one version give, cut at multiples from where the version before ended."""
     records: Records = []
     position, state = start, 0
@@ -55,10 +57,10 @@ def read_version(made: RecordFormat, content: bytes, start: int, block_size: int
             entry_state=state,
             resumes=0 < position == start,
         )
-        if made.needs_prescan(block):
-            state = made.exit_state(state, made.prescan(source, resumed(made, source, block)))
-        for batch in read_growing(made, source, block, account):
-            raw = made.parse(batch, account).raw
+        if made.needs_prescan and not block.is_last:
+            state = made.exit_state(state, made.prescan(source, resumed_block(made, source, block)))
+        for batch in GrowingFileReader(made).read(source, block, accounting):
+            raw = made.parse(batch, accounting).raw
             records += zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
         position = end
     return records
@@ -76,19 +78,21 @@ def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
     sizes = sorted(data.draw(st.sets(st.integers(1, max(1, len(content))), max_size=6)) | {len(content)})
     made = make_format(options)
     made.chunk_bytes = data.draw(st.sampled_from([4, 7, 1 << 20]))
-    account = BlockAccounting(URL, Counter(), lambda reject: None)
+    accounting = BlockAccounting(URL, Counter(), lambda reject: None)
     records: Records = []
     start = 0
     for size in sizes:
         block_size = data.draw(st.integers(1, 12))
-        records += read_version(make_format(options) if size % 2 else made, content[:size], start, block_size, account)
+        records += read_version(
+            make_format(options) if size % 2 else made, content[:size], start, block_size, accounting
+        )
         start = size
     whole = read_cut(make_format(options), content, max(1, len(content)))[0]
     most_waiting = 2 if "pattern" in options else 1
     assert records == whole[: len(records)]
     assert len(whole) - len(records) <= most_waiting
-    waiting = account.counters[WAITING_BYTES] - account.counters[RESUMED_BYTES]
-    assert waiting == len(content) - (make_format(options).settled_end(MemorySource(content)) or 0)
+    waiting = accounting.counters[WAITING_BYTES] - accounting.counters[RESUMED_BYTES]
+    assert waiting == len(content) - (make_format(options).complete_end(MemorySource(content)) or 0)
 
 
 @example(b"one\ntwo\nthr", b"ee\n")
@@ -96,10 +100,10 @@ def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
 def test_what_was_kept_is_read_again_with_its_end(before: bytes, added: bytes) -> None:
     """A version that was read to its end as if complete: nothing is lost, and every record of the new one is there."""
     made = make_format("lines")
-    account = BlockAccounting(URL, Counter(), None)
+    accounting = BlockAccounting(URL, Counter(), None)
     content = before + added
     kept = read_cut(made, before, max(1, len(before)))[0]
-    tail = read_version(made, content, len(before), 1 << 20, account) if added else []
+    tail = read_version(made, content, len(before), 1 << 20, accounting) if added else []
     found = dict(kept) | dict(tail)
     whole = read_cut(made, content, max(1, len(content)))[0]
     for offset, record in whole[:-1]:
@@ -112,10 +116,10 @@ def test_a_long_record_in_progress_is_not_held_in_memory() -> None:
     for options in ("lines", {"type": "csv", "header": False, "columns": ["a"]}):
         made = make_format(options)
         made.chunk_bytes = 64
-        assert made.settled_end(MemorySource(content)) == 6
-        assert made.settled_end(MemorySource(content + b"\ny")) == 100_007
-        assert made.settled_end(MemorySource(content + b"\n")) == 100_007
-        assert made.settled_end(MemorySource(content + b"\r")) == 6
+        assert made.complete_end(MemorySource(content)) == 6
+        assert made.complete_end(MemorySource(content + b"\ny")) == 100_007
+        assert made.complete_end(MemorySource(content + b"\n")) == 100_007
+        assert made.complete_end(MemorySource(content + b"\r")) == 6
 
 
 @pytest.mark.parametrize(
@@ -128,17 +132,8 @@ def test_a_long_record_in_progress_is_not_held_in_memory() -> None:
 def test_of_xml_only_what_may_be_an_element_waits(content: bytes, waiting: int) -> None:
     """A file that is complete, or that no end can mend, does not wait for more; one in UTF-16 is refused at once."""
     made = make_format({"type": "xml", "tag": "a", "max_record": 50})
-    assert made.settled_end(MemorySource(content)) == len(content) - waiting
-    assert made.settled_end(MemorySource(content.decode().encode("utf-16"))) is None
-
-
-def test_a_record_in_progress_counts_for_lines_without_read_ahead() -> None:
-    """What stands at a cut is taken for a record there; where a version ended it is not."""
-    made = make_format({"type": "lines", "read_ahead": False, "validate": "operator.truth"})
-    made.chunk_bytes = 64
-    content = b"short\n" + b"x" * 100_000
-    assert made.settled_end(MemorySource(content)) == 6
-    assert made.settled_end(MemorySource(content + b"\ny")) == 100_007
+    assert made.complete_end(MemorySource(content)) == len(content) - waiting
+    assert made.complete_end(MemorySource(content.decode().encode("utf-16"))) is None
 
 
 def test_a_record_in_progress_is_found_from_the_end() -> None:
@@ -151,13 +146,13 @@ def test_a_record_in_progress_is_found_from_the_end() -> None:
             reads.append(offset)
             return super().read_into(offset, buffer)
 
-    assert make_format("lines").settled_end(Watched(source.content)) == 500_000
+    assert make_format("lines").complete_end(Watched(source.content)) == 500_000
     assert min(offset for offset in reads if offset) > 490_000
 
 
 def test_a_format_that_has_no_place_to_go_on_from_says_so() -> None:
     """A file that is one record cannot be tailed; it is not passed over in silence."""
     block = BlockMetadata(0, URL, FileVersion(8), 4, 8, True, resumes=True)
-    account = BlockAccounting(URL, Counter(), None)
+    accounting = BlockAccounting(URL, Counter(), None)
     with pytest.raises(SourceChangedError, match=r"cannot be read from the middle on[\s\S]*appended: reread"):
-        list(read_growing(make_format("whole_file"), MemorySource(b"12345678"), block, account))
+        list(GrowingFileReader(make_format("whole_file")).read(MemorySource(b"12345678"), block, accounting))

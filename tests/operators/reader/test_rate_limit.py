@@ -14,8 +14,14 @@ from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.files import open_file
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.block_files import BlockFiles
+from operators.reader.block_processor import BlockProcessor
 from operators.reader.block_reader import BlockReader
-from operators.reader.rate_limit import Pace, RateLimitedFile
+from operators.reader.content import ContentReader
+from operators.reader.formats import make_format
+from operators.reader.on_error import ErrorPolicy, OnError
+from operators.reader.rate_limit import RateLimitedFile, RateLimiter
+from operators.reader.task_accounting import TaskAccounting
 from tests.crash.apps import files_app, published
 
 
@@ -35,28 +41,28 @@ class Watch:
 
 
 @given(taken=st.lists(st.integers(0, 10_000), min_size=1, max_size=30), rate=st.integers(1, 100_000))
-def test_whoever_took_bytes_waits_until_they_are_paid_for(taken: list[int], rate: int) -> None:
+def test_a_read_waits_until_earlier_bytes_have_had_their_time(taken: list[int], rate: int) -> None:
     """After every piece size / rate has passed since the beginning when the next one begins, and no more than that."""
     watch = Watch()
-    pace = Pace(rate, watch.now, watch.wait)
+    limiter = RateLimiter(rate, watch.now, watch.wait)
     total = 0
     for size in taken:
-        pace.begin()
+        limiter.begin()
         assert watch.now_s == pytest.approx(total / rate)
-        pace.count(size)
+        limiter.count(size)
         total += size
-    pace.begin()
+    limiter.begin()
     assert watch.now_s == pytest.approx(total / rate)
 
 
 def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
     """A pause is followed by the same even stream, and not by a burst."""
     watch = Watch()
-    pace = Pace(100, watch.now, watch.wait)
+    limiter = RateLimiter(100, watch.now, watch.wait)
     watch.wait(60)
-    pace.begin()
-    pace.count(500)
-    pace.begin()
+    limiter.begin()
+    limiter.count(500)
+    limiter.begin()
     assert watch.now_s == pytest.approx(65)
 
 
@@ -67,13 +73,13 @@ def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
 def test_no_stretch_of_time_sees_more_than_the_rate(steps: list[tuple[int, float, float]], rate: int) -> None:
     """Whatever reads and what is done between them take; but for the last piece, which is being paid for."""
     watch = Watch()
-    pace = Pace(rate, watch.now, watch.wait)
+    limiter = RateLimiter(rate, watch.now, watch.wait)
     reads: list[tuple[float, int]] = []
     for size, read_s, work_s in steps:
-        pace.begin()
+        limiter.begin()
         reads.append((watch.now_s, size))
         watch.wait(read_s)
-        pace.count(size)
+        limiter.count(size)
         watch.wait(work_s)
     for first, (begin_s, _) in enumerate(reads):
         read = 0
@@ -85,32 +91,32 @@ def test_no_stretch_of_time_sees_more_than_the_rate(steps: list[tuple[int, float
 def test_the_time_of_reads_and_of_work_counts() -> None:
     """As long as both together are faster than the rate, the rate is used whole."""
     watch = Watch()
-    pace = Pace(100, watch.now, watch.wait)
+    limiter = RateLimiter(100, watch.now, watch.wait)
     for _ in range(50):
-        pace.begin()
+        limiter.begin()
         watch.wait(0.04)
-        pace.count(10)
+        limiter.count(10)
         watch.wait(0.05)
-    pace.begin()
+    limiter.begin()
     assert watch.now_s == pytest.approx(5)
 
 
 @given(
     content=st.binary(max_size=300), rate=st.integers(1, 2000), offset=st.integers(0, 300), length=st.integers(0, 400)
 )
-def test_a_paced_file_gives_the_bytes_of_the_file(
+def test_a_rate_limited_file_gives_the_bytes_of_the_file(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, rate: int, offset: int, length: int
 ) -> None:
     """Wherever a read begins and however it is cut into pieces."""
     path = tmp_path_factory.getbasetemp() / "paced"
     path.write_bytes(content)
     watch = Watch()
-    pace = Pace(rate, watch.now, watch.wait)
-    with RateLimitedFile(open_file(str(path)), pace) as file:
+    limiter = RateLimiter(rate, watch.now, watch.wait)
+    with RateLimitedFile(open_file(str(path)), limiter) as file:
         buffer = bytearray(length)
         count = file.read_into(offset, memoryview(buffer))
         assert file.size_bytes == len(content)
-        pace.begin()
+        limiter.begin()
     assert bytes(buffer[:count]) == content[offset : offset + length]
     assert watch.now_s == pytest.approx(count / rate)
 
@@ -118,24 +124,29 @@ def test_a_paced_file_gives_the_bytes_of_the_file(
 def test_each_partition_takes_its_share_of_the_rate() -> None:
     """A fourth of the bytes is read at a fourth of the rate."""
     reader = BlockReader(max_bytes_per_second="40KiB")
+    assert reader.rate_limit() == 40 << 10
     reader.setup(OperatorContext(partitions=9, share=0.25))
-    assert reader._pace is not None
-    assert reader._pace.piece_bytes == 1024
+    assert reader._readers is not None
+    assert reader._readers.limiter is not None
+    assert reader._readers.limiter.piece_bytes == 1024
 
 
 @pytest.mark.parametrize(("on_error", "times"), [("fail", 1), ("skip", 2)])
-def test_what_is_read_twice_is_paid_for_twice(tmp_path: Path, on_error: str, times: int) -> None:
+def test_what_is_read_twice_is_paid_for_twice(tmp_path: Path, on_error: OnError, times: int) -> None:
     """The limit is for the store, which must give a compressed file again after it was found to be sound."""
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(bytes(range(256)) * 40))
     size, head_bytes, watch = path.stat().st_size, 10, Watch()
-    reader = BlockReader(on_error=on_error)
-    reader.setup(OperatorContext())
-    reader._pace = Pace(1000, watch.now, watch.wait)
+    limiter = RateLimiter(1000, watch.now, watch.wait)
+    context = OperatorContext()
+    files = BlockFiles(context.storage, limiter)
+    accounting, errors = TaskAccounting(context, adds_up=True), ErrorPolicy(on_error, context)
+    reader = BlockProcessor(ContentReader(make_format("lines"), "auto"), files, accounting, errors, context)
     version = FileVersion(size, path.stat().st_mtime_ns)
     for _ in reader.read(BlockMetadata(1, str(path), version, 0, size, True)):
         pass
-    reader.end_window()
+    files.close()
+    limiter.begin()
     assert watch.now_s == pytest.approx(times * (head_bytes + size) / 1000)
 
 

@@ -21,7 +21,6 @@ from operators.files.small_file_batch import SmallFileBatch
 from operators.reader import small_file_batch_reader
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.formats import make_format
-from operators.reader.multi_file import joint_of
 
 PIECES = [b"a", b"bb", b"\n", b"\r", b"\r\n", b";", b"\xef\xbb\xbf", b"\xef", b""]
 CONTENTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join), min_size=1, max_size=8)
@@ -73,24 +72,24 @@ def test_a_pack_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytest
 
     @settings(max_examples=60)  # files are written, on a disk that others use
     @given(CONTENTS, st.integers(1, 20))
-    def check(contents: list[bytes], row_bytes: int) -> None:
+    def check(contents: list[bytes], buffer_bytes: int) -> None:
         pack = pack_of(written(tmp_path_factory.mktemp("pack"), contents))
         blocks: list[BlockMetadata | SmallFileBatch] = list(pack)
         if format == "whole_file":
             blocks = [pack.block(index) for index in range(len(pack))]
         wanted = read(BlockReader(format=format), blocks)
-        kept, small_file_batch_reader.ROW_BYTES = small_file_batch_reader.ROW_BYTES, row_bytes
+        kept, small_file_batch_reader.BUFFER_BYTES = small_file_batch_reader.BUFFER_BYTES, buffer_bytes
         try:
             assert read(BlockReader(format=format), [pack]) == wanted
         finally:
-            small_file_batch_reader.ROW_BYTES = kept
+            small_file_batch_reader.BUFFER_BYTES = kept
 
     check()
 
 
 def test_the_common_formats_read_files_side_by_side() -> None:
     """What makes packs fast is in use for lines and whole files, and nowhere where it could be wrong."""
-    fast = [joint_of(make_format(format)) is not None for format in FORMATS]
+    fast = [make_format(format).multi_file_reader() is not None for format in FORMATS]
     assert fast == [True, True, False, True, False, False, True, False]
 
 

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError
 from dagflow.storage.files import open_file
-from operators.files.compression import CODEC_BY_NAME, CODECS, codec_of_content
+from operators.files.compression import COMPRESSION_BY_NAME, COMPRESSIONS, compression_of_content
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.compression.opening import Compression, decompressed
+from operators.reader.compression.opening import block_content
+from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.compression.stream import KEPT_BYTES, CorruptArchiveError, DecompressedFile
 from operators.reader.formats import make_format
 
@@ -50,7 +51,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "lz4": lz4_checked,
     "snappy": snappy_framed,
 }
-SUFFIX = {codec.name: codec.suffixes[0] for codec in CODECS}
+SUFFIX = {compression.name: compression.suffixes[0] for compression in COMPRESSIONS}
 FORMATS: list[Any] = [
     "lines",
     {"type": "lines", "delimiter": "||"},
@@ -65,13 +66,13 @@ FORMATS: list[Any] = [
 ]
 
 
-def outcome(path: Path, format: Any, compression: Compression = "auto") -> tuple[list[tuple[int, bytes]], list[str]]:
+def outcome(path: Path, format: Any, setting: CompressionSetting = "auto") -> tuple[list[tuple[int, bytes]], list[str]]:
     """Offset and bytes of every record of a file that is one block, and the reasons of rejects."""
     chosen = make_format(format)
     rejects: list[bytes] = []
     with open_file(str(path), None) as file:
         block = BlockMetadata(1, str(path), FileVersion(file.size_bytes), 0, file.size_bytes, True)
-        source, seen, *_ = decompressed(file, block, compression, chosen)
+        source, seen, *_ = block_content(file, block, setting, chosen)
         records: list[tuple[int, bytes]] = []
         for batch in chosen.read(source, seen, BlockAccounting(block.url, Counter(), rejects.append)):
             records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
@@ -86,27 +87,30 @@ def write(path: Path, data: bytes) -> Path:
 
 @pytest.mark.parametrize("format", FORMATS, ids=str)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.text('a,\n\\|\r"<>/ b\x01\x00', max_size=40).map(str.encode), codec=st.sampled_from(sorted(COMPRESS)))
+@given(
+    content=st.text('a,\n\\|\r"<>/ b\x01\x00', max_size=40).map(str.encode),
+    compression=st.sampled_from(sorted(COMPRESS)),
+)
 def test_a_compressed_file_gives_what_the_plain_one_gives(
-    tmp_path: Path, format: Any, content: bytes, codec: str
+    tmp_path: Path, format: Any, content: bytes, compression: str
 ) -> None:
     """Records, offsets and rejects, in every format and compression, also of nothing."""
     plain = outcome(write(tmp_path / "plain", content), format)
-    assert outcome(write(tmp_path / f"x{SUFFIX[codec]}", COMPRESS[codec](content)), format) == plain
+    assert outcome(write(tmp_path / f"x{SUFFIX[compression]}", COMPRESS[compression](content)), format) == plain
 
 
-@pytest.mark.parametrize("codec", ["gzip", "bzip2", "xz", "zstd", "lz4"])
-def test_streams_that_follow_one_another_are_one(tmp_path: Path, codec: str) -> None:
+@pytest.mark.parametrize("compression", ["gzip", "bzip2", "xz", "zstd", "lz4"])
+def test_streams_that_follow_one_another_are_one(tmp_path: Path, compression: str) -> None:
     """As the compressions' own tools read them: a record may begin in one stream and end in another."""
     pieces = [b"one\ntw", b"", b"o\nthree\n", b"four"]
-    path = write(tmp_path / f"x{SUFFIX[codec]}", b"".join(map(COMPRESS[codec], pieces)))
+    path = write(tmp_path / f"x{SUFFIX[compression]}", b"".join(map(COMPRESS[compression], pieces)))
     assert outcome(path, "lines")[0] == [(0, b"one"), (4, b"two"), (8, b"three"), (14, b"four")]
 
 
-@pytest.mark.parametrize("codec", sorted(COMPRESS))
-def test_the_content_tells_where_the_name_says_nothing(tmp_path: Path, codec: str) -> None:
+@pytest.mark.parametrize("compression", sorted(COMPRESS))
+def test_the_content_tells_where_the_name_says_nothing(tmp_path: Path, compression: str) -> None:
     """A compressed file under a plain name is read as what it is, unless the app says otherwise."""
-    packed = COMPRESS[codec](b"a\nb\n" * 100)
+    packed = COMPRESS[compression](b"a\nb\n" * 100)
     path = write(tmp_path / "data", packed)
     assert len(outcome(path, "lines")[0]) == 200
     assert b"".join(raw for _, raw in outcome(path, {"type": "lines", "keep_delimiter": True}, "none")[0]) == packed
@@ -124,21 +128,21 @@ def test_a_name_that_promises_what_the_file_does_not_hold_is_an_error(tmp_path: 
     assert outcome(write(tmp_path / "empty.gz", b""), "lines")[0] == []
 
 
-@pytest.mark.parametrize("codec", sorted(COMPRESS))
-def test_a_file_that_was_cut_short_is_an_error_at_every_length(tmp_path: Path, codec: str) -> None:
+@pytest.mark.parametrize("compression", sorted(COMPRESS))
+def test_a_file_that_was_cut_short_is_an_error_at_every_length(tmp_path: Path, compression: str) -> None:
     """No prefix of a compressed file is taken for a shorter file."""
-    packed = COMPRESS[codec](b"".join(b"line %d\n" % number for number in range(50)))
-    for length in range(len(CODEC_BY_NAME[codec].magic) + 7, len(packed)):
+    packed = COMPRESS[compression](b"".join(b"line %d\n" % number for number in range(50)))
+    for length in range(len(COMPRESSION_BY_NAME[compression].magic) + 7, len(packed)):
         with pytest.raises(DagflowError, match=r"cannot be read as \w+ on from about this place"):
-            outcome(write(tmp_path / f"x{SUFFIX[codec]}", packed[:length]), "lines")
+            outcome(write(tmp_path / f"x{SUFFIX[compression]}", packed[:length]), "lines")
 
 
-@pytest.mark.parametrize("codec", sorted(COMPRESS))
-def test_a_damaged_file_is_an_error_with_its_place(tmp_path: Path, codec: str) -> None:
+@pytest.mark.parametrize("compression", sorted(COMPRESS))
+def test_a_damaged_file_is_an_error_with_its_place(tmp_path: Path, compression: str) -> None:
     """Checksums are checked, and what follows a stream and is none is not passed over."""
-    packed = COMPRESS[codec](bytes(range(256)) * 20)
+    packed = COMPRESS[compression](bytes(range(256)) * 20)
     middle = len(packed) // 2
-    path = tmp_path / f"x{SUFFIX[codec]}"
+    path = tmp_path / f"x{SUFFIX[compression]}"
     with pytest.raises(CorruptArchiveError, match="cannot be read as") as caught:
         outcome(write(path, packed[:middle] + bytes([packed[middle] ^ 0x5A]) + packed[middle + 1 :]), "lines")
     assert caught.value.url == str(path)
@@ -156,7 +160,7 @@ def test_looking_back_beyond_what_is_kept_starts_again(tmp_path: Path) -> None:
     content = bytes(range(256)) * (3 * KEPT_BYTES // 256)
     path = write(tmp_path / "x.gz", gzip.compress(content, 1))
     with open_file(str(path), None) as file:
-        source = DecompressedFile(file, str(path), CODECS[0])
+        source = DecompressedFile(file, str(path), COMPRESSIONS[0])
         buffer = bytearray(1000)
         for offset in (0, 2 * KEPT_BYTES, 5, len(content) - 10, 0, len(content), len(content) + 7):
             count = source.read_into(offset, memoryview(buffer))
@@ -172,7 +176,7 @@ def test_only_the_first_block_of_a_compressed_file_has_records(tmp_path: Path) -
     with open_file(str(path), None) as file:
         for start in range(0, size, 7):
             block = BlockMetadata(1, str(path), FileVersion(size), start, min(start + 7, size), False)
-            source, seen, *_ = decompressed(file, block, "auto", chosen)
+            source, seen, *_ = block_content(file, block, "auto", chosen)
             for batch in chosen.read(source, seen, BlockAccounting(str(path), Counter(), None)):
                 found += batch.to_pylist()
     assert found == [b"a", b"b"]
@@ -181,8 +185,8 @@ def test_only_the_first_block_of_a_compressed_file_has_records(tmp_path: Path) -
 @given(st.binary(max_size=20))
 def test_text_about_a_compression_is_not_taken_for_it(rest: bytes) -> None:
     """Three letters do not make a file bzip2."""
-    codec = codec_of_content(b"BZh" + rest)
-    assert codec is None or rest[1:7] in (bytes.fromhex("314159265359"), bytes.fromhex("177245385090"))
+    compression = compression_of_content(b"BZh" + rest)
+    assert compression is None or rest[1:7] in (bytes.fromhex("314159265359"), bytes.fromhex("177245385090"))
 
 
 @pytest.mark.parametrize("kind", ["gzip", "zstd", "bzip2"])

@@ -16,7 +16,7 @@ from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.stream import CorruptArchiveError, IncompleteArchiveError
-from operators.reader.content import read_content
+from operators.reader.content import ContentReader
 from operators.reader.formats import make_format
 from operators.testing import MemorySource, Records, read_cut
 from tests.operators.reader.compression.test_compressed_files import COMPRESS, SUFFIX
@@ -34,94 +34,94 @@ CONTENTS = st.lists(st.sampled_from(PIECES), max_size=9).map(lambda pieces: "".j
 
 
 def read_version(
-    format: Any, url: str, packed: bytes, start: int, account: BlockAccounting, *, is_open: bool = True
+    format: Any, url: str, packed: bytes, start: int, accounting: BlockAccounting, *, is_open: bool = True
 ) -> Records:
     """What the block from where the version before ended to the end of this one gives."""
     version = FileVersion(len(packed))
     block = BlockMetadata(1, url, version, start, len(packed), True, is_open=is_open, resumes=start > 0)
     made = make_format(format)
     records: Records = []
-    for batch in read_content(made, "auto", MemorySource(packed), block, account):
-        raw = account.parse(made, batch).raw
+    for batch in ContentReader(made, "auto").read(MemorySource(packed), block, accounting):
+        raw = accounting.parse(made, batch).raw
         records += zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
     return records
 
 
 @settings(max_examples=80)
 @given(
-    codec=st.sampled_from(sorted(COMPRESS)),
+    compression=st.sampled_from(sorted(COMPRESS)),
     format=st.sampled_from(FORMATS),
     parts=st.lists(CONTENTS, min_size=1, max_size=4),
     data=st.data(),
 )
 def test_a_growing_file_gives_each_record_once(
-    codec: str, format: Any, parts: list[bytes], data: st.DataObject
+    compression: str, format: Any, parts: list[bytes], data: st.DataObject
 ) -> None:
     """Whenever it is looked at: the records of what is compressed, of which the last may wait for its end."""
-    packed = b"".join(map(COMPRESS[codec], parts))
+    packed = b"".join(map(COMPRESS[compression], parts))
     assume(packed)
     sizes = sorted(data.draw(st.sets(st.integers(1, len(packed)), max_size=5)) | {len(packed)})
-    account = BlockAccounting("x", Counter(), lambda reject: None)
+    accounting = BlockAccounting("x", Counter(), lambda reject: None)
     records: Records = []
     for start, size in zip([0, *sizes], sizes, strict=False):
-        records += read_version(format, f"x{SUFFIX[codec]}", packed[:size], start, account)
+        records += read_version(format, f"x{SUFFIX[compression]}", packed[:size], start, accounting)
     content = b"".join(parts)
     whole = read_cut(make_format(format), content, max(1, len(content)))[0]
     assert records == whole[: len(records)]
     assert len(whole) - len(records) <= 1
-    settled = make_format(format).settled_end(MemorySource(content))
-    waiting = account.counters[WAITING_BYTES] - account.counters[RESUMED_BYTES]
+    settled = make_format(format).complete_end(MemorySource(content))
+    waiting = accounting.counters[WAITING_BYTES] - accounting.counters[RESUMED_BYTES]
     assert waiting == len(content) - (settled or 0)
-    assert account.due == account.covered
+    assert accounting.due == accounting.covered
 
 
-@pytest.mark.parametrize("codec", sorted(COMPRESS))
-def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(codec: str) -> None:
+@pytest.mark.parametrize("compression", sorted(COMPRESS))
+def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(compression: str) -> None:
     """Also where that is in a chunk of a stream without end, or in the mark of a frame that holds no data."""
-    frame = b"\x50\x2a\x4d\x18\2\0\0\0ab" if codec in ("zstd", "lz4") else b""
-    first, second = (frame + COMPRESS[codec](content) for content in (b"one\n", b"two\n"))
-    packed, url = first + second, f"x{SUFFIX[codec]}"
+    frame = b"\x50\x2a\x4d\x18\2\0\0\0ab" if compression in ("zstd", "lz4") else b""
+    first, second = (frame + COMPRESS[compression](content) for content in (b"one\n", b"two\n"))
+    packed, url = first + second, f"x{SUFFIX[compression]}"
     for size in range(1, len(packed)):
         sizes = [0, *sorted({len(first), size}), len(packed)]
-        account = BlockAccounting("x", Counter(), None)
+        accounting = BlockAccounting("x", Counter(), None)
         found: Records = []
         for start, end in pairwise(sizes):
-            found += read_version("lines", url, packed[:end], start, account)
+            found += read_version("lines", url, packed[:end], start, accounting)
         assert found == [(0, b"one"), (4, b"two")]
-        assert account.counters[WAITING_BYTES] == account.counters[RESUMED_BYTES]
+        assert accounting.counters[WAITING_BYTES] == accounting.counters[RESUMED_BYTES]
 
 
 def test_what_cannot_be_appended_to_is_refused_while_the_rest_is_incomplete() -> None:
     """If it waited, the version that has all of it could not be told from one of which nothing was read."""
     first, second = gzip.compress(b"one"), gzip.compress(b"two")
-    account = BlockAccounting("x", Counter(), None)
-    assert read_version("whole_file", "x.gz", first, 0, account) == [(0, b"one")]
+    accounting = BlockAccounting("x", Counter(), None)
+    assert read_version("whole_file", "x.gz", first, 0, accounting) == [(0, b"one")]
     with pytest.raises(SourceChangedError, match="cannot be read from the middle on"):
-        read_version("whole_file", "x.gz", (first + second)[:-3], len(first), account)
+        read_version("whole_file", "x.gz", (first + second)[:-3], len(first), accounting)
 
 
-@pytest.mark.parametrize("codec", sorted(COMPRESS))
-def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(codec: str) -> None:
+@pytest.mark.parametrize("compression", sorted(COMPRESS))
+def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(compression: str) -> None:
     """And all of it at once; what comes behind is refused."""
-    packed = COMPRESS[codec](b"one") + COMPRESS[codec](b"two")
-    account = BlockAccounting("x", Counter(), None)
-    url = f"x{SUFFIX[codec]}"
-    lengths = [1, 5, len(COMPRESS[codec](b"one")) + 3]
+    packed = COMPRESS[compression](b"one") + COMPRESS[compression](b"two")
+    accounting = BlockAccounting("x", Counter(), None)
+    url = f"x{SUFFIX[compression]}"
+    lengths = [1, 5, len(COMPRESS[compression](b"one")) + 3]
     for start, size in zip([0, *lengths], lengths, strict=False):
-        assert read_version("whole_file", url, packed[:size], start, account) == []
-    assert read_version("whole_file", url, packed, lengths[-1], account) == [(0, b"onetwo")]
+        assert read_version("whole_file", url, packed[:size], start, accounting) == []
+    assert read_version("whole_file", url, packed, lengths[-1], accounting) == [(0, b"onetwo")]
     with pytest.raises(SourceChangedError, match="cannot be read from the middle on"):
-        read_version("whole_file", url, packed * 2, len(packed), account)
+        read_version("whole_file", url, packed * 2, len(packed), accounting)
 
 
 def test_what_was_appended_to_a_whole_file_is_read_by_itself() -> None:
     """Also where nobody follows it; offsets count from the beginning."""
     first, second = gzip.compress(b"one\ntwo\n"), gzip.compress(b"three\n")
-    account = BlockAccounting("x", Counter(), None)
-    found = read_version("lines", "x.gz", first + second, len(first), account, is_open=False)
+    accounting = BlockAccounting("x", Counter(), None)
+    found = read_version("lines", "x.gz", first + second, len(first), accounting, is_open=False)
     assert found == [(8, b"three")]
     with pytest.raises(IncompleteArchiveError, match="it ends in the middle") as caught:
-        read_version("lines", "x.gz", (first + second)[:-3], len(first), account, is_open=False)
+        read_version("lines", "x.gz", (first + second)[:-3], len(first), accounting, is_open=False)
     assert "settle_millis" in caught.value.hint
 
 
@@ -136,13 +136,13 @@ def test_a_growing_file_that_is_damaged_is_an_error() -> None:
 def test_only_the_first_block_of_a_growing_file_has_records() -> None:
     """Where a splitter could not know that it is compressed; the last one tells what waits."""
     packed = gzip.compress(b"one\ntw")
-    account = BlockAccounting("x", Counter(), None)
+    accounting = BlockAccounting("x", Counter(), None)
     found: Records = []
     for start in range(0, len(packed), 10):
         end = min(start + 10, len(packed))
         block = BlockMetadata(1, "x", FileVersion(len(packed)), start, end, end == len(packed), is_open=True)
-        for batch in read_content(make_format("lines"), "auto", MemorySource(packed), block, account):
-            account.take(batch)
+        for batch in ContentReader(make_format("lines"), "auto").read(MemorySource(packed), block, accounting):
+            accounting.count(batch)
             found += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
     assert found == [(0, b"one")]
-    assert (account.counters[WAITING_BYTES], account.waiting_bytes) == (2, 2)
+    assert (accounting.counters[WAITING_BYTES], accounting.waiting_bytes) == (2, 2)

@@ -19,15 +19,15 @@ from dagflow.engine.run import run
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import Attributes
-from operators.files.compression import CODEC_BY_NAME, CODECS, CUT_SUFFIXES, stays_whole
+from operators.files.compression import COMPRESSION_BY_NAME, COMPRESSIONS, CUT_SUFFIXES, stays_whole
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.compression.opening import decompressed
-from operators.reader.compression.splitting import Progress, chains_of, unpack_block
+from operators.reader.compression.opening import block_content
+from operators.reader.compression.splitting import CutProgress, assign_range, chains_of
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.formats import make_format
-from operators.reader.growing import read_growing
+from operators.reader.growing import GrowingFileReader
 from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.testing import MemorySource
@@ -78,26 +78,31 @@ FORMATS: list[Any] = [
     {"type": "lines", "skip_header": 1},
     "paragraphs",
 ]
-URL = {codec.name: f"x{codec.suffixes[0]}" for codec in CODECS}
+URL = {compression.name: f"x{compression.suffixes[0]}" for compression in COMPRESSIONS}
 
 
 def read_cut(codec_name: str, packed: bytes, block_size: int, format: Any, look_back_bytes: int = 1) -> Records:
     """Offset and bytes of every record of a file that is cut at multiples of block_size."""
-    codec, made, source, url = CODEC_BY_NAME[codec_name], make_format(format), MemorySource(packed), URL[codec_name]
+    compression, made, source, url = (
+        COMPRESSION_BY_NAME[codec_name],
+        make_format(format),
+        MemorySource(packed),
+        URL[codec_name],
+    )
     records: Records = []
-    progress, due = Progress(), 0
+    progress, due = CutProgress(), 0
     for start in range(0, len(packed), block_size):
         end = min(start + block_size, len(packed))
         block = BlockMetadata(1, url, FileVersion(len(packed)), start, end, end == len(packed))
-        chains = None if progress.is_over else chains_of(source, block, codec, look_back_bytes)
-        block, progress = unpack_block(block, chains, progress, codec, look_back_bytes)
-        account = BlockAccounting(url, Counter(), None)
-        content, seen, *_ = decompressed(source, block, "auto", made)
-        for batch in read_growing(made, content, seen, account):
-            account.take(batch)
+        chains = None if progress.is_over else chains_of(source, block, compression, look_back_bytes)
+        block, progress = assign_range(block, chains, progress, compression, look_back_bytes)
+        accounting = BlockAccounting(url, Counter(), None)
+        content, seen, *_ = block_content(source, block, "auto", made)
+        for batch in GrowingFileReader(made).read(content, seen, accounting):
+            accounting.count(batch)
             records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
-        due += account.due - account.covered
-    assert due == 0, "bytes that are in no account"
+        due += accounting.due - accounting.covered
+    assert due == 0, "bytes that are in no accounting"
     return records
 
 
@@ -113,16 +118,16 @@ def read_plain(content: bytes, format: Any) -> Records:
 
 def shares(codec_name: str, packed: bytes, block_size: int) -> list[int]:
     """How many bytes each block that has any has; -1 for all that are left."""
-    codec, source, progress, found = CODEC_BY_NAME[codec_name], MemorySource(packed), Progress(), []
+    compression, source, progress, found = COMPRESSION_BY_NAME[codec_name], MemorySource(packed), CutProgress(), []
     for start in range(0, len(packed), block_size):
         end = min(start + block_size, len(packed))
         block = BlockMetadata(1, URL[codec_name], FileVersion(len(packed)), start, end, end == len(packed))
-        block, progress = unpack_block(block, chains_of(source, block, codec), progress, codec)
-        assert block.unpacked is not None
-        if block.unpacked.exit < 0 <= block.unpacked.entry:
+        block, progress = assign_range(block, chains_of(source, block, compression), progress, compression)
+        assert block.decompressed is not None
+        if block.decompressed.exit < 0 <= block.decompressed.entry:
             found.append(-1)
-        elif block.unpacked.end > block.unpacked.start:
-            found.append(block.unpacked.end - block.unpacked.start)
+        elif block.decompressed.end > block.decompressed.start:
+            found.append(block.decompressed.end - block.decompressed.start)
     return found
 
 
@@ -137,23 +142,23 @@ def test_whatever_the_cuts_the_records_are_those_of_the_plain_file(
     kind: str, pieces: list[bytes], format: Any, data: st.DataObject
 ) -> None:
     """Also where units hold nothing, and records and delimiters begin in one unit and end in another."""
-    codec, compress = COMPRESS[kind]
+    compression, compress = COMPRESS[kind]
     packed = b"".join(map(compress, pieces))
     block_size = data.draw(st.integers(1, len(packed) + 1))
     look_back = data.draw(st.sampled_from([1, 5, 1000]))
-    assert read_cut(codec, packed, block_size, format, look_back) == read_plain(b"".join(pieces), format)
+    assert read_cut(compression, packed, block_size, format, look_back) == read_plain(b"".join(pieces), format)
 
 
 @pytest.mark.parametrize("kind", COMPRESS)
 def test_every_block_size_gives_the_same_records_and_each_unit_is_read_apart(kind: str) -> None:
     """A unit belongs to the block in which it begins; where each has its own, none is left to another."""
-    codec, compress = COMPRESS[kind]
+    compression, compress = COMPRESS[kind]
     pieces = [b"one\ntw", b"o\nthr", b"ee\n", b"four\nfi", b"ve"]
     packed = b"".join(map(compress, pieces))
     expected = read_plain(b"".join(pieces), "lines")
     for block_size in range(1, len(packed) + 1):
-        assert read_cut(codec, packed, block_size, "lines") == expected, block_size
-    assert shares(codec, packed, 1) == [len(piece) for piece in pieces]
+        assert read_cut(compression, packed, block_size, "lines") == expected, block_size
+    assert shares(compression, packed, 1) == [len(piece) for piece in pieces]
 
 
 def test_blocks_of_bzip2_are_found_at_any_bit() -> None:
@@ -170,43 +175,43 @@ def test_data_that_look_like_units_are_no_cut() -> None:
     inner = b"".join(gzip.compress(b"inner %d\n" % number) for number in range(4))
     frames = b"".join(zstd.compress(b"inner %d\n" % number) for number in range(4))
     magics = b"\x28\xb5\x2f\xfd\n\x1f\x8b\x08\0\n" + b"\x50\x2a\x4d\x18\1\0\0\0a"
-    for codec, compress in (("gzip", stored), ("gzip", gzip.compress), ("zstd", zstd.compress)):
+    for compression, compress in (("gzip", stored), ("gzip", gzip.compress), ("zstd", zstd.compress)):
         contents = [b"first\n" + inner + b"\n", magics + frames, inner + frames, b"last\n"]
         packed = b"".join(map(compress, contents))
         expected = read_plain(b"".join(contents), "lines")
         for block_size in range(1, len(packed), 3):
-            assert read_cut(codec, packed, block_size, "lines") == expected, (codec, block_size)
+            assert read_cut(compression, packed, block_size, "lines") == expected, (compression, block_size)
 
 
 @pytest.mark.parametrize("kind", COMPRESS)
 def test_damage_in_the_middle_is_an_error_with_its_place(kind: str) -> None:
     """All that is left belongs to the block in which it lies, and reading that says where."""
-    codec, compress = COMPRESS[kind]
+    compression, compress = COMPRESS[kind]
     units = [compress(b"line %d\n" % number * 9) for number in range(6)]
     before, packed = sum(map(len, units[:3])), b"".join(units)
     # The checksum of what is compressed, or the content where the format leaves a checksum to choice.
-    for place in {"zstd": (0, 1), "gzip": (0, len(units[3]) - 6), "bzip2": (0, 12)}[codec]:
+    for place in {"zstd": (0, 1), "gzip": (0, len(units[3]) - 6), "bzip2": (0, 12)}[compression]:
         if kind == "frames with others between" and place == 1:
             continue
         at = before + place
         damaged = packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1 :]
         for block_size in (1, 20, len(units[0]), len(packed) // 2):
-            with pytest.raises(CorruptArchiveError, match=f"cannot be read as {codec}") as caught:
-                read_cut(codec, damaged, block_size, "lines")
+            with pytest.raises(CorruptArchiveError, match=f"cannot be read as {compression}") as caught:
+                read_cut(compression, damaged, block_size, "lines")
             assert before <= caught.value.offset <= len(packed)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in COMPRESS if kind != "stored members"])
 def test_a_file_that_was_cut_short_is_an_error_at_every_length(kind: str) -> None:
     """But where it is cut between two units: that is a shorter file."""
-    codec, compress = COMPRESS[kind]
+    compression, compress = COMPRESS[kind]
     units = [compress(b"one\n"), compress(b"two\n")]
     packed = b"".join(units)
     for length in range(len(units[0]) + 1, len(packed)):
         if kind == "frames with others between" and length == len(units[0]) + 12:
             continue  # behind the frame that holds nothing
-        with pytest.raises(CorruptArchiveError, match=f"cannot be read as {codec}"):
-            read_cut(codec, packed[:length], 7, "lines")
+        with pytest.raises(CorruptArchiveError, match=f"cannot be read as {compression}"):
+            read_cut(compression, packed[:length], 7, "lines")
 
 
 def test_a_header_that_tells_a_wrong_length_is_an_error() -> None:
@@ -217,12 +222,12 @@ def test_a_header_that_tells_a_wrong_length_is_an_error() -> None:
         read_cut("gzip", lying + member, len(member), "lines")
 
 
-@pytest.mark.parametrize(("codec", "compress"), [("gzip", gzip.compress), ("bzip2", bz2.compress)])
-def test_zeros_behind_the_last_unit_are_padding(codec: str, compress: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(("compression", "compress"), [("gzip", gzip.compress), ("bzip2", bz2.compress)])
+def test_zeros_behind_the_last_unit_are_padding(compression: str, compress: Callable[[bytes], bytes]) -> None:
     """Wherever a cut lies in them."""
     packed = compress(b"a\n") + compress(b"b\n") + b"\0" * 50
     for block_size in range(1, len(packed) + 1):
-        assert read_cut(codec, packed, block_size, "lines") == [(0, b"a"), (2, b"b")], block_size
+        assert read_cut(compression, packed, block_size, "lines") == [(0, b"a"), (2, b"b")], block_size
 
 
 @pytest.mark.parametrize("most_bytes", [None, 300])
@@ -230,7 +235,7 @@ def test_zeros_behind_the_last_unit_are_padding(codec: str, compress: Callable[[
 def test_a_run_reads_a_cut_file_as_what_is_compressed_in_it(
     tmp_path: Path, name: str, kind: str, most_bytes: int | None
 ) -> None:
-    """In one window and in many; nothing is missing from the account."""
+    """In one window and in many; nothing is missing from the accounting."""
     lines = [b"line %d of a file" % number for number in range(500)]
     content = b"\n".join(lines) + b"\n"
     pieces = [content[start : start + 700] for start in range(0, len(content), 700)]
@@ -245,14 +250,14 @@ def test_a_run_reads_a_cut_file_as_what_is_compressed_in_it(
     assert len(files) > 5
 
 
-@pytest.mark.parametrize("codec", ["gzip", "bzip2", "zstd"])
+@pytest.mark.parametrize("compression", ["gzip", "bzip2", "zstd"])
 @pytest.mark.parametrize("unterminated", ["keep", "wait"])
 def test_what_grows_is_not_cut_where_only_the_reader_knows_that_it_is_compressed(
-    tmp_path: Path, codec: str, unterminated: Any
+    tmp_path: Path, compression: str, unterminated: Any
 ) -> None:
     """The splitter cuts what its name says nothing of; a survey of the blocks would say that each has the file."""
     packs: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "bzip2": bz2.compress, "zstd": zstd.compress}
-    members = [packs[codec](b"%d of a member\n" % number * 20) for number in range(8)]
+    members = [packs[compression](b"%d of a member\n" % number * 20) for number in range(8)]
     lines = [b"%d of a member" % number for number in range(8) for _ in range(20)]
     path = tmp_path / "x.log"
     half = b"".join(members[:4]) + (members[4][:9] if unterminated == "wait" else b"")
@@ -260,7 +265,7 @@ def test_what_grows_is_not_cut_where_only_the_reader_knows_that_it_is_compressed
         with path.open("ab") as file:
             file.write(content[path.stat().st_size :])
         splitter = FileSplitterInput(files=str(path), block_size=50, pack_bytes=0, unterminated=unterminated)
-        run(app_of(tmp_path, splitter, BlockReader(compression=codec)), runtime=InlineRuntime)
+        run(app_of(tmp_path, splitter, BlockReader(compression=compression)), runtime=InlineRuntime)
         assert published(tmp_path) == whole
 
 

@@ -78,11 +78,11 @@ def columns_of(made: RecordFormat, content: bytes, block_size: int) -> list[dict
     """The rows of all blocks as mappings."""
     found: list[dict[str, Any]] = []
     state = 0
-    account = BlockAccounting(URL, Counter(), None)
+    accounting = BlockAccounting(URL, Counter(), None)
     for start in range(0, len(content), block_size):
         block = block_of(content, start, min(start + block_size, len(content)), entry_state=state)
-        for batch in made.read(MemorySource(content), block, account):
-            parsed = made.parse(batch, account)
+        for batch in made.read(MemorySource(content), block, accounting):
+            parsed = made.parse(batch, accounting)
             found += parsed.columns.to_pylist() if len(parsed.raw) else []
         state = made.exit_state(state, made.prescan(MemorySource(content), block))
     return found
@@ -135,13 +135,6 @@ def test_a_byte_order_mark_behind_the_beginning_is_text(block_size: int) -> None
     made = make_format({"type": "csv", "header": False, "columns": ["a"]})
     content = b"\xef\xbb\xbfx\n\n\xef\xbb\xbf\n\xef\xbb\xbfy\n"
     assert columns_of(made, content, block_size) == [{"a": "x"}, {"a": "\ufeff"}, {"a": "\ufeffy"}]
-
-
-def test_only_files_of_several_blocks_are_surveyed() -> None:
-    """The last block of a file, and so the only one, needs none."""
-    made = make_format("csv")
-    assert not made.needs_prescan(block_of(b"abc", 0, 3))
-    assert made.needs_prescan(block_of(b"abc", 0, 2))
 
 
 @pytest.mark.parametrize(
@@ -199,9 +192,9 @@ def test_decimals_keep_their_digits_and_rows_with_too_many_are_refused() -> None
     made = make_format({"type": "csv", "header": False, "columns": {"price": "decimal(9, 2)"}})
     content = b"1234567.89\n0.1\n1.234\n"
     told: list[bytes] = []
-    account = BlockAccounting(URL, Counter(), told.append)
+    accounting = BlockAccounting(URL, Counter(), told.append)
     rows: list[Any] = []
-    for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), account):
-        rows += account.parse(made, batch).batch.to_arrow().column("price").to_pylist()
+    for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
+        rows += accounting.parse(made, batch).batch.to_arrow().column("price").to_pylist()
     assert [str(price) for price in rows] == ["1234567.89", "0.10"]
     assert len(told) == 1

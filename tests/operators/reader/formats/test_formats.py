@@ -10,8 +10,9 @@ import pytest
 
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
+from operators.reader.byte_source import ByteSource
 from operators.reader.formats import make_format
-from operators.reader.formats.base import Account, ByteSource, RecordFormat
+from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.fixed import Fixed
 from operators.reader.formats.framing import frame_one
 from operators.testing import FormatContract, Records, Rejects, read_range
@@ -20,7 +21,7 @@ from operators.testing import FormatContract, Records, Rejects, read_range
 class OneByte(RecordFormat):
     """Every byte is a record: a format that somebody else wrote."""
 
-    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         buffer = bytearray(1)
         for offset in range(block.start, min(block.end, source.size_bytes)):
             source.read_into(offset, memoryview(buffer))
@@ -41,8 +42,8 @@ class TestOneByte(FormatContract):
 class FirstByteTwice(OneByte):
     """A format that gets it wrong: every block but the first loses its last record."""
 
-    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
-        yield from list(super().read(source, block, account))[: None if block.start == 0 else -1]
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+        yield from list(super().read(source, block, accounting))[: None if block.start == 0 else -1]
 
 
 class WrongContract(TestOneByte):

@@ -48,10 +48,10 @@ def fits(line: bytes) -> bool:
 
 def columns_of(made: RecordFormat, content: bytes, rejects: list[bytes] | None = None) -> list[dict[str, Any]]:
     """The rows of a file of one block."""
-    account = BlockAccounting(URL, Counter(), None if rejects is None else rejects.append)
+    accounting = BlockAccounting(URL, Counter(), None if rejects is None else rejects.append)
     rows: list[dict[str, Any]] = []
-    for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), account):
-        parsed = made.parse(batch, account)
+    for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
+        parsed = made.parse(batch, accounting)
         rows += parsed.columns.to_pylist() if parsed.columns is not None else []
     return rows
 

@@ -59,10 +59,10 @@ def test_a_wrong_length_fails_with_its_place() -> None:
     """The error says what the length was."""
     made = make_format({"type": "length_prefixed", "max_record": 1000})
     content = struct.pack("<I", 1) + b"a" + struct.pack("<I", 5000) + b"b"
-    account = BlockAccounting(URL, Counter(), None)
+    accounting = BlockAccounting(URL, Counter(), None)
     block = BlockMetadata(0, URL, FileVersion(len(content)), 0, len(content), True)
     with pytest.raises(RecordError, match=r"offset 5 \(5 bytes\): the length says 5000 bytes, which is above max_reco"):
-        list(made.read(MemorySource(content), block, account))
+        list(made.read(MemorySource(content), block, accounting))
 
 
 def test_blocks_that_follow_each_other_are_not_walked_through_again() -> None:
@@ -78,10 +78,10 @@ def test_blocks_that_follow_each_other_are_not_walked_through_again() -> None:
             return super().read_into(offset, buffer)
 
     version = FileVersion(len(content))
-    account = BlockAccounting(URL, Counter(), None)
+    accounting = BlockAccounting(URL, Counter(), None)
     for start, end in ((0, 700), (700, 1400)):
         read.clear()
-        found = list(made.read(Source(content), BlockMetadata(0, URL, version, start, end, False), account))
+        found = list(made.read(Source(content), BlockMetadata(0, URL, version, start, end, False), accounting))
         assert sum(map(len, found)) == 50
         assert min(read) == start
 

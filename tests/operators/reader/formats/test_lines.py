@@ -16,8 +16,8 @@ from operators.testing import URL, FormatContract, MemorySource, Records, Reject
 from tests.reference.lines import delimited_records, newline_records, without_header, without_long
 
 
-def account_of_nobody() -> BlockAccounting:
-    """An account to which rejects are errors."""
+def accounting_without_rejects() -> BlockAccounting:
+    """An accounting to which rejects are errors."""
     return BlockAccounting(URL, Counter(), None)
 
 
@@ -139,7 +139,7 @@ def test_at_most_a_block_and_a_longest_record_are_read() -> None:
     content = b"a" * 1_000_000
     source = MemorySource(content)
 
-    batches = list(made.read(source, block_of(content, 0, 1000), account_of_nobody()))
+    batches = list(made.read(source, block_of(content, 0, 1000), accounting_without_rejects()))
     assert [batch.to_pylist() for batch in batches] == [[b"a" * 10_000]]
     assert source.furthest <= 1000 + 10_000 + 2
 
@@ -155,7 +155,7 @@ def test_a_last_record_without_delimiter_is_framed_with_the_default_one() -> Non
     """A writer ends it; the record itself does not change."""
     made = make_format({"type": "lines", "delimiter": "||"})
     content = b"a||b"
-    batches = list(made.read(MemorySource(content), block_of(content, 0, 4), account_of_nobody()))
+    batches = list(made.read(MemorySource(content), block_of(content, 0, 4), accounting_without_rejects()))
     assert b"".join(batch.framed().to_pylist()[0] for batch in batches) == b"a||b||"
     assert [batch.to_pylist() for batch in batches] == [[b"a"], [b"b"]]
 
@@ -164,7 +164,7 @@ def test_framed_batches_hold_each_record_with_the_newline_it_had() -> None:
     """What a writer copies is the file."""
     made = make_format("lines")
     content = b"a\r\nb\n\rc\r\n"
-    batches = list(made.read(MemorySource(content), block_of(content, 0, len(content)), account_of_nobody()))
+    batches = list(made.read(MemorySource(content), block_of(content, 0, len(content)), accounting_without_rejects()))
     assert b"".join(record for batch in batches for record in batch.framed().to_pylist()) == content
 
 
@@ -173,35 +173,24 @@ def has_four_bytes(record: bytes) -> bool:
     return len(record) == 4
 
 
-def is_there(record: bytes) -> bool:
-    """Takes everything."""
-    return True
-
-
 VALIDATOR = f"{has_four_bytes.__module__}.{has_four_bytes.__name__}"
 
 
-def test_without_read_ahead_validate_tells_a_record_from_the_end_of_one() -> None:
-    """Blocks begin with what stands there; of the pieces only those that validate knows are records."""
-    content = b"aaaa\nbbbb\ncccc\ndddd\n"
-    everything = make_format(
-        {"type": "lines", "read_ahead": False, "validate": f"{is_there.__module__}.{is_there.__name__}"}
-    )
-    found = [record for _, record in read_cut(everything, content, 4)[0]]
-    assert found == [b"aaaa", b"", b"bbbb", b"b", b"cccc", b"cc", b"dddd", b"ddd"]
-    valid = make_format({"type": "lines", "read_ahead": False, "validate": VALIDATOR})
-    for block_size in range(1, 22):
-        assert [record for _, record in read_cut(valid, content, block_size)[0]] == [
-            b"aaaa",
-            b"bbbb",
-            b"cccc",
-            b"dddd",
-        ]
+def test_validate_leaves_out_what_is_no_record() -> None:
+    """Whatever the cuts, the records for which it gives false are passed over."""
+    content = b"aaaa\nbb\ncccc\nddddd\n"
+    made = make_format({"type": "lines", "validate": VALIDATOR})
+    for block_size in range(1, len(content) + 2):
+        assert [record for _, record in read_cut(made, content, block_size)[0]] == [b"aaaa", b"cccc"]
 
 
-def test_read_ahead_is_given_up_only_where_validate_is_given() -> None:
-    """Nothing else would tell the end of a record from a record."""
-    with pytest.raises(ValueError, match="read_ahead: false needs validate"):
-        make_format({"type": "lines", "read_ahead": False})
+def test_a_validate_that_is_no_function_is_refused() -> None:
+    """It is looked up when the app is checked."""
     with pytest.raises(ValueError, match=r"there is no function 'nowhere\.check'"):
         make_format({"type": "lines", "validate": "nowhere.check"})
+
+
+def test_the_option_read_ahead_is_refused_with_what_to_do() -> None:
+    """It made records of what stood at a cut."""
+    with pytest.raises(ValueError, match=r"no longer has the option 'read_ahead': .* remove the option"):
+        make_format({"type": "lines", "read_ahead": False, "validate": VALIDATOR})

@@ -68,9 +68,9 @@ def test_blank_lines_over_many_blocks_are_one_gap() -> None:
 def test_paragraphs_are_written_back_with_one_blank_line() -> None:
     """Whatever stood between them."""
     for content in (b"a\nb\n\nc\n", b"a\nb\n \n\n\nc", b"a\nb\r\n\r\nc\r\n"):
-        account = BlockAccounting(URL, Counter(), None)
+        accounting = BlockAccounting(URL, Counter(), None)
         batches = list(
-            make_format("paragraphs").read(MemorySource(content), block_of(content, 0, len(content)), account)
+            make_format("paragraphs").read(MemorySource(content), block_of(content, 0, len(content)), accounting)
         )
         framed = b"".join(record for batch in batches for record in batch.framed().to_pylist())
         assert framed == b"a\nb\n\nc\n\n"

@@ -48,18 +48,18 @@ def test_an_empty_file_is_a_record() -> None:
 def test_columns_name_the_file() -> None:
     """Path and content, one row a file."""
     made = make_format({"type": "whole_file", "columns": True})
-    account = BlockAccounting(URL, Counter(), None)
-    [batch] = made.read(MemorySource(b"a\nb"), block_of(b"a\nb", 0, 3), account)
-    assert made.parse(batch, account).batch.to_arrow().to_pylist() == [{"path": URL, "content": b"a\nb"}]
+    accounting = BlockAccounting(URL, Counter(), None)
+    [batch] = made.read(MemorySource(b"a\nb"), block_of(b"a\nb", 0, 3), accounting)
+    assert made.parse(batch, accounting).batch.to_arrow().to_pylist() == [{"path": URL, "content": b"a\nb"}]
 
 
 def test_a_path_that_is_no_text_is_escaped() -> None:
     """A column of text cannot hold its bytes, and the record has to have a path."""
     made = make_format({"type": "whole_file", "columns": True})
-    account = BlockAccounting(URL, Counter(), None)
+    accounting = BlockAccounting(URL, Counter(), None)
     block = replace(block_of(b"a", 0, 1), url=os.fsdecode(b"/in/\xc3\xbc-\xff"))
-    [batch] = made.read(MemorySource(b"a"), block, account)
-    assert made.parse(batch, account).batch.to_arrow().to_pylist() == [{"path": "/in/ü-\\xff", "content": b"a"}]
+    [batch] = made.read(MemorySource(b"a"), block, accounting)
+    assert made.parse(batch, accounting).batch.to_arrow().to_pylist() == [{"path": "/in/ü-\\xff", "content": b"a"}]
 
 
 def test_a_file_that_is_too_long_fails_with_a_way_out() -> None:

@@ -6,35 +6,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.reader.formats.base import ByteSource
+from operators.reader.byte_source import ByteSource, GrowingSource
 
 Bytes = npt.NDArray[np.uint8]
 
 SLACK_BYTES = 1 << 10
-"""Room kept behind the bytes of a window, so that a delimiter can be put behind a file's last record."""
+"""Room kept behind the bytes of a view, so that a delimiter can be put behind a file's last record."""
 
 
-class Growing:
-    """A source at whose end more may be appended.
-
-    Args:
-        source: What there is of it.
-    """
-
-    def __init__(self, source: ByteSource) -> None:
-        self._source = source
-
-    @property
-    def size_bytes(self) -> int:
-        """See ByteSource."""
-        return self._source.size_bytes
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ByteSource."""
-        return self._source.read_into(offset, buffer)
-
-
-class Window:
+class FileView:
     """The bytes of a file from one position to another.
 
     Every move gives a buffer of its own, because record batches go on using the old one.
@@ -55,13 +35,13 @@ class Window:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the window reaches the end of the file."""
+        """Whether the view reaches the end of the file."""
         return self.end >= self.source.size_bytes
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing can follow on what the window holds."""
-        return self.is_at_end and not isinstance(self.source, Growing)
+        """Whether nothing can follow on what the view holds."""
+        return self.is_at_end and not isinstance(self.source, GrowingSource)
 
     @property
     def data(self) -> Bytes:
@@ -109,4 +89,4 @@ class Window:
 
 def read_exactly(source: ByteSource, start: int, end: int) -> Bytes:
     """The bytes from start to end, or to the end of the file if that comes first."""
-    return Window(source).move(start, end)
+    return FileView(source).move(start, end)

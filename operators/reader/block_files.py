@@ -1,0 +1,128 @@
+"""The file that the blocks of a task are read from: opened in the planned version, kept open, prefetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dagflow.errors import MissingError, SourceChangedError, TransientStorageError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.files import FileStat, ReadableFile, require_version
+from dagflow.storage.read_ahead import ReadAhead, Stretch
+from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.rate_limit import RateLimitedFile, RateLimiter
+
+
+class MeasuredFile:
+    """A file that counts the bytes that are read from it.
+
+    Attributes:
+        bytes_read: Bytes read so far; bytes that are read twice count twice.
+    """
+
+    def __init__(self, file: ReadableFile) -> None:
+        self._file = file
+        self.bytes_read = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """See ReadableFile."""
+        return self._file.size_bytes
+
+    @property
+    def is_pinned(self) -> bool:
+        """See ReadableFile."""
+        return self._file.is_pinned
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ReadableFile."""
+        count = self._file.read_into(offset, buffer)
+        self.bytes_read += count
+        return count
+
+    def close(self) -> None:
+        """See ReadableFile."""
+        self._file.close()
+
+
+class BlockFiles:
+    """Opens the files of blocks, one at a time: consecutive blocks of a file use one open stream.
+
+    Args:
+        storage: Reaches the stores of the app.
+        limiter: Limits the bytes per second; None for no limit. Nothing is prefetched under a limit.
+    """
+
+    def __init__(self, storage: StorageContext, limiter: RateLimiter | None = None) -> None:
+        self._storage = storage
+        self._limiter = limiter
+        self._file: MeasuredFile | None = None
+        self._opened: tuple[str, FileVersion] | None = None
+        self._ahead: ReadAhead | None = None
+
+    def open(self, block: BlockMetadata) -> MeasuredFile:
+        """The file of a block.
+
+        Raises:
+            MissingError: There is no such file.
+            SourceChangedError: It is another version than the block's.
+            StorageError: It cannot be read.
+        """
+        if self._file is None or self._opened != (block.url, block.version):
+            self._close_file()
+            open_file = self._ahead.open if self._ahead is not None else self._storage.open_file
+            file = open_file(block.url, _stat_of(block))
+            self._file = MeasuredFile(file if self._limiter is None else RateLimitedFile(file, self._limiter))
+            self._opened = (block.url, block.version)
+        return self._file
+
+    def prefetch(self, blocks: Iterable[BlockMetadata]) -> None:
+        """Begin to fetch blocks that will be read, where fetching takes time.
+
+        Args:
+            blocks: In the order of reading.
+        """
+        if self._limiter is None:
+            self._ahead = ReadAhead()
+            self._ahead.expect(Stretch(_stat_of(block), block.start, block.end) for block in blocks)
+
+    def require_unchanged(self, block: BlockMetadata, *, retries: bool) -> None:
+        """Make sure that the file of a block, all of which was read, is still the planned version.
+
+        Args:
+            block: The block.
+            retries: Whether a change must run the task again, which then finds the file changed at once: what it
+                has emitted cannot be taken back.
+
+        Raises:
+            SourceChangedError: It is another version.
+            MissingError: It is gone.
+            TransientStorageError: Either, where the task must run again.
+        """
+        if self._file is not None and self._file.is_pinned:
+            return
+        try:
+            require_version(_stat_of(block), self._storage.stat(block.url))
+        except (SourceChangedError, MissingError) as error:
+            if not retries:
+                raise
+            raise TransientStorageError(
+                f"{error.message}; it changed while it was read", url=error.url, hint=error.hint
+            ) from error
+
+    def close(self) -> None:
+        """Close the file, and give up what was prefetched."""
+        self._close_file()
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+
+    def _close_file(self) -> None:
+        file, self._file = self._file, None
+        self._opened = None
+        if file is not None:
+            file.close()
+
+
+def _stat_of(block: BlockMetadata) -> FileStat:
+    version = block.version
+    return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, fingerprint=block.fingerprint)

@@ -1,0 +1,122 @@
+"""Reads single blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.records import LINE_FEED, Origin, RecordBatch
+from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
+from dagflow.metrics.names import BLOCKS, BYTES, FILES
+from dagflow.storage.location import redacted
+from operators.files.metadata import BlockMetadata
+from operators.files.small_file_batch import SmallFileBatch
+from operators.reader.block_files import BlockFiles, MeasuredFile
+from operators.reader.compression.stream import CorruptArchiveError
+from operators.reader.content import ContentReader
+from operators.reader.fingerprints import block_fingerprint
+from operators.reader.on_error import ErrorPolicy
+from operators.reader.prescan import UNKNOWN_STATE
+from operators.reader.task_accounting import TaskAccounting, accounting_key
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStep:
+    """What a reader emits before it reads on, so that an exchange holds no whole block.
+
+    Attributes:
+        batches: Records.
+        finished: What has been read to its end.
+    """
+
+    batches: list[RecordBatch]
+    finished: list[BlockMetadata | SmallFileBatch]
+
+
+class BlockProcessor:
+    """Reads single blocks: their file in its planned version, their records, their byte accounting.
+
+    Guarantee: a block that has no records gives one empty batch, so that it is known downstream.
+
+    Args:
+        content: Reads the records.
+        files: Opens the files.
+        accounting: Of the task.
+        errors: What becomes of a block that cannot be read.
+        context: Of the task.
+    """
+
+    def __init__(
+        self,
+        content: ContentReader,
+        files: BlockFiles,
+        accounting: TaskAccounting,
+        errors: ErrorPolicy,
+        context: OperatorContext,
+    ) -> None:
+        self._content = content
+        self._files = files
+        self._accounting = accounting
+        self._errors = errors
+        self._context = context
+
+    def read(self, block: BlockMetadata) -> Iterator[ReadStep]:
+        """Read a block.
+
+        Yields:
+            A step for each batch of records, and a last one in which the block is finished.
+
+        Raises:
+            TransientStorageError: The task must run again.
+            DagflowError: The block cannot be read, and such blocks fail the run.
+        """
+        try:
+            file = self._opened(block)
+        except TransientStorageError:
+            raise
+        except (StorageError, CorruptArchiveError) as error:
+            self._errors.leave_out(block, error)
+            return
+        accounting = self._accounting.of(block)
+        begun, reported, is_empty = file.bytes_read, 0, True
+        for batch in self._content.parsed(file, block, accounting):
+            is_empty = is_empty and not len(batch)
+            read = min(file.bytes_read - begun, block.size_bytes)
+            self._context.progress.add(read - reported)
+            reported = read
+            yield ReadStep([batch] if len(batch) else [], [])
+        self._context.progress.add(block.size_bytes - reported)
+        fingerprint = None if self._context.source_events is None else block_fingerprint(file, block)
+        self._files.require_unchanged(block, retries=self._errors.skips)
+        if fingerprint is not None and self._context.source_events is not None:
+            self._context.source_events.append(fingerprint)
+        self._accounting.book(accounting_key(block))
+        self._count(block)
+        finished = [] if accounting.is_left_out else [replace(block, is_open=accounting.waiting_bytes > 0)]
+        yield ReadStep([no_records(block)] if is_empty else [], [*finished])
+
+    def _opened(self, block: BlockMetadata) -> MeasuredFile:
+        """The file of a block of which everything can be read, as far as that is known before it is."""
+        if block.entry_state == UNKNOWN_STATE:
+            raise SourceChangedError(
+                "what lies before could not be read when it was planned, so where its records begin is not known",
+                url=redacted(block.url),
+            )
+        file = self._files.open(block)
+        if self._errors.skips:
+            self._content.require_sound(file, block)
+        return file
+
+    def _count(self, block: BlockMetadata) -> None:
+        counters = self._context.counters
+        counters[BLOCKS] += 1
+        counters[BYTES] += block.size_bytes
+        counters[FILES] += block.is_last
+
+
+def no_records(block: BlockMetadata) -> RecordBatch:
+    """An empty batch by which a block without records is known downstream."""
+    return RecordBatch.from_records([], LINE_FEED, Origin((block,), np.empty(0, np.int64), block.start))

@@ -1,0 +1,89 @@
+"""The bytes of one version of one file, as formats and decompressors read them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class ByteSource(Protocol):
+    """The bytes of one version of one file."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file in that version."""
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill buffer with the bytes from offset on.
+
+        Returns:
+            How many bytes were read: fewer than buffer takes only at the end of the file.
+
+        Raises:
+            StorageError: The store failed, or the file is no longer that version.
+        """
+
+
+class SourcePrefix:
+    """The first bytes of a source, as if the file ended there.
+
+    Args:
+        source: The source.
+        size_bytes: How many of its bytes are shown.
+    """
+
+    def __init__(self, source: ByteSource, size_bytes: int) -> None:
+        self._source = source
+        self._size_bytes = min(size_bytes, source.size_bytes)
+
+    @property
+    def size_bytes(self) -> int:
+        """See ByteSource."""
+        return self._size_bytes
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
+        return self._source.read_into(offset, buffer[: max(0, self._size_bytes - offset)])
+
+
+class GrowingSource:
+    """A source that more bytes may be appended to: its end is not the end of the file's last record.
+
+    Args:
+        source: What there is of the file.
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+
+    @property
+    def size_bytes(self) -> int:
+        """See ByteSource."""
+        return self._source.size_bytes
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
+        return self._source.read_into(offset, buffer)
+
+
+class BufferSlice:
+    """One file's bytes in a buffer that holds many files.
+
+    Args:
+        view: The buffer, as bytes.
+        start: Where the file begins in it.
+        size_bytes: Length of the file.
+    """
+
+    def __init__(self, view: memoryview, start: int, size_bytes: int) -> None:
+        self._view = view[start : start + size_bytes]
+
+    @property
+    def size_bytes(self) -> int:
+        """See ByteSource."""
+        return len(self._view)
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
+        piece = self._view[offset : offset + len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)

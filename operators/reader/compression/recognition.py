@@ -1,0 +1,89 @@
+"""Recognises the compression of a file, by its name, by the app, and by its first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dagflow.storage.location import redacted
+from operators.files.compression import (
+    COMPRESSION_BY_NAME,
+    COMPRESSIONS,
+    HEAD_BYTES,
+    Compression,
+    any_promises,
+    compression_of_content,
+    compression_of_name,
+)
+from operators.files.metadata import BlockMetadata
+from operators.reader.byte_source import ByteSource
+from operators.reader.compression.stream import CorruptArchiveError
+from operators.reader.compression.units import is_skippable, may_become_skippable
+
+CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
+"""What an app says of the compression of its files."""
+
+_FIRST_BYTES = np.array([compression.magic[0] for compression in COMPRESSIONS], np.uint8)
+
+
+def expected_compression(block: BlockMetadata, setting: CompressionSetting) -> Compression | None:
+    """The compression that a file's name, or the app, says it has."""
+    if setting == "none":
+        return None
+    return compression_of_name(block.url) if setting == "auto" else COMPRESSION_BY_NAME[setting]
+
+
+def recognised_compression(source: ByteSource, block: BlockMetadata, setting: CompressionSetting) -> Compression | None:
+    """The compression that a file has by its first bytes; None for none.
+
+    Args:
+        source: The file.
+        block: A block of it.
+        setting: What the app says.
+
+    Raises:
+        CorruptArchiveError: The file is not what its name, or the app, says it is.
+    """
+    if setting == "none" or not source.size_bytes:
+        return None
+    head = bytearray(min(HEAD_BYTES, source.size_bytes))
+    head = head[: source.read_into(0, memoryview(head))]
+    found = compression_of_content(bytes(head))
+    expected = expected_compression(block, setting)
+    if expected is not None and expected.name in ("zstd", "lz4") and is_skippable(bytes(head)):
+        # Which of the two it is, only later frames tell; pzstd begins its files so.
+        return expected
+    if expected is None or found is expected:
+        return found
+    has_magic = expected.magic[: len(head)] == head[: len(expected.magic)]
+    if block.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(expected, bytes(head))):
+        # So little of the file is there yet that its compression cannot be recognised.
+        return expected
+    said = f"its name ends in {expected.suffixes[0]}" if setting == "auto" else f"the app says {setting}"
+    raise CorruptArchiveError(
+        f"{said}, and what it holds is {f'{found.name}' if found else f'not {expected.name}'}",
+        url=redacted(block.url),
+        offset=0,
+        length=source.size_bytes,
+        hint="name it by what it holds, set compression: none on the reader to read its bytes as they are, or leave it "
+        "out with on_error: skip",
+    )
+
+
+def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names: Sequence[str]) -> bool:
+    """Whether one of many files that lie side by side in a buffer is compressed, or named as if it were.
+
+    Args:
+        buffer: The bytes of the files.
+        borders: Where each begins, and where the last ends.
+        names: Their names.
+    """
+    if any_promises(names):
+        return True
+    starts = borders[:-1][borders[:-1] < borders[1:]]
+    firsts = np.frombuffer(buffer, np.uint8)[starts]
+    suspects = starts[np.isin(firsts, _FIRST_BYTES)].tolist()
+    return any(compression_of_content(bytes(buffer[start : start + HEAD_BYTES])) for start in suspects)

@@ -1,0 +1,116 @@
+"""Records that are longer than max_record: which block accounts for which of their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dagflow.api.records import RecordBatch
+from dagflow.errors import RecordError
+from operators.files.metadata import BlockMetadata
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import ByteAccounting
+from operators.reader.formats.file_view import Bytes, read_exactly
+from operators.reader.formats.framing import one_unended
+from operators.reader.formats.terminated import TerminatedFormat
+
+OnLong = Literal["fail", "skip", "cut", "reject"]
+
+
+@dataclass(frozen=True, slots=True)
+class LongRecords:
+    """What becomes of the records of a format that are too long.
+
+    The block that a long record begins in accounts for as many bytes as a record that is not too long may have,
+    and for what the block itself holds of the record. Later blocks skip the rest, so that no reader has to read on
+    to the end of it.
+
+    Attributes:
+        format: The format.
+        max_record: Bytes that a record may have without its delimiter.
+        on_long: What becomes of a longer one.
+        ending: What is put behind a record that was cut.
+    """
+
+    format: TerminatedFormat
+    max_record: int
+    on_long: OnLong
+    ending: bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that a record may have that is not too long, with its delimiter."""
+        return self.max_record + max(map(len, self.format.table))
+
+    def accounted_end(self, source: ByteSource, start: int, limit: int) -> int:
+        """The end of the bytes of a long record that the block accounts for in which it begins.
+
+        Args:
+            source: The file.
+            start: Where the record begins.
+            limit: Where the block ends.
+        """
+        end = max(limit, start + self.kept_bytes)
+        return min(self.format.next_start(source, start + self.max_record + 1, end, start), source.size_bytes)
+
+    def skip_rest(self, source: ByteSource, start: int, end: int, floor: int, accounting: ByteAccounting) -> None:
+        """Skip what a block has of a long record that begins before it, and for which no earlier block accounts.
+
+        Args:
+            source: The file.
+            start: Where the block begins.
+            end: Where its first record begins, or where it ends.
+            floor: Where the file's first record begins.
+            accounting: Takes it in.
+        """
+        kept = self.kept_bytes
+        step = self.format.probe_bytes
+        begin = None
+        while begin is None and (low := max(floor, start - min(step, kept))) < start:
+            begin = self._last_start(source, low, start, floor)
+            if low == floor or step >= kept:
+                break
+            step *= 2
+        accounted = start if begin is None else max(start, begin + kept)
+        if accounted < end:
+            accounting.skip(accounted, end - accounted, "the rest of a long record")
+
+    def _last_start(self, source: ByteSource, low: int, high: int, floor: int) -> int | None:
+        """The last place in [low, high) where a record begins, or None."""
+        first = self.format.next_start(source, low, high, floor)
+        if first >= high:
+            return None
+        data = read_exactly(source, first, high + self.format.reach)
+        stops = self.format.find(data, first + len(data) >= source.size_bytes).stops
+        inside = stops[stops < high - first]
+        return first + int(inside[-1]) if len(inside) else first
+
+    def take(
+        self, data: Bytes, block: BlockMetadata, accounting: ByteAccounting, offset: int, length: int
+    ) -> Iterator[RecordBatch]:
+        """Fail on a long record, or skip, cut or reject it.
+
+        Args:
+            data: Begins with the record.
+            block: The block in which it begins.
+            accounting: Takes in what becomes of its bytes.
+            offset: Where it begins in the file.
+            length: How many of its bytes the block accounts for.
+
+        Raises:
+            RecordError: Long records fail the run.
+        """
+        raw = data[: self.max_record].tobytes()
+        reason = f"the record is longer than max_record, {self.max_record} bytes"
+        if self.on_long == "fail":
+            hint = "raise max_record, or say what shall become of long records with on_long: skip, cut or reject"
+            raise RecordError(reason, url=block.url, offset=offset, length=len(raw), hint=hint)
+        if self.on_long == "reject":
+            accounting.reject(offset, len(raw), reason, raw)
+        elif self.on_long == "skip":
+            accounting.skip(offset, len(raw), "long record")
+        else:
+            yield one_unended(raw, self.ending, block, offset)
+        if length > len(raw):
+            accounting.skip(offset + len(raw), length - len(raw), "the rest of a long record")

@@ -1,0 +1,168 @@
+"""Where terminated records begin and end: what a scan from left to right finds, and where it may begin."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dagflow.api.records import Delimiters
+from operators.reader.byte_source import ByteSource, GrowingSource
+from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.file_view import Bytes, FileView, read_exactly
+from operators.reader.formats.positions import Positions
+
+PROBE_BYTES = 4 << 10
+"""The first step of reading beyond a block, or of looking for its first record; it doubles from there."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Terminators:
+    """What ends records in a stretch of bytes.
+
+    Attributes:
+        starts: Where each terminator begins, ascending.
+        stops: One past where it ends.
+        codes: For each the index of its bytes in the format's table; None where all have the first.
+    """
+
+    starts: Positions
+    stops: Positions
+    codes: npt.NDArray[np.uint8] | None = None
+
+    def part(self, start: int, end: int) -> Terminators:
+        """The terminators [start, end)."""
+        codes = None if self.codes is None else self.codes[start:end]
+        return Terminators(self.starts[start:end], self.stops[start:end], codes)
+
+    def delimiters(self, table: tuple[bytes, ...]) -> Delimiters:
+        """The terminators as delimiters of a batch, in their simplest form.
+
+        Args:
+            table: The bytes that codes stand for.
+        """
+        if self.codes is None:
+            return Delimiters(table[:1])
+        if (self.codes == self.codes[0]).all():
+            return Delimiters((table[self.codes[0]],))
+        return Delimiters(table, self.codes)
+
+
+class TerminatedFormat(RecordFormat):
+    """A format whose records end with a terminator that a scan from left to right finds.
+
+    A subclass says where terminators are (find), from where a scan in the middle of a file is right
+    (anchor), and which bytes they consist of (table).
+    """
+
+    @property
+    @abstractmethod
+    def table(self) -> tuple[bytes, ...]:
+        """The terminators that there are; the first is put behind a last record that has none."""
+
+    @property
+    def probe_bytes(self) -> int:
+        """How many bytes are read at first to look for something."""
+        return min(PROBE_BYTES, self.chunk_bytes)
+
+    @property
+    def reach(self) -> int:
+        """How many bytes from its first byte on decide whether and where a terminator ends."""
+        return max(map(len, self.table))
+
+    @abstractmethod
+    def find(self, data: Bytes, is_at_end: bool) -> Terminators:
+        """The terminators in a stretch that begins where a record, or an anchor, is.
+
+        Args:
+            data: The stretch.
+            is_at_end: Whether it reaches the end of the file; if not, what is undecided is left out.
+        """
+
+    def anchor(self, source: ByteSource, position: int, floor: int) -> int:
+        """A place at or before position such that a scan from there finds every terminator that ends there or later.
+
+        Args:
+            source: The file.
+            position: An offset in the file, beyond floor.
+            floor: Where the file's first record begins; never looked beyond.
+        """
+        return max(floor, position - self.reach)
+
+    def begin(self, source: ByteSource) -> int:
+        """The length of the file's byte order mark; called before a block is read."""
+        head = read_exactly(source, 0, len(BYTE_ORDER_MARK)).tobytes()
+        return len(head) if head == BYTE_ORDER_MARK else 0
+
+    def decided_length(self, data: Bytes) -> int:
+        """How many bytes of a stretch find has decided; where terminators stop behind them depends on more bytes."""
+        return len(data)
+
+    def next_start(self, source: ByteSource, start: int, limit: int, floor: int) -> int:
+        """The first place from start on, and before limit, where a record begins; limit if there is none.
+
+        Args:
+            source: The file.
+            start: The first place that counts.
+            limit: One past the last.
+            floor: Where the file's first record begins.
+        """
+        if start <= floor:
+            return min(floor, limit)
+        position = self.anchor(source, start, floor)
+        held, needed = self.probe_bytes, 0
+        view = FileView(source)
+        while position < limit:
+            data = view.move(position, position + max(needed, min(held, limit + self.reach - position)))
+            stops = self.find(data, view.is_final).stops
+            index = int(np.searchsorted(stops, start - position))
+            if index < len(stops):
+                return min(position + int(stops[index]), limit)
+            decided = position + self.decided_length(data)
+            if view.is_at_end or decided >= limit:
+                return limit
+            following = self.anchor(source, decided, floor)
+            # Without a step forward the view must grow; otherwise it may, so that few steps are needed.
+            needed = 0 if following > position else 2 * len(data)
+            held = min(2 * held, self.chunk_bytes)
+            position = max(position, following)
+        return limit
+
+    def complete_end(self, source: ByteSource) -> int | None:
+        """The end of the last terminator that nothing appended can change; looked for from the end backwards."""
+        end, floor = source.size_bytes, min(self.begin(source), source.size_bytes)
+        step = self.probe_bytes
+        while (low := max(floor, end - step)) > floor:
+            start = self.next_start(GrowingSource(source), low, end + 1, floor)
+            if start < end:
+                return self.last_stop(source, start)
+            step *= 2
+        return self.last_stop(source, floor)
+
+    def last_stop(self, source: ByteSource, position: int) -> int:
+        """The end of the last terminator that is certain, from the beginning of a record on."""
+        view, held = FileView(source), self.probe_bytes
+        while position < source.size_bytes:
+            stops = self.find(view.move(position, position + held), False).stops
+            if len(stops):
+                position, held = position + int(stops[-1]), self.chunk_bytes
+            elif view.is_at_end:
+                break
+            elif held < self.chunk_bytes:
+                held *= 2
+            else:
+                # A record of any length: the end of it is looked for without holding it.
+                stop = self.end_of_record(GrowingSource(source), position)
+                if stop is None:
+                    break
+                position = stop
+        return position
+
+    def end_of_record(self, source: GrowingSource, position: int) -> int | None:
+        """Where the record ends that begins at position, or None if what is there of the file does not tell."""
+        stop = self.next_start(source, position + 1, source.size_bytes + 1, position)
+        return stop if stop <= source.size_bytes else None

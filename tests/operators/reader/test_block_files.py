@@ -1,0 +1,33 @@
+"""The open file of a task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dagflow.storage.context import StorageContext
+from operators.reader.block_files import BlockFiles
+from tests.operators.reader.test_block_reader import blocks_of
+
+
+def test_consecutive_blocks_of_a_file_use_one_stream(tmp_path: Path) -> None:
+    """The file stays open until another one, or the end of the window, comes."""
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    first.write_bytes(b"aa\nbb\n")
+    second.write_bytes(b"c\n")
+    files = BlockFiles(StorageContext.default())
+    opened = [files.open(block) for block in [*blocks_of(first, 3), *blocks_of(second, 3)]]
+    assert opened[0] is opened[1]
+    assert opened[1] is not opened[2]
+    files.close()
+    assert files.open(blocks_of(second, 3)[0]) is not opened[2]
+
+
+def test_a_file_counts_the_bytes_that_are_read_from_it(tmp_path: Path) -> None:
+    """What is read twice counts twice."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"aa\nbb\n")
+    file = BlockFiles(StorageContext.default()).open(blocks_of(path, 6)[0])
+    for offset in (0, 3, 3):
+        file.read_into(offset, memoryview(bytearray(3)))
+    assert file.bytes_read == 9
+    file.close()

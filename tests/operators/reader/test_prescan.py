@@ -1,0 +1,58 @@
+"""Which blocks are pre-scanned, and what they are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.compression.splitting import CutProgress
+from operators.reader.formats import make_format
+from operators.reader.prescan import EntryStates, FileEntryState, PreScanState
+
+
+def block(start: int, end: int, size_bytes: int = 10, url: str = "a.csv") -> BlockMetadata:
+    """A block of a file."""
+    return BlockMetadata(0, url, FileVersion(size_bytes), start, end, end == size_bytes)
+
+
+@pytest.mark.parametrize(("format", "needed"), [("csv", True), ("lines", False)])
+def test_only_blocks_that_others_depend_on_are_scanned(format: str, needed: bool) -> None:
+    """The last block of a file, and so the only one, never is."""
+    states = EntryStates(make_format(format))
+    assert states.needs_prescan(block(0, 5)) is needed
+    assert not states.needs_prescan(block(0, 10))
+    assert not states.needs_prescan("not a block")
+
+
+def test_state_keeps_only_files_whose_next_block_is_still_to_come() -> None:
+    """A restored state goes on where the first one was left; a file that is through leaves nothing."""
+    format = make_format("csv")
+    states, restored = EntryStates(format), EntryStates(format)
+    scanned = format.prescan(source := _Quoted(), block(0, 5))
+    states.resolve([block(0, 5)], [scanned])
+    state = states.state()
+    assert state == PreScanState((FileEntryState("a.csv", FileVersion(10), 1),))
+    restored.restore(state)
+    assert [each.entry_state for each in restored.resolve([block(5, 10)], [None])] == [1]
+    assert restored.state() is None
+    assert source.size_bytes == 10
+
+
+def test_a_cut_that_is_over_needs_no_further_scan() -> None:
+    """All that is left of the file belongs to a block already."""
+    states = EntryStates(make_format("lines"))
+    states.restore(PreScanState((FileEntryState("a.zst", FileVersion(10), cut=CutProgress(place=-1)),)))
+    assert not states.needs_prescan(block(5, 10, url="a.zst"))
+    assert states.needs_prescan(block(0, 5, url="b.zst"))
+
+
+class _Quoted:
+    """A file in which a quote is opened in the first half, and closed in the second."""
+
+    size_bytes = 10
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
+        piece = b'a\n"b\n\nc"d\n'[offset : offset + len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)
