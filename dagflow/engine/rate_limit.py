@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dagflow.execution.balancing import assign_balanced, size_bytes_of
 from dagflow.execution.messages import WindowTask
-from dagflow.execution.routing import assign_balanced, size_bytes_of
 from dagflow.plan.physical import PhysicalPlan
 
 

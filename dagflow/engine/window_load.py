@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.ports import tuple_count
+from dagflow.execution.balancing import size_bytes_of
 from dagflow.execution.messages import WindowTask
-from dagflow.execution.routing import size_bytes_of
 from dagflow.journal import WindowPlan
 from dagflow.journal.planned_tuples import ALL_PARTITIONS
 from dagflow.plan.physical import PhysicalPlan, PortRef

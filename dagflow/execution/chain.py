@@ -1,35 +1,28 @@
-"""A chain: operators wired together in one process, passing batches by plain calls."""
+"""A chain: operators wired together in one process, which pass batches on by plain calls."""
 
 from __future__ import annotations
 
 import inspect
-import traceback
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dagflow.api.context import Counts
 from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
-from dagflow.errors import (
-    AppError,
-    DagflowError,
-    JournalError,
-    OperatorError,
-    RecordError,
-    RunStoppedError,
-    StorageError,
+from dagflow.errors import DagflowError, OperatorError
+from dagflow.execution.failures import (
+    FAILURES,
+    LOCATED_ERRORS,
+    NO_INPUT,
+    BrokenContractError,
+    FailedInput,
+    operator_error,
 )
 from dagflow.execution.operator_clock import OperatorClock
-from dagflow.execution.port_buffer import BrokenContractError, Consumer, PortBuffer
+from dagflow.execution.port_buffer import Consumer, PortBuffer
 from dagflow.metrics import names
 from dagflow.plan.physical import Edge, PortRef
-
-TOLD = (OperatorError, RecordError, StorageError, JournalError, AppError, RunStoppedError)
-"""Errors that name their place themselves, or by whose type somebody decides what to do; all others get a place."""
-
-FAILURES = (Exception, SystemExit)
-"""What counts as a failure of an operator; after sys.exit() in a task Spark would say nothing but that it is gone."""
 
 
 class Chain:
@@ -63,11 +56,11 @@ class Chain:
             self.connect(edge.source, self.consumer_of(edge.target))
 
     def connect(self, source: PortRef, consumer: Consumer) -> None:
-        """Let a consumer take in all that an output port emits."""
+        """Send all that an output port emits to a consumer."""
         self.buffers[source].connect(consumer)
 
     def consumer_of(self, target: PortRef) -> Consumer:
-        """What to call with a payload for an input port."""
+        """A function that gives its payload to an input port."""
 
         def consume(payload: Any) -> None:
             for _ in self.feed(target, payload):
@@ -79,7 +72,7 @@ class Chain:
         """Give a RecordBatch or a list of tuples to an input port.
 
         Yields:
-            Whenever an operator pauses between pieces of its work, so that what it emitted can go on.
+            Whenever an operator pauses between pieces of its work, so that the caller can pass on what it emitted.
 
         Raises:
             OperatorError: The operator's code raised.
@@ -124,26 +117,25 @@ class Chain:
                     self.clock.switch(operator)
             self.flush(operator)
         except FAILURES as error:
-            if self._is_told(error):
+            if self._is_complete(error):
                 raise
-            blocks = payload.blocks if isinstance(payload, RecordBatch) else (payload,)
-            raise self.failure(operator, method, error, blocks) from error
+            raise self._failure(operator, method, error, FailedInput.of(payload)) from error
         finally:
             self.clock.switch(before)
 
     def _steps(self, operator: str, result: object) -> Iterator[None]:
-        """Run what a handler has returned to its end, where it is a generator."""
-        _refuse_awaited(result)
+        """Run a handler that is a generator, step by step, to its end."""
+        _refuse_asynchronous(result)
         if isinstance(result, Iterator):
             for value in result:
                 if value is not None:
-                    raise self._lost(operator, "yielded", value)
+                    raise self._not_emitted(operator, "yielded", value)
                 yield
-        elif self.operators[operator].output_ports:  # a writer has nothing to emit, and may return what it likes
-            raise self._lost(operator, "returned", result)
+        elif self.operators[operator].output_ports:  # a sink emits nothing, and may return anything
+            raise self._not_emitted(operator, "returned", result)
 
-    def _lost(self, operator: str, what: str, value: object) -> BrokenContractError:
-        """What to raise when a handler gives back what it should emit."""
+    def _not_emitted(self, operator: str, what: str, value: object) -> BrokenContractError:
+        """The error of a handler that returns or yields what it should emit."""
         port = next(iter(self.operators[operator].output_ports), "PORT")
         return BrokenContractError(
             f"{what} {type(value).__name__}; emit with self.{port}.emit(...), what is {what} goes nowhere"
@@ -176,10 +168,10 @@ class Chain:
                     for gathered, end in pairs:
                         end.append(len(gathered))
         except FAILURES as error:
-            if self._is_told(error):
+            if self._is_complete(error):
                 raise
             done = len(ends[0]) if ends else -1
-            raise self.failure(operator, method, error, batch.blocks, batch, done) from error
+            raise self._failure(operator, method, error, FailedInput.of(batch, done)) from error
         finally:
             for buffer in watched:
                 buffer.end_records()
@@ -187,42 +179,21 @@ class Chain:
             for buffer, end in zip(watched, ends, strict=True):
                 buffer.close_records(batch, end)
         except FAILURES as error:
-            # Those downstream have told theirs: what is left is that the records do not make a batch, of whatever type
-            # the exception is.
-            if self._is_told(error):
+            # Errors of operators downstream are complete. What is left is that the records do not make a batch, for
+            # which Arrow raises errors of many types.
+            if self._is_complete(error):
                 raise
-            raise self.failure(operator, method, error, batch.blocks) from error
+            raise self._failure(operator, method, error, FailedInput.of(batch)) from error
 
-    def _is_told(self, error: BaseException) -> bool:
-        # In the driver it may be a service that has raised: that Spark has not started is not the operator's failure.
-        return isinstance(error, TOLD) or (isinstance(error, DagflowError) and self.partition < 0)
+    def _is_complete(self, error: BaseException) -> bool:
+        """Whether an error is raised as it is, without the operator's place."""
+        # In the driver a service may have raised: that Spark has not started is not the operator's failure.
+        return isinstance(error, LOCATED_ERRORS) or (isinstance(error, DagflowError) and self.partition < 0)
 
-    def failure(
-        self,
-        operator: str,
-        method: Callable[..., Any],
-        error: BaseException,
-        blocks: Iterable[Any] = (),
-        batch: RecordBatch | None = None,
-        position: int = -1,
+    def _failure(
+        self, operator: str, method: Callable[..., Any], error: BaseException, failed: FailedInput = NO_INPUT
     ) -> OperatorError:
-        """What to raise when an operator's code raised: the exception with the place where the input came from."""
-        message, hint = (error.message, error.hint) if isinstance(error, DagflowError) else (str(error), "")
-        raised = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({message})"
-        text = f"{getattr(method, '__name__', 'it')}() {raised}"
-        at_hand = [batch.block_of(position)] if batch is not None and position >= 0 else list(blocks)
-        offset = int(batch.offsets()[position]) if batch is not None and position >= 0 else -1
-        if offset >= 0:
-            text += f" on the record at offset {offset}"
-        return OperatorError(
-            text + _place_of(at_hand),
-            operator=operator,
-            window_id=self.window_id,
-            partition=self.partition,
-            offset=offset,
-            trace="".join(traceback.format_exception(error)),
-            hint=hint,
-        )
+        return operator_error(error, method, operator, self.window_id, self.partition, failed)
 
     def flush(self, operator: str) -> None:
         """Pass on the single items that an operator has emitted so far."""
@@ -238,20 +209,20 @@ class Chain:
         before = self.clock.switch(operator)
         try:
             result = method(*arguments)
-            _refuse_awaited(result)
+            _refuse_asynchronous(result)
             if inspect.isgenerator(result):
                 raise BrokenContractError(f"is {GENERATOR}")
             self.flush(operator)
         except FAILURES as error:
-            if self._is_told(error):
+            if self._is_complete(error):
                 raise
-            raise self.failure(operator, method, error) from error
+            raise self._failure(operator, method, error) from error
         finally:
             self.clock.switch(before)
         return result
 
     def begin_window(self, window_id: int) -> None:
-        """Open a window in every operator, downstream first, so that first words find those who take them in."""
+        """Open a window in every operator, downstream first: what an operator emits here finds the next one open."""
         self.window_id = window_id
         for buffer in self.buffers.values():
             buffer.is_ended = False
@@ -259,20 +230,20 @@ class Chain:
             self.call(name, operator.begin_window, window_id)
 
     def end_window(self) -> None:
-        """Close the window in every operator, upstream first, so that last words still reach downstream."""
+        """Close the window in every operator, upstream first: what an operator emits here finds the next one open."""
         for name, operator in self.operators.items():
             self.call(name, operator.end_window)
             for buffer in self._buffers_of(name):
                 buffer.is_ended = True
 
     def teardown(self, names: Iterable[str] | None = None) -> None:
-        """End operators; an operator that fails to does not keep the others from it.
+        """End operators; where one of them fails, the others are ended all the same.
 
         Args:
             names: Which; None for all.
         """
         for buffer in self.buffers.values():
-            # What a failure left there is nobody's any more.
+            # After a failure no operator takes what is left here.
             buffer.gathered.clear()
             buffer.is_ended = True
         failure: DagflowError | None = None
@@ -285,7 +256,7 @@ class Chain:
             raise failure
 
     def counts(self) -> dict[str, int]:
-        """What operators counted, and the records that left each port, under the keys of metrics/names.py."""
+        """The operators' counts, and the records that left each port, under the keys of metrics/names.py."""
         counts = {
             names.counted_by(name, key): value
             for name, counter in self.counters.items()
@@ -297,17 +268,9 @@ class Chain:
         return counts
 
 
-def _place_of(blocks: Sequence[Any]) -> str:
-    """Where the input at hand came from, as the end of a sentence; "" where it cannot be told."""
-    if not blocks or not all(hasattr(blocks[0], name) for name in ("url", "start", "end")):
-        return ""
-    first, last = [f"{block.url} [{block.start}, {block.end})" for block in (blocks[0], blocks[-1])]
-    return f" of {first}" if len(blocks) == 1 else f" in a batch of {len(blocks)} blocks, from {first} to {last}"
-
-
-def _refuse_awaited(result: object) -> None:
-    """Raise where a method, perhaps behind a decorator that hid it from the check of its class, was asynchronous."""
+def _refuse_asynchronous(result: object) -> None:
+    """Raise where a method was asynchronous; a decorator may have hidden this from the check of its class."""
     if inspect.isawaitable(result) or isinstance(result, AsyncIterator):
         if inspect.iscoroutine(result):
-            result.close()  # or Python complains, somewhere else, that it was never awaited
+            result.close()  # otherwise Python warns elsewhere that it was never awaited
         raise BrokenContractError(f"is {ASYNCHRONOUS}")

@@ -12,32 +12,30 @@ import pyarrow as pa
 
 from dagflow.api.ports import Emitter, TupleBatch
 from dagflow.api.records import LINE_FEED, BatchTooLargeError, Delimiters, Origin, RecordBatch
+from dagflow.execution.failures import BrokenContractError
 
 Consumer = Callable[[Any], None]
 
 GATHERED_ITEMS = 8192
-"""Single items that an operator emits outside of a per-record method are passed on in groups of this many at most."""
+"""Items that an operator emits one by one, outside a per-record method, go on in groups of this many at most."""
 
 BATCH_BYTES = 8 << 20
-"""Records that an operator emits one by one go on as batches of about this many bytes at most, or of one longer record:
-Arrow has no batch of raw records above 2 GiB, and Spark takes 32 into its heap before it looks whether to spill."""
-
-
-class BrokenContractError(Exception):
-    """An operator's method did what cannot be made sense of; the message goes on from the method's name."""
+"""Records that an operator emits one by one go on in batches of about this many bytes at most, or of one longer record:
+Arrow has no batch of raw records above 2 GiB, and Spark takes 32 batches into its heap before it may spill."""
 
 
 class PortBuffer:
-    """One output port inside of a chain: gathers single items and passes on whole batches.
+    """The output port of an operator in a chain: gathers single items and passes on whole batches.
 
     Attributes:
-        emitter: The operator's end.
-        consumers: Who takes in each RecordBatch, or each list of tuples.
-        emitted: Records or tuples that have passed.
-        gathered: What waits to be passed on; always the same list, because an operator may keep its append.
-        gathered_bytes: Bytes in the raw records of those that were gathered outside of a per-record method.
-        is_ended: Whether its operator's window has ended; nobody downstream would take in what comes after.
-        is_gathering: Whether a batch is passing record by record; all that is emitted then waits for its end.
+        emitter: The operator's side of the port.
+        consumers: Functions that take each RecordBatch, or each list of tuples.
+        current: The batch that the operator handles, whose origin an emitted Arrow batch inherits; or None.
+        emitted: Number of records or tuples that were passed on.
+        gathered: Items that wait to be passed on; always the same list, because an operator may keep its append.
+        gathered_bytes: Bytes of the raw records among them that were emitted outside a per-record method.
+        is_ended: Whether the operator's window has ended; no operator downstream would take what comes later.
+        is_gathering: Whether a batch is handled record by record; all that is emitted waits for the batch's end.
     """
 
     __slots__ = ("consumers", "current", "emitted", "emitter", "gathered", "gathered_bytes", "is_ended", "is_gathering")
@@ -54,15 +52,15 @@ class PortBuffer:
         emitter.emit = self.emit
 
     def connect(self, consumer: Consumer) -> None:
-        """Let a consumer take in all that passes."""
+        """Send all that is emitted to a consumer."""
         self.consumers.append(consumer)
         self.emitter.sinks.append(consumer)
 
     def emit(self, item: Any) -> None:
-        """Take one item from the operator; batches go on at once."""
+        """Take one item from the operator; a batch is passed on at once."""
         if self.is_gathering:
-            # An operator that has kept this method calls it here too. Were anything passed on now, close_records
-            # could not tell any more which record it belongs to.
+            # An operator that has kept this method calls it here too. Nothing is passed on now: close_records
+            # could not say which record it belongs to.
             self.gathered.append(item)
         elif isinstance(item, RecordBatch):
             self.flush()
@@ -103,11 +101,11 @@ class PortBuffer:
         return isinstance(item, kind) or (isinstance(item, TupleBatch) and issubclass(item.kind, kind))
 
     def close_records(self, batch: RecordBatch, ends: list[int]) -> None:
-        """Pass on what a per-record method emitted for batch.
+        """Pass on what a per-record method emitted for a batch.
 
         Args:
-            batch: What the method was called with, record by record.
-            ends: After each call, how many records had been emitted.
+            batch: The batch that the method was called with, record by record.
+            ends: For each record of the batch, how many records had been emitted after it.
         """
         items = self._taken()
         if not self.consumers:
@@ -127,14 +125,14 @@ class PortBuffer:
         self._send_records(items, delimiters, origin)
 
     def begin_records(self) -> None:
-        """Let what a per-record method emits wait for close_records."""
+        """Make what a per-record method emits wait for close_records."""
         self.flush()
         self.is_gathering = True
         # The list's own append: a call into Python for each record would double the cost of small operators.
         self.emitter.emit = self.gathered.append
 
     def end_records(self) -> None:
-        """Let emit pass on again; also where the method has failed."""
+        """Pass on again what is emitted; called also where the method has failed."""
         self.is_gathering = False
         self.emitter.emit = self.emit
 
@@ -160,7 +158,7 @@ class PortBuffer:
 
 
 def _batch_ends(records: list[bytes]) -> list[int]:
-    """Where the batches end that records which are many bytes are passed on in."""
+    """Ends of the batches into which records of many bytes are divided."""
     ends, held = [], 0
     for position, record in enumerate(records):
         if held and held + len(record) > BATCH_BYTES:

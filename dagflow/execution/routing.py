@@ -1,4 +1,4 @@
-"""Which partitions of a stage get what: one rule for tasks that emit to a stage and for the driver that assigns."""
+"""Decides which partition gets which item: the same rule for tasks that emit, and for the driver that assigns."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.partitioning import ByName, StreamCodec, partitions_of
-from dagflow.api.ports import TupleBatch, unbatched
+from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
+from dagflow.execution.balancing import deal_out
 from dagflow.plan.physical import Exchange, PortRef
 
-Split = Callable[[Any], Iterator[tuple[int, Any]]]
-"""Gives each part of a payload with the 0-based partition that it goes to."""
+Router = Callable[[Any], Iterator[tuple[int, Any]]]
+"""Cuts a payload into parts, each with the 0-based partition that it goes to."""
 
 
-def router_of(exchange: Exchange, partitions: int, first: int) -> Split:
-    """How a task splits what passes an exchange.
+def router_of(exchange: Exchange, partitions: int, first: int) -> Router:
+    """The router of a task for what it emits to an exchange.
 
     Args:
         exchange: The exchange.
         partitions: How many partitions the receiving stage has.
-        first: Partition to begin with where items go round robin; each task should begin with another one.
+        first: Partition to begin with where items go round robin; each task should begin with a different one.
     """
     if exchange.routing == "to_all":
         return lambda payload: ((partition, payload) for partition in range(partitions))
@@ -35,16 +36,16 @@ def router_of(exchange: Exchange, partitions: int, first: int) -> Split:
         return lambda payload: _split_by_key(codec, target, payload, partitions)
     sent = first
 
-    def split(payload: Any) -> Iterator[tuple[int, Any]]:
+    def route(payload: Any) -> Iterator[tuple[int, Any]]:
         nonlocal sent
         sent += 1
         yield sent % partitions, payload
 
-    return split
+    return route
 
 
 def assigned_shares(exchange: Exchange, items: Sequence[Any], partitions: int) -> list[list[Any]]:
-    """How the driver deals out tuples of which each goes to one partition.
+    """Assign tuples to partitions, each tuple to one partition; called in the driver.
 
     Args:
         exchange: The exchange.
@@ -63,10 +64,10 @@ def assigned_shares(exchange: Exchange, items: Sequence[Any], partitions: int) -
 
 
 def _split_by_key(codec: StreamCodec, target: PortRef, payload: Any, partitions: int) -> Iterator[tuple[int, Any]]:
-    """Each partition's part, in order of partitions; the items of each stay in their order."""
+    """The part of each partition, in order of partitions; within a part the items stay in order."""
     items = payload if isinstance(payload, RecordBatch) else list(unbatched(payload))
     if not len(items):
-        # Its blocks should be known downstream, to anybody.
+        # An empty batch still says which blocks were read; any partition can take note of that.
         yield 0, payload
         return
     destinations = _destinations_of(codec, target, items, partitions)
@@ -83,12 +84,12 @@ def _destinations_of(codec: StreamCodec, target: PortRef, items: Any, partitions
     """The partition of each item.
 
     Raises:
-        OperatorError: The keys cannot be had, or are of a type that cannot be one.
+        OperatorError: The codec failed, or keys of this type cannot be hashed.
     """
     keys = _keys_of(codec, target, items)
     try:
         return partitions_of(keys, partitions)
-    except Exception as error:  # Arrow's kernels raise this and that
+    except Exception as error:  # Arrow's kernels raise errors of many types
         text = f"cannot partition by '{codec}', which is {keys.type}; keys are bytes, text, numbers or truth values"
         raise OperatorError(text, operator=target.operator) from error
 
@@ -97,7 +98,7 @@ def _keys_of(codec: StreamCodec, target: PortRef, items: Any) -> pa.Array:
     """The key of each item.
 
     Raises:
-        OperatorError: The codec failed; it is told of the operator that is partitioned so.
+        OperatorError: The codec failed; the error names the operator that is partitioned by it.
     """
     try:
         keys = codec.keys(items)
@@ -109,71 +110,9 @@ def _keys_of(codec: StreamCodec, target: PortRef, items: Any) -> pa.Array:
     except DagflowError:
         raise
     except Exception as error:  # an author's codec may raise anything
-        if isinstance(codec, ByName) and isinstance(error, LookupError):  # a sentence; an author's may be a mere key
+        if isinstance(codec, ByName) and isinstance(
+            error, LookupError
+        ):  # ByName's error is a sentence, an author's may be a mere key
             raise OperatorError(str(error.args[0]), operator=target.operator) from error
         text = f"keys() of the codec {codec} raised {type(error).__name__}: {error}"
         raise OperatorError(text, operator=target.operator) from error
-
-
-def size_bytes_of(item: Any) -> int:
-    """The weight of a metadata tuple: its size_bytes, or 1."""
-    return int(getattr(item, "size_bytes", 1))
-
-
-def assign_balanced(sizes: Sequence[int], partitions: int) -> list[list[int]]:
-    """Deal items out to partitions, balanced by size, neighbours together.
-
-    Args:
-        sizes: Size of each item in its unit, in the order of emission; 0 counts as 1.
-        partitions: How many partitions, at least 1.
-
-    Returns:
-        For each partition the ascending, consecutive indices of its items; partitions beyond the
-        number of items stay empty.
-    """
-    borders = _borders(np.array(sizes, np.int64), partitions)
-    return [list(range(start, end)) for start, end in pairwise(borders)]
-
-
-def deal_out(items: Sequence[Any], partitions: int) -> list[list[Any]]:
-    """Deal tuples out to partitions as assign_balanced does, member by member of tuple batches.
-
-    Args:
-        items: Tuples and tuple batches, in the order of emission.
-        partitions: How many partitions, at least 1.
-
-    Returns:
-        For each partition its tuples and tuple batches; a divisible tuple batch that lies across a border is sliced.
-    """
-    weights = [
-        item.weights if isinstance(item, TupleBatch) and item.is_divisible else [size_bytes_of(item)] for item in items
-    ]
-    borders = _borders(np.concatenate(weights) if weights else np.empty(0, np.int64), partitions)
-    shares: list[list[Any]] = [[] for _ in range(partitions)]
-    partition = position = 0
-    for item, members in zip(items, map(len, weights), strict=True):
-        done = 0
-        while done < members:
-            while borders[partition + 1] <= position:
-                partition += 1
-            count = min(members - done, borders[partition + 1] - position)
-            shares[partition].append(item if count == members else item.slice(done, done + count))
-            done += count
-            position += count
-    return shares
-
-
-def _borders(sizes: npt.NDArray[Any], partitions: int) -> list[int]:
-    """Where each partition's consecutive items begin, and behind the last the number of items."""
-    weights = np.maximum(sizes, 1).astype(np.float64)
-    stops = np.cumsum(weights)
-    # An item that would overshoot is taken when more than half of it fits: each share ends nearest its target.
-    middles = stops - weights / 2
-    borders = [0]
-    for partition in range(partitions - 1):
-        first = borders[-1]
-        taken = stops[first - 1] if first else 0.0
-        target = ((stops[-1] if len(stops) else 0.0) - taken) / (partitions - partition)
-        end = int(np.searchsorted(middles, taken + target, side="right"))
-        borders.append(min(max(end, first + 1), len(stops)))
-    return [*borders, len(stops)]

@@ -13,7 +13,7 @@ from dagflow.storage.pending import Durability, LateWriter, PendingFile, Pending
 
 ENDING_BYTES = 64 << 20
 ENDING_FILES = 32
-"""Files of a task that are ended, and whose last bytes still travel to a remote store, at most: memory's bound."""
+"""Files of a task that are ended while their last bytes are still sent to a remote store, at most: bounds memory."""
 
 
 class TaskOutputFile:
@@ -35,8 +35,8 @@ class TaskOutputFile:
 class TaskOutputs:
     """The files that a task's operators open.
 
-    Every name is unique to this attempt, because Spark may run a task twice at once, and a task whose
-    driver is gone may write on for as long as it likes.
+    Every pending name is unique to one attempt: Spark may run a task twice at the same time, and a task whose
+    driver is gone may go on writing.
     """
 
     def __init__(self, tag: str, durability: Durability) -> None:
@@ -50,14 +50,14 @@ class TaskOutputs:
 
     def open(self, url: str) -> TaskOutputFile:
         """Begin the file that will be published as url."""
-        # The checksum takes 0.02 s of a core per GiB, and lets the manifest say what was published.
+        # The checksum takes 0.02 s of a core per GiB; the manifest holds it.
         writer = open_pending(url, directory_tag=self._tag, durability=self._durability, checksum=True)
         self._open.append(writer)
         self._url_by_unended[writer] = url
         return TaskOutputFile(self, writer)
 
     def end(self, writer: PendingWriter, records: int) -> None:
-        """Complete a file; on a remote store while the next one is written already."""
+        """Complete a file; on a remote store this goes on while the next file is written."""
         self._url_by_unended.pop(writer, None)
         held_bytes = writer.end() if isinstance(writer, LateWriter) else 0
         self._ending.append((writer, records, held_bytes))
@@ -73,10 +73,10 @@ class TaskOutputs:
         self._finished.append(writer.close(records=records))
 
     def take_finished(self) -> tuple[PendingFile, ...]:
-        """The files that were ended since the last call, in that order.
+        """The files that were ended since the last call, in the order of their ends.
 
         Raises:
-            StorageError: The store refused one of them, or one that was opened has not been ended.
+            StorageError: The store refused a file, or an opened file was not closed.
         """
         if self._url_by_unended:
             url = next(iter(self._url_by_unended.values()))

@@ -16,7 +16,8 @@ from dagflow.api.partitioning import ByName, StreamCodec, partitions_of_keys
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import OperatorError
-from dagflow.execution.routing import assign_balanced, assigned_shares, deal_out, router_of
+from dagflow.execution.balancing import assign_balanced, deal_out
+from dagflow.execution.routing import assigned_shares, router_of
 from dagflow.plan.physical import Edge, Exchange, PortRef, Routing
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch

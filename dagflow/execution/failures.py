@@ -1,0 +1,95 @@
+"""What to raise where the code of an operator fails: its error, with the operator and the input at hand."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dagflow.api.records import RecordBatch
+from dagflow.errors import (
+    AppError,
+    DagflowError,
+    JournalError,
+    OperatorError,
+    RecordError,
+    RunStoppedError,
+    StorageError,
+)
+
+LOCATED_ERRORS = (OperatorError, RecordError, StorageError, JournalError, AppError, RunStoppedError)
+"""Errors that name their place themselves, or whose type decides what happens next; all others get a place."""
+
+FAILURES = (Exception, SystemExit)
+"""What counts as a failure of an operator; after sys.exit() in a task Spark would only say that the task is gone."""
+
+
+class BrokenContractError(Exception):
+    """A method of an operator broke its contract; the message continues a sentence that begins with its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedInput:
+    """The input that an operator had at hand when it failed.
+
+    Attributes:
+        blocks: Blocks, or other tuples, that the input comes from; empty where they are not known.
+        offset: Byte offset of the record in its file, -1 where it is not known.
+    """
+
+    blocks: Sequence[Any] = ()
+    offset: int = -1
+
+    @classmethod
+    def of(cls, payload: Any, position: int = -1) -> FailedInput:
+        """The input of a failed call.
+
+        Args:
+            payload: The batch of records, or the tuple, that the operator was called with.
+            position: Position of the record in the batch, -1 for the batch as a whole.
+        """
+        if not isinstance(payload, RecordBatch):
+            return cls((payload,))
+        if position < 0:
+            return cls(tuple(payload.blocks))
+        return cls((payload.block_of(position),), int(payload.offsets()[position]))
+
+    def __str__(self) -> str:
+        """The end of a sentence; "" where the input is not a range of a file."""
+        text = f" on the record at offset {self.offset}" if self.offset >= 0 else ""
+        if not self.blocks or not all(hasattr(self.blocks[0], name) for name in ("url", "start", "end")):
+            return text
+        first, last = [f"{block.url} [{block.start}, {block.end})" for block in (self.blocks[0], self.blocks[-1])]
+        if len(self.blocks) == 1:
+            return f"{text} of {first}"
+        return f"{text} in a batch of {len(self.blocks)} blocks, from {first} to {last}"
+
+
+NO_INPUT = FailedInput()
+
+
+def operator_error(
+    error: BaseException, method: Callable[..., Any], operator: str, window_id: int, partition: int, failed: FailedInput
+) -> OperatorError:
+    """The error to raise where an operator's method has failed; picklable, with the traceback as text.
+
+    Args:
+        error: What the method raised.
+        method: The method.
+        operator: The operator's name.
+        window_id: The window.
+        partition: The partition; -1 in the driver.
+        failed: The input at hand.
+    """
+    message, hint = (error.message, error.hint) if isinstance(error, DagflowError) else (str(error), "")
+    raised = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({message})"
+    return OperatorError(
+        f"{getattr(method, '__name__', 'it')}() {raised}{failed}",
+        operator=operator,
+        window_id=window_id,
+        partition=partition,
+        offset=failed.offset,
+        trace="".join(traceback.format_exception(error)),
+        hint=hint,
+    )
