@@ -1,19 +1,30 @@
-"""For authors of record formats: files in memory, and the laws that every format keeps, as tests to inherit."""
+"""For authors of formats: files in memory, and the laws that every format keeps, as tests to inherit."""
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import Buffer
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import make_format
 from operators.reader.formats.base import RecordFormat, with_entry_state
+from operators.sink.file_sink import FileSink
+from operators.sink.formats import SINK_FORMATS
+from operators.sink.formats.base import SinkFormat
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 Records = list[tuple[int, bytes]]
 """Offset and bytes of each record."""
@@ -163,3 +174,152 @@ class FormatContract(ABC):
             assert read_cut(made, content, block_size) == self.reference(content, made)
 
         check()
+
+
+class MemoryFiles:
+    """Output files in memory: where an operator or a sink opens files in a test.
+
+    Attributes:
+        contents: The files that were closed, by name.
+        written_bytes: Bytes written so far, also into files that were never closed.
+    """
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+        self.written_bytes = 0
+
+    def open(self, url: str) -> MemoryFile:
+        """Begin a file.
+
+        Raises:
+            AssertionError: There is one of that name.
+        """
+        assert url not in self.contents, f"{url} was written twice"
+        return MemoryFile(self, url)
+
+
+class MemoryFile:
+    """A file of MemoryFiles that is being written."""
+
+    def __init__(self, files: MemoryFiles, url: str) -> None:
+        self._files = files
+        self._url = url
+        self._data = bytearray()
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes."""
+        self._data += memoryview(data).cast("B")
+        self._files.written_bytes += memoryview(data).nbytes
+
+    def close(self, *, records: int) -> None:
+        """End the file."""
+        self._files.contents[self._url.rpartition("/")[2]] = bytes(self._data)
+
+
+class SinkContract(ABC):
+    """The laws of an output format, to be inherited by a class of tests.
+
+    A subclass says which formats, what batches they are tried with, and how a file is read back.
+
+    Guarantee: a format that passes loses no record and keeps their order, whatever the batches, windows and sizes
+    of files; writes the same bytes again; ends files near their size; and leaves nothing when a task fails.
+    """
+
+    formats: ClassVar[Sequence[object]]
+    """Formats to try, each as YAML gives it."""
+
+    max_bytes: ClassVar[int] = 256 << 10
+    """The size that files should have in the test of sizes."""
+
+    tolerance: ClassVar[float] = 0.15
+    """How far a file's size may be from max_bytes, as a share of it."""
+
+    @abstractmethod
+    def batches(self) -> SearchStrategy[RecordBatch]:
+        """Batches of any records that the format holds, all of one schema; some of them empty."""
+
+    @abstractmethod
+    def many_records(self) -> RecordBatch:
+        """A batch that makes several files of max_bytes."""
+
+    @abstractmethod
+    def read_back(self, content: bytes, format: SinkFormat) -> list[Any]:
+        """The records of one file, by something else than the format itself."""
+
+    def expected(self, batch: RecordBatch, format: SinkFormat) -> list[Any]:
+        """The records of a batch, as read_back gives them."""
+        return batch.to_pylist()
+
+    def _written(self, format: SinkFormat, windows: Sequence[Sequence[RecordBatch]], max_bytes: int) -> MemoryFiles:
+        files = MemoryFiles()
+        sink = FileSink(OperatorContext(outputs=files), "out", max_bytes=max_bytes)
+        for window_id, batches in enumerate(windows, 1):
+            sink.begin_window(window_id)
+            for batch in batches:
+                if len(batch):
+                    sink.write(batch, format)
+            sink.end_window()
+        return files
+
+    def test_any_records_are_read_back_from_any_files(self) -> None:
+        """All of them, in order, whatever the batches, the windows and the size of files; twice the same bytes."""
+        from hypothesis import given, settings
+        from hypothesis import strategies as st
+
+        windows = st.lists(st.lists(self.batches(), max_size=4), min_size=1, max_size=3)
+
+        @settings(deadline=None)
+        @given(st.sampled_from(self.formats), windows, st.integers(1, 2000))
+        def check(spec: object, windows: list[list[RecordBatch]], max_bytes: int) -> None:
+            format = SINK_FORMATS.make(spec)
+            files = self._written(format, windows, max_bytes).contents
+            expected = [record for batches in windows for batch in batches for record in self.expected(batch, format)]
+            found = [self.read_back(files[name], format) for name in sorted(files)]
+            assert list(itertools.chain.from_iterable(found)) == expected
+            assert all(found), "a file without records"
+            assert all(name.endswith(format.extension) for name in files)
+            assert self._written(SINK_FORMATS.make(spec), windows, max_bytes).contents == files, "other bytes"
+
+        check()
+
+    def test_a_file_without_records_is_a_file_of_its_format(self) -> None:
+        """It is there where a file is asked for by name, as for a block of which a filter left nothing."""
+        for spec in self.formats:
+            format = SINK_FORMATS.make(spec)
+            files = MemoryFiles()
+            sink = FileSink(OperatorContext(outputs=files), "out")
+            sink.begin_window(1)
+            batch = self.many_records()
+            sink.write_named(RecordBatch(batch.to_arrow().slice(0, 0)), format, "empty")
+            sink.end_window()
+            assert {name: self.read_back(data, format) for name, data in files.contents.items()} == {
+                f"empty{format.for_batch(batch).extension}": []
+            }
+
+    def test_files_end_near_their_size(self) -> None:
+        """On disk, compressed or not; the last file of a window is as large as what is left."""
+        batch = self.many_records()
+        rows = batch.to_arrow()
+        for spec in self.formats:
+            # A thousand records at a time, as a reader gives them.
+            parts = [RecordBatch(rows.slice(start, 1000)) for start in range(0, len(batch), 1000)]
+            sizes = [
+                len(data)
+                for _, data in sorted(self._written(SINK_FORMATS.make(spec), [parts], self.max_bytes).contents.items())
+            ]
+            assert len(sizes) > 1, f"{spec}: many_records makes one file of {sizes[0]} bytes"
+            assert max(sizes) <= self.max_bytes * (1 + self.tolerance), f"{spec}: {sizes}"
+            assert min(sizes[:-1]) >= self.max_bytes * (1 - self.tolerance), f"{spec}: {sizes}"
+
+    def test_a_task_that_fails_leaves_nothing(self) -> None:
+        """Files that were not ended are not there, and nothing is written into them when the sink is forgotten."""
+        for spec in self.formats:
+            files = MemoryFiles()
+            sink: FileSink | None = FileSink(OperatorContext(outputs=files), "out")
+            assert sink is not None
+            sink.begin_window(1)
+            sink.write(self.many_records(), SINK_FORMATS.make(spec))
+            before = files.written_bytes
+            sink = None
+            gc.collect()
+            assert (files.contents, files.written_bytes) == ({}, before), f"{spec}"

@@ -131,4 +131,5 @@ def _json_of(value: object) -> bytes | None:
     """A value as JSON, a text without its quotes."""
     if value is None:
         return None
-    return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+    encoded: bytes = msgspec.json.encode(value)
+    return msgspec.json.decode(encoded, type=str).encode() if encoded.startswith(b'"') else encoded

@@ -1,4 +1,4 @@
-"""Columns as lines of JSON: what each type becomes."""
+"""Lines of JSON as output."""
 
 from __future__ import annotations
 
@@ -6,14 +6,49 @@ import base64
 import datetime
 import json
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
+from dagflow.api.records import RecordBatch
+from operators.sink.formats.base import SinkFormat
 from operators.sink.formats.json_lines import json_lines
+from operators.testing import SinkContract
+from tests.operators.sink.formats.sink_records import batches_of, decompressed, many_rows
+
+SCHEMA = pa.schema(
+    [
+        ("n", pa.int64()),
+        ("t", pa.string()),
+        ("b", pa.bool_()),
+        ("l", pa.list_(pa.int64())),
+        ("s", pa.struct([("x", pa.string()), ("y", pa.bool_())])),
+    ]
+)
+
+
+class TestJsonLines(SinkContract):
+    """What JSON has values for comes back as it was, compressed or not."""
+
+    formats: ClassVar = [
+        "json_lines",
+        "auto",
+        *({"type": "json_lines", "compression": name} for name in ("gzip", "zstd")),
+    ]
+
+    def batches(self) -> SearchStrategy[RecordBatch]:
+        return batches_of(SCHEMA)
+
+    def many_records(self) -> RecordBatch:
+        return many_rows(SCHEMA, 40_000)
+
+    def read_back(self, content: bytes, format: SinkFormat) -> list[Any]:
+        return [json.loads(line) for line in decompressed(content, format).split(b"\n")[:-1]]
+
 
 LONG = "12345678901234567890.123456789"
 DAY = datetime.date(2024, 2, 29)

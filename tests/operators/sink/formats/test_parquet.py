@@ -1,0 +1,95 @@
+"""Parquet as output."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis.strategies import SearchStrategy
+
+from dagflow.api.records import RecordBatch
+from operators.sink.formats.base import SinkFormat
+from operators.testing import SinkContract
+from tests.operators.sink.formats.sink_records import VALUES, batches_of, many_rows, written
+
+SCHEMA = pa.schema([(str(kind), kind) for kind in VALUES])
+
+
+class TestParquet(SinkContract):
+    """Every type comes back as it was, with any codec."""
+
+    formats: ClassVar = [
+        "parquet",
+        *({"type": "parquet", "compression": name} for name in ("snappy", "gzip", "none")),
+        {"type": "parquet", "row_group_bytes": 100_000},
+    ]
+
+    def batches(self) -> SearchStrategy[RecordBatch]:
+        return batches_of(SCHEMA)
+
+    def many_records(self) -> RecordBatch:
+        return many_rows(SCHEMA, 30_000)
+
+    def read_back(self, content: bytes, format: SinkFormat) -> list[Any]:
+        table = pq.read_table(io.BytesIO(content))
+        assert table.schema.equals(SCHEMA)
+        return list(table.to_pylist())
+
+
+def parquet_files(*batches: RecordBatch, **options: Any) -> list[pq.ParquetFile]:
+    """The files of one window."""
+    return [pq.ParquetFile(io.BytesIO(content)) for content in written(*batches, type="parquet", **options)]
+
+
+def batch_of(**columns: Any) -> RecordBatch:
+    """A batch with these columns."""
+    return RecordBatch(pa.record_batch(columns))
+
+
+def test_types_are_parquets_own() -> None:
+    """Decimals are decimals, timestamps with a zone are instants, those without are not."""
+    (file,) = parquet_files(many_rows(SCHEMA, 10))
+    logical = {column.name: str(column.logical_type) for column in file.schema if column.name in SCHEMA.names}
+    assert logical["decimal128(38, 9)"] == "Decimal(precision=38, scale=9)"
+    assert "isAdjustedToUTC=false" in logical["timestamp[us]"]
+    assert "isAdjustedToUTC=true" in logical["timestamp[us, tz=UTC]"]
+    assert logical["date32[day]"] == "Date"
+
+
+def test_row_groups_have_the_size_that_is_asked_for() -> None:
+    """Rows are held in memory up to one of them; batches are gathered."""
+    parts = [batch_of(n=list(range(1000))) for _ in range(100)]
+    (file,) = parquet_files(*parts, row_group_bytes=100_000)
+    sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+    assert sizes == [12_500] * 8
+
+
+def test_records_of_another_schema_have_a_file_of_their_own() -> None:
+    """The first schema's file takes its later records too; both are open at the same time."""
+    files = parquet_files(batch_of(n=[1]), batch_of(n=["x"]), batch_of(n=[2]))
+    assert [file.read().to_pydict() for file in files] == [{"n": [1, 2]}, {"n": ["x"]}]
+
+
+def test_a_column_of_nulls_goes_with_any_type() -> None:
+    """Where nothing is known of a type, as in a batch of records that all lack the value."""
+    (file,) = parquet_files(batch_of(n=[1]), batch_of(n=pa.nulls(2)), batch_of(n=[2]))
+    assert file.read().to_pydict() == {"n": [1, None, None, 2]}
+
+
+def test_raw_records_are_a_column_of_bytes() -> None:
+    """Of the name record, without delimiters."""
+    (file,) = parquet_files(RecordBatch.from_records([b"a", b"\xff"]))
+    assert file.read().to_pydict() == {"record": [b"a", b"\xff"]}
+
+
+def test_columns_that_parquet_cannot_hold_are_refused() -> None:
+    """Two of one name, and none at all."""
+    column = pa.array([1])
+    with pytest.raises(ValueError, match="two columns have one name, which Parquet does not allow: a, a"):
+        parquet_files(RecordBatch(pa.RecordBatch.from_arrays([column, column], ["a", "a"])))
+    nothing = RecordBatch(pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([]))))
+    with pytest.raises(ValueError, match="records without columns cannot be written as Parquet"):
+        parquet_files(nothing)
