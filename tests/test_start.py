@@ -94,6 +94,16 @@ def test_tests_need_more_than_the_demo(checkout: Checkout) -> None:
     assert json.loads(checkout.stamp.read_text())["extras"] == ["test"]
 
 
+def test_a_setup_without_warming_leaves_spark_as_it_is(checkout: Checkout) -> None:
+    """With --no-warm nothing is done for a faster start, neither now nor by the next command."""
+    checkout.make_environment()
+    checkout.write_stamp()
+    assert checkout.start("setup", "--dev", "--no-warm").returncode == 0
+    assert [line for line in checkout.asked() if "dagflow.cli warm" in line] == []
+    assert checkout.start("test").returncode == 0
+    assert checkout.asked() == ["-m pytest"]
+
+
 def test_a_java_that_keeps_no_classes_is_good_enough(checkout: Checkout) -> None:
     """Without stored classes, tests run all the same."""
     checkout.make_environment(failing="dagflow.cli warm")

@@ -1,0 +1,25 @@
+"""A record format of one's own: every two bytes are a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from dagflow.api.records import RecordBatch
+from operators.files.metadata import BlockMetadata
+from operators.reader.formats.base import Account, ByteSource, RecordFormat
+from operators.reader.formats.framing import frame_one
+
+
+class Pairs(RecordFormat):
+    """Every two bytes are a record."""
+
+    name: ClassVar[str] = "pairs"
+
+    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+        """Yield a batch for each pair that begins in the block."""
+        buffer = bytearray(2)
+        first = block.start + block.start % 2
+        for offset in range(first, min(block.end, source.size_bytes), 2):
+            count = source.read_into(offset, memoryview(buffer))
+            yield frame_one(bytes(buffer[:count]), b"", block, offset)
