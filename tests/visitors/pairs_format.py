@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Account, ByteSource, RecordFormat
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.framing import frame_one
 
 
@@ -16,7 +17,7 @@ class Pairs(RecordFormat):
 
     name: ClassVar[str] = "pairs"
 
-    def read(self, source: ByteSource, block: BlockMetadata, account: Account) -> Iterator[RecordBatch]:
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """Yield a batch for each pair that begins in the block."""
         buffer = bytearray(2)
         first = block.start + block.start % 2
