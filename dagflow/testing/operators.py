@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dagflow.api.context import Counts, OperatorContext, OutputFiles
+from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
@@ -52,6 +53,7 @@ class OperatorHarness:
         emitted: What left each output port: bytes for raw records, mappings for records with columns, tuples.
         batches: The record batches that left each record port.
         outputs: The files that the operator wrote.
+        window_id: The newest window, 0 before the first.
     """
 
     def __init__(
@@ -68,7 +70,8 @@ class OperatorHarness:
         ports = {*operator.input_ports, *operator.output_ports} if connected is None else set(connected)
         context = OperatorContext(counters=self.counters, connected=frozenset(ports), outputs=self.outputs)
         self._chain.call("operator", operator.setup, context)
-        self._next_window = 1
+        self._connected = connected
+        self.window_id = 0
 
     def _collector(self, port: str) -> Any:
         def collect(payload: Any) -> None:
@@ -81,7 +84,7 @@ class OperatorHarness:
         return collect
 
     def window(self, inputs: Mapping[str, Any] | None = None) -> None:
-        """Run one window.
+        """Run one window; an input operator emits what there is.
 
         Args:
             inputs: By input port: a RecordBatch, or a list of bytes, of mappings or of tuples.
@@ -89,19 +92,26 @@ class OperatorHarness:
         Raises:
             OperatorError: The operator raised.
         """
-        self._chain.begin_window(self._next_window)
-        self._next_window += 1
+        self.window_id += 1
+        self._chain.begin_window(self.window_id)
         for port, items in (inputs or {}).items():
             is_records = self.operator.input_ports[port].carries_records
             payload = RecordBatch.from_records(items) if is_records and not isinstance(items, RecordBatch) else items
             self._chain.consumer_of(PortRef("operator", port))(payload)
+        if isinstance(self.operator, InputOperator):
+            self._chain.call("operator", self.operator.emit_tuples)
         self._chain.end_window()
 
-    def restart(self) -> OperatorHarness:
-        """A new instance in a new place that goes on from this one's snapshot, as after a crash."""
+    def restart(self, operator: Operator | None = None) -> OperatorHarness:
+        """An instance in a new place that goes on from this one's snapshot, as after a crash.
+
+        Args:
+            operator: The new instance; None for a pickled copy of this one.
+        """
         state = self.operator.snapshot()
-        other = OperatorHarness(pickle.loads(pickle.dumps(self.operator)), outputs=self.outputs)
-        other._next_window = self._next_window
+        fresh = operator or pickle.loads(pickle.dumps(self.operator))
+        other = OperatorHarness(fresh, connected=self._connected, outputs=self.outputs)
+        other.window_id = self.window_id
         if state is not None:
             other.operator.restore(pickle.loads(pickle.dumps(state)))
         return other

@@ -1,0 +1,137 @@
+"""The laws that every operator keeps, as tests to inherit."""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from dagflow.api.control import CommitListener
+from dagflow.api.operator import Operator
+from dagflow.api.properties import property_model
+from dagflow.api.records import RecordBatch
+from dagflow.testing.operators import MemoryOutputs, OperatorHarness
+
+Inputs = Mapping[str, Any]
+"""What arrives in one window, by input port: a RecordBatch, or a list of bytes, of mappings or of tuples."""
+
+
+@dataclass
+class Outcome:
+    """What an operator did in some windows.
+
+    Attributes:
+        emitted: What left each output port.
+        files: The contents of the files that it wrote, in the order of their names.
+        counters: Its counts.
+    """
+
+    emitted: dict[str, list[Any]] = field(default_factory=dict)
+    files: list[bytes] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
+
+    def add(self, harness: OperatorHarness) -> None:
+        """Take in what an instance has done since it was made."""
+        for port, items in harness.emitted.items():
+            self.emitted.setdefault(port, []).extend(items)
+        self.counters.update(harness.counters)
+
+
+class OperatorContract(ABC):
+    """Tests of one operator; a subclass, whose name begins with Test, says how to make it and what to feed it.
+
+    The windows should make it emit, and if it keeps state more than one of them should change it.
+    """
+
+    @abstractmethod
+    def operator(self) -> Operator:
+        """A new instance, the same each time."""
+
+    @abstractmethod
+    def windows(self) -> Sequence[Inputs]:
+        """What arrives, window after window; a mapping without ports for an input operator, until all is emitted."""
+
+    def test_a_window_without_input_changes_nothing(self) -> None:
+        """Windows in which nothing arrives may come at any time."""
+        padded = [each for window in self.windows() for each in ({}, window, {})]
+        assert self._outcome(padded) == self._outcome(self.windows())
+
+    def test_records_that_were_all_dropped_give_nothing(self) -> None:
+        """A batch of no records, as a filter leaves it, is no input, and says which columns there are."""
+        ports = self.operator().input_ports
+        emptied = [
+            {name: _none_of(items) for name, items in window.items() if ports[name].carries_records}
+            for window in self.windows()
+        ]
+        outcome = self._outcome([window for window in emptied if window])
+        assert not any(outcome.emitted.values()) and not outcome.files
+
+    def test_a_restart_after_any_window_changes_nothing(self) -> None:
+        """What a snapshot holds is all that later windows depend on."""
+        expected = self._outcome(self.windows())
+        for position in range(1, len(self.windows()) + 1):
+            assert self._outcome(self.windows(), restart_at=position) == expected
+
+    def test_a_pickled_copy_does_the_same(self) -> None:
+        """Operators are sent to executors, before and after they have worked in the driver's process."""
+        copy = pickle.loads(pickle.dumps(self.operator()))
+        assert self._outcome(self.windows(), copy) == self._outcome(self.windows())
+
+    def test_a_snapshot_is_of_the_declared_type(self) -> None:
+        """What the journal keeps by the names of its fields has those fields."""
+        harness = OperatorHarness(self.operator())
+        for window in self.windows():
+            _run_window(harness, window)
+            state, declared = harness.operator.snapshot(), harness.operator.state_type
+            assert declared is None or state is None or isinstance(state, declared), state
+        harness.close()
+
+    def test_an_unknown_property_is_refused(self) -> None:
+        """A name that is misspelt in an app is not passed over."""
+        try:
+            type(self.operator())(no_such_property=1)
+        except ValidationError as error:
+            assert "no_such_property" in str(error)
+        else:
+            raise AssertionError("the property was accepted")
+
+    def test_every_property_says_what_it_does(self) -> None:
+        """`dagflow operators` shows it: a description, or an entry below `Attributes:` in the class's docstring."""
+        cls: type = type(self.operator())
+        fields = property_model(cls).model_fields.items()
+        documented = "\n".join(base.__doc__ or "" for base in cls.__mro__)
+        assert [name for name, info in fields if not info.description and f" {name}: " not in documented] == []
+
+    def _outcome(
+        self, windows: Iterable[Inputs], operator: Operator | None = None, restart_at: int | None = None
+    ) -> Outcome:
+        outcome, outputs = Outcome(), MemoryOutputs()
+        harness = OperatorHarness(operator or self.operator(), outputs=outputs)
+        for position, window in enumerate(windows, 1):
+            _run_window(harness, window)
+            if position == restart_at:
+                outcome.add(harness)
+                other = harness.restart(self.operator())
+                harness.close()
+                harness = other
+        harness.close()
+        outcome.add(harness)
+        outcome.files = [outputs.files[url] for url in sorted(outputs.files)]
+        return outcome
+
+
+def _run_window(harness: OperatorHarness, window: Inputs) -> None:
+    harness.window(window)
+    if isinstance(harness.operator, CommitListener):
+        harness.operator.committed(harness.window_id)
+
+
+def _none_of(items: Any) -> RecordBatch:
+    batch = items if isinstance(items, RecordBatch) else RecordBatch.from_records(items)
+    return batch.filter(pa.array([False] * len(batch)))
