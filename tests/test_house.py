@@ -107,7 +107,7 @@ def test_the_framework_does_not_import_the_library() -> None:
 
 
 def test_every_ignored_type_error_has_a_code_and_a_reason() -> None:
-    """Somebody who meets it can tell whether it is still needed."""
+    """A reader can tell whether it is still needed."""
     pattern = re.compile(r"# type: ignore\[[a-z-]+(, ?[a-z-]+)*\]  # \w")
     found = [place for place, text in comments(EVERYTHING) if "type: ignore" in text and not pattern.match(text)]
     assert found == []

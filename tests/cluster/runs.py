@@ -41,7 +41,7 @@ RUN_S = 240.0
 in_full = pytest.mark.skipif(
     os.environ.get("DAGFLOW_CLUSTER") != "full", reason="takes minutes: set DAGFLOW_CLUSTER=full"
 )
-"""Marks what runs only when somebody asks for it."""
+"""Marks tests that run only on demand."""
 
 
 class ClusterRun:

@@ -88,7 +88,7 @@ def require_sane(found: Shown, old: Shown, new: Shown) -> None:
     assert all(content in (old.get(name), new.get(name)) for name, content in found.items())
 
 
-def require_settled(root: Path, old: Shown, new: Shown) -> str:
+def require_old_or_new(root: Path, old: Shown, new: Shown) -> str:
     """Fail unless all files are old or all new, nothing is pending, and the journal agrees; return which."""
     found = {path.name: path.read_bytes() for path in (root / "out").iterdir()}
     assert found in (old, new)
@@ -135,12 +135,12 @@ def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
         else:
             # A replay of another window with its old app: it completes the first replay, and changes nothing else.
             replay_all(apps["old"], [2])
-        outcome = require_settled(root, *both)
-        assert outcome == "new" or not is_decided
-        outcomes.add(outcome)
+        decisions = require_old_or_new(root, *both)
+        assert decisions == "new" or not is_decided
+        outcomes.add(decisions)
         shutil.rmtree(root)
         if not faults.has_struck:
-            assert (outcome, outcomes) == ("new", {"old", "new"})
+            assert (decisions, outcomes) == ("new", {"old", "new"})
             return
     pytest.fail("the replay never came through")
 
@@ -180,7 +180,7 @@ def test_status_reports_a_dead_replay_and_the_next_run_completes_it(
     assert "the next run or replay finishes it" in told.stderr
     assert shown(root) == before
     run(load_app(apps["old"]), runtime=InlineRuntime)
-    assert require_settled(root, *both) == "new"
+    assert require_old_or_new(root, *both) == "new"
 
 
 def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
@@ -204,7 +204,7 @@ def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both:
             replay_all(apps["new"], [1])
         assert shown(root) == both[0]
     replay_all(apps["new"])
-    assert require_settled(root, *both) == "new"
+    assert require_old_or_new(root, *both) == "new"
     [state] = [read_state(open_store(f"{root}/journal"))]
     assert state.totals["filter.output"] == sum(content.count(b"\n") for content in both[1].values())
 
@@ -246,7 +246,7 @@ def test_a_replay_in_a_bucket_that_dies_is_undone_or_finished(
 
 def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
     """If everything moves after the decision, the next run finds the pending files in their new places."""
-    settled = 0
+    decisions = 0
     for at in range(1, 500):
         root, moved = quick_disk / f"roots-{at}", quick_disk / f"moved-{at}"
         apps = made_with_roots(root)
@@ -258,11 +258,11 @@ def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Pa
             apps = with_roots(moved)
             assert run(load_app(apps["old"]), runtime=InlineRuntime).windows == 0
             assert {path.name: path.read_bytes() for path in (moved / "out").iterdir()} == both[1]
-            settled += 1
+            decisions += 1
         for path in (root, moved):
             shutil.rmtree(path, ignore_errors=True)
         if not faults.has_struck:
-            assert settled > 5
+            assert decisions > 5
             return
     pytest.fail("the replay never came through")
 

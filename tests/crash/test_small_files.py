@@ -12,7 +12,7 @@ from dagflow.storage.concatenated import INDEX_SUFFIX
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.crash.apps import leftovers
 from tests.operators.reader.test_small_file_batch_reader import written
-from tests.operators.sink.test_merger import app_in, originals
+from tests.operators.sink.test_merger import app_in, source_files_of
 
 MOST_CALLS = 1000
 CONTENTS = {f"{number:03}": bytes([65 + number]) * (number % 5) for number in range(9)}
@@ -41,17 +41,17 @@ def test_a_crash_at_any_disk_change_loses_and_repeats_no_source_file(quick_disk:
     """At each moment each source file exists or is merged; after a restart all are merged once."""
     merges(grown(quick_disk / "undisturbed"))
     expected = published(quick_disk / "undisturbed")
-    assert originals(quick_disk / "undisturbed") == CONTENTS
+    assert source_files_of(quick_disk / "undisturbed") == CONTENTS
     for at in range(1, MOST_CALLS):
         root = grown(quick_disk / str(at))
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             merges(root)
         there = {path.name: path.read_bytes() for path in (root / "in").iterdir()}
-        found = originals(root) if (root / "out").exists() else {}
+        found = source_files_of(root) if (root / "out").exists() else {}
         assert {**there, **found} == CONTENTS
         assert published(root).items() <= expected.items()
         merges(root)
-        assert (published(root), originals(root), list((root / "in").iterdir())) == (expected, CONTENTS, [])
+        assert (published(root), source_files_of(root), list((root / "in").iterdir())) == (expected, CONTENTS, [])
         assert leftovers(root / "out") == []
         shutil.rmtree(root)
         if not faults.has_struck:

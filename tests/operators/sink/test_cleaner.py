@@ -20,7 +20,7 @@ from dagflow.storage.store import open_store
 from dagflow.testing.operators import OperatorHarness
 from operators import BlockReader, FileSplitterInput, SourceCleaner
 from tests.operators.reader.test_small_file_batch_reader import written
-from tests.operators.sink.test_merger import app_in, originals
+from tests.operators.sink.test_merger import app_in, source_files_of
 from tests.operators.splitter.driving import Driver, Follower, write
 
 SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"
@@ -54,7 +54,7 @@ def test_originals_go_when_they_are_published(tmp_path: Path) -> None:
     """At the end all is merged and nothing is left; a further run finds nothing to do."""
     contents = tree(tmp_path)
     run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=InlineRuntime)
-    assert (originals(tmp_path), left(tmp_path)) == (contents, {})
+    assert (source_files_of(tmp_path), left(tmp_path)) == (contents, {})
     assert run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=InlineRuntime).windows == 0
 
 
@@ -65,7 +65,7 @@ def test_what_was_published_is_not_removed_when_it_is_the_only_copy(tmp_path: Pa
     for cleaner in (REMOVE, ""):
         with pytest.raises(DagflowError, match="'cleaner' has removed the source files"):
             run(app_in(tmp_path, splitter=SPLITTER, cleaner=cleaner), RunOptions(fresh=True), runtime=InlineRuntime)
-        assert originals(tmp_path) == contents
+        assert source_files_of(tmp_path) == contents
 
 
 @pytest.mark.parametrize("window_id", range(1, 9))
@@ -76,10 +76,10 @@ def test_no_original_goes_before_it_is_published(window_id: int, tmp_path: Path)
         run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=failing(window_id))
     except DagflowError:
         kept = left(tmp_path)
-        assert {**originals(tmp_path), **kept} == contents
+        assert {**source_files_of(tmp_path), **kept} == contents
         assert kept
     run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=InlineRuntime)
-    assert (originals(tmp_path), left(tmp_path)) == (contents, {})
+    assert (source_files_of(tmp_path), left(tmp_path)) == (contents, {})
 
 
 def test_an_original_that_changed_meanwhile_stays(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_an_original_that_changed_meanwhile_stays(tmp_path: Path) -> None:
         return Touching(program)
 
     run(app_in(tmp_path, splitter="block_size: 64MiB", cleaner=REMOVE), runtime=runtime)
-    assert originals(tmp_path) == contents
+    assert source_files_of(tmp_path) == contents
     assert left(tmp_path) == {"001": b"new content"}
 
 
@@ -110,7 +110,7 @@ def test_an_original_that_was_left_out_stays(tmp_path: Path) -> None:
 
     run(app_in(tmp_path, splitter="block_size: 64MiB", cleaner=REMOVE), runtime=runtime)
     assert left(tmp_path) == {"002": contents.pop("002")}
-    assert originals(tmp_path) == contents
+    assert source_files_of(tmp_path) == contents
 
 
 def test_archived_originals_keep_their_paths(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_file_that_was_too_long_to_be_merged_stays(on_long: str, pack_bytes: i
     run(load_app(str(tmp_path / "merge.yaml")), runtime=InlineRuntime)
     long = {name: content for name, content in contents.items() if len(content) > 20}
     assert left(tmp_path) == long
-    assert originals(tmp_path) == {name: content for name, content in contents.items() if name not in long}
+    assert source_files_of(tmp_path) == {name: content for name, content in contents.items() if name not in long}
     assert len(long) == 3
 
 

@@ -52,7 +52,7 @@ def app_in(root: Path, *, splitter: str = "recursive: true", merger: str = "outp
     return load_app(str(path))
 
 
-def originals(root: Path) -> dict[str, bytes]:
+def source_files_of(root: Path) -> dict[str, bytes]:
     """What every original is, as the merged files below root/out give it back."""
     return {entry.path: b"".join(extract(entry)) for entry in entries(str(root / "out"))}
 
@@ -138,7 +138,7 @@ def test_every_original_is_found_again(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     run(app_in(tmp_path, splitter="blocks_threshold: 7", merger="max_bytes: 300"), runtime=InlineRuntime)
-    assert originals(tmp_path) == contents
+    assert source_files_of(tmp_path) == contents
     for name, content in contents.items():
         assert b"".join(extract(find(str(tmp_path / "out"), name))) == content
     with pytest.raises(MissingError, match="no index here knows nobody"):
@@ -158,7 +158,7 @@ def test_many_directories_of_one_file_and_one_directory_of_many_files(tmp_path: 
     properties = f"listing: {listing}"
     summary = run(app_in(tmp_path, splitter=properties), runtime=InlineRuntime)
     assert summary.files == len(contents)
-    assert originals(tmp_path) == contents
+    assert source_files_of(tmp_path) == contents
     assert run(app_in(tmp_path, splitter=properties), runtime=InlineRuntime).windows == 0
     later = {"many/d0600/another": b"x", "one/f04500x": b"y", "one/f04501": b"changed"}
     for name, content in later.items():
@@ -249,7 +249,7 @@ def test_a_file_of_any_date_is_merged(tmp_path: Path, others: int, pack_bytes: i
         os.utime(path, (seconds, seconds))
     splitter = f"listing: {listing}, pack_bytes: {pack_bytes}"
     run(app_in(tmp_path, splitter=splitter), runtime=InlineRuntime)
-    assert originals(tmp_path) == {name: name.encode() for name in names}
+    assert source_files_of(tmp_path) == {name: name.encode() for name in names}
     assert run(app_in(tmp_path, splitter=splitter), runtime=InlineRuntime).windows == 0
 
 

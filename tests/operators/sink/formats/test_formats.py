@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
-from hypothesis.strategies import SearchStrategy
 
 from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.sink.formats import SINK_FORMATS
-from operators.sink.formats.base import SinkFormat
 from operators.sink.formats.json_lines import JsonLinesSink
-from operators.testing import SinkContract
-from tests.operators.sink.formats.sink_records import batches_of, decompressed, many_rows
+from tests.operators.sink.formats.sink_records import decompressed
+from tests.visitors import test_logfmt_sink
 
 LOGFMT = "tests.visitors.logfmt_sink.LogfmtSink"
-SCHEMA = pa.schema([("n", pa.int64()), ("t", pa.string()), ("b", pa.bool_())])
-
-
-class TestLogfmt(SinkContract):
-    """A format in one file, named by its dotted path, passes the suite that is published."""
-
-    formats: ClassVar = [LOGFMT, {"type": LOGFMT, "compression": "zstd"}]
-
-    def batches(self) -> SearchStrategy[RecordBatch]:
-        return batches_of(SCHEMA)
-
-    def many_records(self) -> RecordBatch:
-        return many_rows(SCHEMA, 50_000)
-
-    def expected(self, batch: RecordBatch, format: SinkFormat) -> list[Any]:
-        return [{key: value for key, value in row.items() if value is not None} for row in batch.to_pylist()]
-
-    def read_back(self, content: bytes, format: SinkFormat) -> list[Any]:
-        lines = decompressed(content, format).decode().split("\n")[:-1]
-        pairs = [re.findall(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)', line) for line in lines]
-        return [{key: json.loads(value) for key, value in row} for row in pairs]
 
 
 APP = """\
@@ -80,7 +55,7 @@ class LosesOne(JsonLinesSink):
         return super().encode(batch).slice(0, max(0, len(batch) - 1))
 
 
-class WrongSinkContract(TestLogfmt):
+class WrongSinkContract(test_logfmt_sink.TestLogfmt):
     __test__ = False
     formats: ClassVar = [f"{LosesOne.__module__}.{LosesOne.__name__}"]
 
