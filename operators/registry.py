@@ -5,13 +5,41 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from dagflow.api.properties import property_model
+from dagflow.api.properties import property_model, set_properties
 
-T = TypeVar("T")
+
+class Configurable:
+    """Base of classes that a registry makes: a subclass declares its options as annotated class attributes."""
+
+    removed_options: ClassVar[Mapping[str, str]] = {}
+    """Options that the class no longer has: for each what to do instead, as a clause."""
+
+    def __init__(self, **options: Any) -> None:
+        """Set the options.
+
+        Args:
+            options: Values as YAML would give them, by name.
+
+        Raises:
+            pydantic.ValidationError: An option is unknown, missing or of the wrong type.
+            ValueError: check_options refused the values.
+        """
+        set_properties(self, options)
+        self.check_options()
+
+    def check_options(self) -> None:
+        """Refuse values that are wrong together; called last by the constructor.
+
+        Raises:
+            ValueError: What does not fit, naming the options.
+        """
+
+
+T = TypeVar("T", bound=Configurable)
 
 
 class ClassRegistry(Generic[T]):
@@ -81,11 +109,7 @@ class ClassRegistry(Generic[T]):
         cls = self.find(name)
         takes = property_model(cls).model_fields
         given = {str(option): setting for option, setting in value.items() if option != "type"}
-        problems = [
-            f"{self.kind} '{name}' has no option '{option}'{_nearest(option, takes)} it takes: {', '.join(takes)}"
-            for option in given
-            if option not in takes
-        ]
+        problems = [self._unknown(name, cls, option) for option in given if option not in takes]
         try:
             made = cls(**{option: setting for option, setting in given.items() if option in takes})
         except ValidationError as error:
@@ -96,14 +120,20 @@ class ClassRegistry(Generic[T]):
             raise ValueError("; ".join(problems))
         return made
 
+    def _unknown(self, name: str, cls: type[T], option: str) -> str:
+        if option in cls.removed_options:
+            return f"{self.kind} '{name}' no longer has the option '{option}': {cls.removed_options[option]}"
+        takes = property_model(cls).model_fields
+        return f"{self.kind} '{name}' has no option '{option}'{_nearest(option, takes)} it takes: {', '.join(takes)}"
+
     def _option_problems(self, name: str, error: ValidationError) -> list[str]:
         """What pydantic found wrong with options, as clauses that name them as the user does."""
         problems = []
         details = error.errors()
         # Where a value may be of several kinds, what its own kind finds wrong says more than that it is of no other.
-        told = {detail["loc"][:1] for detail in details if detail["type"] == "value_error"}
+        explained = {detail["loc"][:1] for detail in details if detail["type"] == "value_error"}
         for detail in details:
-            if detail["type"] != "value_error" and detail["loc"][:1] in told:
+            if detail["type"] != "value_error" and detail["loc"][:1] in explained:
                 continue
             # Kinds that pydantic has tried are no places in the app.
             where = ".".join(part for part in map(str, detail["loc"]) if "[" not in part)

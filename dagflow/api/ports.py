@@ -46,6 +46,15 @@ class TupleBatch(ABC):
         """The members [start, end)."""
 
     @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """The batch as JSON values, by which the journal keeps it."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The batch that to_json described."""
+
+    @abstractmethod
     def __iter__(self) -> Iterator[Any]:
         """The tuples; a member may stand for none."""
 
@@ -57,6 +66,22 @@ class TupleBatch(ABC):
     def size_bytes(self) -> int:
         """Sum of the weights."""
         return int(self.weights.sum())
+
+
+class RowTuple(ABC):
+    """Base of a tuple class that the journal keeps as rows of its own, of which one may stand for many tuples."""
+
+    __slots__ = ()
+
+    @classmethod
+    @abstractmethod
+    def to_rows(cls, tuples: Iterable[Self]) -> list[Any]:
+        """The tuples, in order, as JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def from_rows(cls, rows: Iterable[Any]) -> Iterator[Self]:
+        """The tuples that to_rows was given."""
 
 
 def unbatched(items: Iterable[Any]) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from dagflow.api.ports import RowTuple, TupleBatch
 from dagflow.journal.frames import compressed, decompressed
 from dagflow.journal.records import WindowPlan
 
@@ -22,17 +23,34 @@ def _adapter(kind: type) -> TypeAdapter[list[Any]]:
     return TypeAdapter(list[kind])  # type: ignore[valid-type]  # the element type is known at run time only
 
 
-def encode_tuples(kind: type, tuples: list[Any]) -> Any:
-    """Tuples as a JSON value: by the class's own pack, which may fold many into few, or field by field."""
-    own = getattr(kind, "pack", None)
+def encode_tuples(kind: Any, tuples: list[Any]) -> Any:
+    """Tuples and tuple batches of a class as a JSON value: a list of tuple batches, and of rows of tuples."""
+    encoded: list[Any] = []
+    for is_batch, group in itertools.groupby(tuples, lambda item: isinstance(item, TupleBatch)):
+        if is_batch:
+            encoded += ({"batch": kind_name(type(batch)), "value": batch.to_json()} for batch in group)
+        elif issubclass(kind, RowTuple):
+            encoded.append(kind.to_rows(group))
+        else:
+            encoded.append(_adapter(kind).dump_python(list(group), mode="json"))
     # A plan is held until its window is published; names and numbers as Python objects would take 150 bytes a file.
-    return compressed(own(tuples)) if own is not None else _adapter(kind).dump_python(tuples, mode="json")
+    return compressed(encoded)
 
 
-def decode_tuples(kind: type, encoded: Any) -> list[Any]:
-    """The tuples that encode_tuples() was given."""
-    own = getattr(kind, "unpack", None)
-    return list(own(decompressed(encoded))) if own is not None else _adapter(kind).validate_python(encoded)
+def decode_tuples(kind: Any, encoded: Any) -> list[Any]:
+    """The tuples and tuple batches that encode_tuples() was given.
+
+    Raises:
+        ImportError: The class of a tuple batch is gone.
+    """
+    tuples: list[Any] = []
+    for each in decompressed(encoded):
+        if isinstance(each, dict):
+            module, _, name = each["batch"].partition(":")
+            tuples.append(getattr(importlib.import_module(module), name).from_json(each["value"]))
+        else:
+            tuples += kind.from_rows(each) if issubclass(kind, RowTuple) else _adapter(kind).validate_python(each)
+    return tuples
 
 
 def kind_name(kind: type) -> str:

@@ -1,18 +1,12 @@
-"""What a splitter says of files and blocks."""
+"""What a splitter emits of files and blocks."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from operators.files.columns import Column
-
-if TYPE_CHECKING:
-    from operators.files.small_file_batch import SmallFileBatch
+from dagflow.api.ports import RowTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +49,7 @@ class FileMetadata:
         first_block_id: Id of its first block; the others follow without a gap.
         block_count: How many blocks it has; 0 for an empty file.
         is_directory: Whether it is a directory, which has no blocks.
+        discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
     """
 
     url: str
@@ -64,47 +59,16 @@ class FileMetadata:
     first_block_id: int
     block_count: int
     is_directory: bool = False
-
-
-class FileFingerprints(NamedTuple):
-    """What a reader saw at the ends of files that it has read to the end; a source event, in columns.
-
-    Attributes:
-        base: What all URLs begin with.
-        names: For each file the rest of its URL, encoded as the file system has it, joined by NULs, which no path has.
-        sizes: Length in bytes of the version that was read.
-        mtimes: Its modification time in nanoseconds since 1970.
-        fingerprints: Of its first and last bytes, or what left_out_from() gives where it was left out.
-    """
-
-    base: str
-    names: bytes
-    sizes: Column
-    mtimes: Column
-    fingerprints: Column
-
-    @classmethod
-    def of(
-        cls,
-        base: str,
-        names: Sequence[str],
-        sizes: Sequence[int],
-        mtimes: Sequence[int] | Column,
-        fingerprints: Sequence[int],
-    ) -> FileFingerprints:
-        """What was seen of files, column by column."""
-        columns = (np.array(column, np.int64) for column in (sizes, mtimes, fingerprints))
-        # The driver holds what the tasks of several windows tell: a million numbers are no million objects.
-        return cls(base, os.fsencode("\0".join(names)), *columns)
+    discovered_ms: int = 0
 
 
 class DecompressedRange(NamedTuple):
-    """What a survey found of a block of a compressed file that is cut.
+    """What part of the content of a compressed file that is cut a block has, as a pre-scan found it.
 
-    Places are those of the compression: bits for bzip2, bytes for others. Offsets count what is compressed.
+    Places are those of the compression: bits for bzip2, bytes for others. Offsets count decompressed bytes.
 
     Attributes:
-        start: Offset of the first byte of what is compressed in the units that begin in the block.
+        start: Offset of the first byte in the units that begin in the block.
         end: One past the last.
         entry: Place of the first such unit, or of the next one.
         exit: Place behind the last.
@@ -121,7 +85,7 @@ class DecompressedRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BlockMetadata:
+class BlockMetadata(RowTuple):
     """A half-open byte range of one version of one file.
 
     Attributes:
@@ -132,14 +96,16 @@ class BlockMetadata:
         end: One past the last byte.
         is_last: Whether the block ends the file.
         previous_block_id: Id of the file's block before this one, or -1.
-        entry_state: What a first pass found of the place where the block begins, in the terms of its format;
-            0 where there was none, and at the beginning of a file; -1 where it could not read what lies before.
+        entry_state: What a pre-scan found of the place where the block begins, in the terms of its format;
+            0 where there was none, and at the beginning of a file; -1 where what lies before could not be read.
         is_open: Whether the file may grow, so that a last record without delimiter waits for its end. In what a
             reader says of a block that it has read: whether one does wait behind it.
         resumes: Whether the block begins where an earlier version of the file ended, so that it also has the
             record that was in progress there.
-        fingerprint: Of the version's ends, where its bytes count although the file has grown since; else 0.
+        fingerprint: Of the version's first and last bytes, where its bytes count although the file has grown since;
+            else 0.
         decompressed: What part of a compressed file it is; None where the file is not cut.
+        discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
     """
 
     block_id: int
@@ -154,25 +120,19 @@ class BlockMetadata:
     resumes: bool = False
     fingerprint: int = 0
     decompressed: DecompressedRange | None = None
+    discovered_ms: int = 0
 
     @property
     def size_bytes(self) -> int:
         """Length of the range."""
         return self.end - self.start
 
-    @staticmethod
-    def pack(blocks: Iterable[BlockMetadata | SmallFileBatch]) -> list[Any]:
-        """Fold consecutive blocks of a file into one row of JSON values; a pack of small files is one already.
-
-        A plan of a big file is then a few rows, however many blocks it has.
-        """
+    @classmethod
+    def to_rows(cls, tuples: Iterable[BlockMetadata]) -> list[Any]:
+        """Fold consecutive blocks of a file into one row: a plan of a big file is short, however many blocks it has."""
         rows: list[Any] = []
         last: BlockMetadata | None = None
-        for block in blocks:
-            if not isinstance(block, BlockMetadata):
-                rows.append(block.to_json())
-                last = None
-                continue
+        for block in tuples:
             if last is not None and _continues(last, block, rows[-1][6]):
                 rows[-1][7] += 1
                 rows[-1][8:10] = [block.end, block.is_last]
@@ -182,25 +142,18 @@ class BlockMetadata:
                     [
                         *(block.url, version.size_bytes, version.mtime_ns, version.etag, block.block_id),
                         *(block.start, block.size_bytes, 1, block.end, block.is_last, block.previous_block_id),
-                        *(block.entry_state, block.is_open, block.resumes, block.fingerprint),
+                        *(block.entry_state, block.is_open, block.resumes, block.fingerprint, block.discovered_ms),
                         *([] if block.decompressed is None else [list(block.decompressed)]),
                     ]
                 )
             last = block
         return rows
 
-    @staticmethod
-    def unpack(rows: list[Any]) -> Iterator[BlockMetadata | SmallFileBatch]:
-        """The blocks and packs that pack folded."""
-        from operators.files.small_file_batch import (
-            SmallFileBatch,  # packs are made of blocks, and only their rows need this
-        )
-
+    @classmethod
+    def from_rows(cls, rows: Iterable[Any]) -> Iterator[BlockMetadata]:
+        """The blocks that to_rows was given."""
         for row in rows:
-            if isinstance(row, dict):
-                yield SmallFileBatch.from_json(row)
-            else:
-                yield from _unfolded(*row)
+            yield from _unfolded(*row)
 
 
 def _unfolded(
@@ -216,9 +169,10 @@ def _unfolded(
     is_last: bool,
     previous: int,
     entry_state: int,
-    is_open: bool = False,
-    resumes: bool = False,
-    fingerprint: int = 0,
+    is_open: bool,
+    resumes: bool,
+    fingerprint: int,
+    discovered_ms: int,
     decompressed: list[int] | None = None,
 ) -> Iterator[BlockMetadata]:
     version = FileVersion(size_bytes, mtime_ns, etag)
@@ -237,6 +191,7 @@ def _unfolded(
             resumes=resumes and not index,
             fingerprint=fingerprint,
             decompressed=None if decompressed is None else DecompressedRange(*decompressed),
+            discovered_ms=discovered_ms,
         )
 
 
@@ -252,5 +207,7 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and not last.is_last
         and block.entry_state == last.entry_state
         and (block.is_open, block.fingerprint) == (last.is_open, last.fingerprint)
+        and block.discovered_ms == last.discovered_ms
         and (block.decompressed, last.decompressed) == (None, None)
+        and not block.resumes
     )

@@ -1,4 +1,4 @@
-"""Packs: many small files as one tuple, in columns."""
+"""Many small files as one tuple, in columns."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from operators.files.metadata import BlockMetadata, FileVersion
 class SmallFileBatch(TupleBatch):
     """Small files, each of which is one block from its first byte to its last.
 
-    An empty file is a member and has an id, though it has no block: most formats have nothing to say of it,
-    and one that makes a record of each file does.
+    An empty file is a member and has an id, though it has no block: most formats make no record of it,
+    but one that makes a record of each file does.
 
     Attributes:
         first_id: Id of the first member; the others follow without a gap.
@@ -32,6 +32,7 @@ class SmallFileBatch(TupleBatch):
         is_open: Whether the files may grow, so that a last record without delimiter waits for its end. In what a
             reader says of files that it has read: whether one does wait in each of them.
         fingerprints: Of those that may have grown by the time they are read; () where none may.
+        discovered_ms: When a scan listed the first of them, in milliseconds since 1970; 0 where that is not known.
     """
 
     first_id: int
@@ -43,14 +44,20 @@ class SmallFileBatch(TupleBatch):
     is_whole: bool = False
     is_open: bool = False
     fingerprints: Sequence[int] = ()
+    discovered_ms: int = 0
 
     kind: ClassVar[type] = BlockMetadata
 
     @classmethod
     def of(
-        cls, first_id: int, urls: Sequence[str], sizes: Sequence[int], mtimes: Sequence[int], etags: Sequence[str] = ()
+        cls,
+        first_id: int,
+        urls: Sequence[str],
+        sizes: Sequence[int],
+        mtimes: Sequence[int],
+        etags: Sequence[str] = (),
     ) -> SmallFileBatch:
-        """Pack files.
+        """Put files into a batch, in columns of equal length.
 
         Args:
             first_id: Id of the first.
@@ -84,9 +91,12 @@ class SmallFileBatch(TupleBatch):
         """A member as a block; that of an empty file is empty."""
         size = int(self.sizes[index])
         version = FileVersion(size, int(self.mtimes[index]), self.etags[index] if self.etags else "")
-        fingerprint = self.fingerprints[index] if self.fingerprints else 0
-        place = self.first_id + index, self.url(index), version, 0, size, True
-        return BlockMetadata(*place, is_open=self.is_open, fingerprint=fingerprint)
+        return BlockMetadata(
+            *(self.first_id + index, self.url(index), version, 0, size, True),
+            is_open=self.is_open,
+            fingerprint=self.fingerprints[index] if self.fingerprints else 0,
+            discovered_ms=self.discovered_ms,
+        )
 
     def __iter__(self) -> Iterator[BlockMetadata]:
         """The blocks; an empty file has none."""
@@ -96,48 +106,54 @@ class SmallFileBatch(TupleBatch):
         """The members [start, end)."""
         etags = self.etags[start:end]
         columns = self.names[start:end], self.sizes[start:end], self.mtimes[start:end], etags
-        kind = self.is_whole, self.is_open, self.fingerprints[start:end]
-        return SmallFileBatch(self.first_id + start, self.base, *columns, *kind)
+        flags = self.is_whole, self.is_open, self.fingerprints[start:end], self.discovered_ms
+        return SmallFileBatch(self.first_id + start, self.base, *columns, *flags)
 
     def to_json(self) -> dict[str, Any]:
-        """The pack as JSON values."""
+        """See TupleBatch."""
         return {
             "first_id": self.first_id,
             "base": self.base,
-            "names_text": self.names.text,
+            "names": self.names.text,
             "sizes": self.sizes.tolist(),
             # Files that were made together differ little, and small numbers are written faster.
-            "mtimes": np.diff(self.mtimes, prepend=0).tolist(),
+            "mtime_differences": np.diff(self.mtimes, prepend=0).tolist(),
             "etags": list(self.etags),
             "is_whole": self.is_whole,
             "is_open": self.is_open,
             "fingerprints": list(self.fingerprints),
+            "discovered_ms": self.discovered_ms,
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> SmallFileBatch:
-        """The pack that to_json described."""
-        mtimes = np.cumsum(np.array(value["mtimes"], np.int64))
-        sizes = np.array(value["sizes"], np.int64)
-        # In checkpoints of before they are a list.
-        names = NameColumn.of(value["names"]) if "names" in value else NameColumn(value["names_text"])
-        etags = tuple(value["etags"])
-        kind = value["is_whole"], value.get("is_open", False), tuple(value.get("fingerprints", ()))
-        return cls(value["first_id"], value["base"], names, sizes, mtimes, etags, *kind)
+        """See TupleBatch."""
+        return cls(
+            first_id=value["first_id"],
+            base=value["base"],
+            names=NameColumn(value["names"]),
+            sizes=np.array(value["sizes"], np.int64),
+            mtimes=np.cumsum(np.array(value["mtime_differences"], np.int64)),
+            etags=tuple(value["etags"]),
+            is_whole=value["is_whole"],
+            is_open=value["is_open"],
+            fingerprints=tuple(value["fingerprints"]),
+            discovered_ms=value["discovered_ms"],
+        )
 
 
 class SmallFileBlocks(Sequence[BlockMetadata]):
-    """Some blocks of a pack, made when they are asked for: most records are written without anybody asking.
+    """Some blocks of a small-file batch, made when they are asked for: most records are written without their block.
 
     Args:
-        pack: The pack.
+        batch: The batch.
         indices: Which of its members.
     """
 
-    __slots__ = ("_indices", "_pack")
+    __slots__ = ("_batch", "_indices")
 
-    def __init__(self, pack: SmallFileBatch, indices: Column) -> None:
-        self._pack = pack
+    def __init__(self, batch: SmallFileBatch, indices: Column) -> None:
+        self._batch = batch
         self._indices = indices
 
     def __len__(self) -> int:
@@ -150,18 +166,18 @@ class SmallFileBlocks(Sequence[BlockMetadata]):
     def __getitem__(self, index: int | slice) -> BlockMetadata | SmallFileBlocks:
         """One block, or some."""
         if isinstance(index, slice):
-            return SmallFileBlocks(self._pack, self._indices[index])
-        return self._pack.block(int(self._indices[index]))
+            return SmallFileBlocks(self._batch, self._indices[index])
+        return self._batch.block(int(self._indices[index]))
 
     @property
     def urls(self) -> list[str]:
         """Where each is."""
-        base = self._pack.base
-        return [base + name for name in self._pack.names.take(self._indices)]
+        base = self._batch.base
+        return [base + name for name in self._batch.names.take(self._indices)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not len(self._indices):
-            return SmallFileBlocks, (self._pack.slice(0, 0), self._indices)
-        # A batch that travels takes along only the stretch of the pack that it came from.
+            return SmallFileBlocks, (self._batch.slice(0, 0), self._indices)
+        # A batch that travels takes along only the stretch of the files that it came from.
         first, last = int(self._indices.min()), int(self._indices.max())
-        return SmallFileBlocks, (self._pack.slice(first, last + 1), self._indices - first)
+        return SmallFileBlocks, (self._batch.slice(first, last + 1), self._indices - first)

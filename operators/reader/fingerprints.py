@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprint_of_ends, left_out_from
 from dagflow.storage.location import is_local
-from operators.files.metadata import BlockMetadata, FileFingerprints
+from operators.files.metadata import BlockMetadata
+from operators.files.source_events import FileFingerprints
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.multi_file import BufferedFiles
 

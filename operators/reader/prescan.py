@@ -22,7 +22,7 @@ from operators.reader.byte_source import ByteSource
 from operators.reader.compression.opening import cutting_compression
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
 from operators.reader.compression.splitting import CutProgress, assign_range, chains_of
-from operators.reader.formats import FormatSpec
+from operators.reader.formats import RecordFormatSpec
 from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import resumed_block
 from operators.reader.on_error import OnError
@@ -153,9 +153,9 @@ class EntryStates:
 class BlockPreScanner(Operator, PreScanner):
     """An operator that reads files in blocks, and pre-scans them where their format needs it."""
 
-    format: Annotated[FormatSpec, Field(description="what a record is: a format's name, or {type: name, ...}")] = (
-        "lines"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
-    )
+    format: Annotated[
+        RecordFormatSpec, Field(description="what a record is: a format's name, or {type: name, ...}")
+    ] = "lines"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
     compression: Annotated[
         CompressionSetting,
         Field(description="auto: by what a file holds, which its name must not contradict; none: bytes as they are"),

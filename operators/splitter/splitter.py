@@ -28,7 +28,8 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import expanded, root_of, shortened
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
-from operators.files.metadata import BlockMetadata, FileFingerprints, FileInfo, FileMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
+from operators.files.source_events import FileFingerprints
 from operators.splitter.batching import (
     DEFAULT_PACK_BYTES,
     DEFAULT_PACK_FILES,

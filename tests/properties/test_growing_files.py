@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext
 from dagflow.errors import SourceChangedError
+from dagflow.journal.planned_tuples import decode_tuples, encode_tuples
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata
 from operators.reader.block_reader import BlockReader
@@ -25,7 +26,7 @@ def read(window: Window, counters: Counter[str] | None = None) -> list[bytes]:
     found: list[bytes] = []
     reader.messages.connect(lambda batch: found.extend(batch.to_pylist()))
     reader.setup(OperatorContext(counters=Counter() if counters is None else counters))
-    for item in BlockMetadata.unpack(BlockMetadata.pack(window.blocks)):
+    for item in decode_tuples(BlockMetadata, encode_tuples(BlockMetadata, window.blocks)):
         for _ in reader.read(item) or ():
             pass
     reader.teardown()

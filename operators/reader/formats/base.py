@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
-from dagflow.api.properties import set_properties
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.multi_file import MultiFileReader
+from operators.registry import Configurable
 
 CHUNK_BYTES = 1 << 20
 """How much is read at a time: a chunk stays in the second-level cache from the read to the write."""
@@ -61,7 +61,7 @@ class Parsed:
         return self.raw if self.columns is None else self.raw.with_columns(self.columns)
 
 
-class RecordFormat(ABC):
+class RecordFormat(Configurable, ABC):
     """A record format: says where the records of a file begin and end.
 
     A subclass declares its options as annotated class attributes, as an operator does its properties,
@@ -85,9 +85,6 @@ class RecordFormat(ABC):
     """Whether a pre-scan must look at every block but a file's last one, because the state in which later blocks
     begin depends on it; see `prescan`."""
 
-    removed_options: ClassVar[Mapping[str, str]] = {}
-    """Options that the format no longer has: for each what to do instead, as a clause."""
-
     # Without an annotation, so that it is no option: only tests have a reason to change it.
     chunk_bytes = CHUNK_BYTES
     """How much is read at a time, about; what a block gives does not depend on it."""
@@ -97,26 +94,6 @@ class RecordFormat(ABC):
         # A subclass may read otherwise than its base class, so it declares a multi-file reader itself or has none.
         if "multi_file_reader" not in vars(cls):
             cls.multi_file_reader = RecordFormat.multi_file_reader  # type: ignore[method-assign]  # not inherited
-
-    def __init__(self, **options: Any) -> None:
-        """Set the options.
-
-        Args:
-            options: Values as YAML would give them, by name.
-
-        Raises:
-            pydantic.ValidationError: An option is unknown, missing or of the wrong type.
-            ValueError: check_options refused the values.
-        """
-        set_properties(self, options)
-        self.check_options()
-
-    def check_options(self) -> None:  # noqa: B027  # most formats have nothing to refuse
-        """Refuse values that are wrong together; called last by the constructor.
-
-        Raises:
-            ValueError: What does not fit, naming the options.
-        """
 
     @abstractmethod
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:

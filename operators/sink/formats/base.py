@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from typing_extensions import Buffer
 
 from dagflow.api.context import OutputFile, OutputFiles
-from dagflow.api.properties import set_properties
 from dagflow.api.records import RecordBatch
+from operators.registry import Configurable
 
 
 class FileStream:
@@ -75,7 +75,7 @@ class FileEncoder(ABC):
         """Write what is still held and what ends the file; called once, and not at all where a task fails."""
 
 
-class SinkFormat(ABC):
+class SinkFormat(Configurable, ABC):
     """An output format: says how records become the bytes of files.
 
     A subclass declares its options as annotated class attributes, as an operator does its properties, and writes
@@ -86,26 +86,6 @@ class SinkFormat(ABC):
 
     name: ClassVar[str] = ""
     """What the format is called in YAML; "" for a base class."""
-
-    def __init__(self, **options: Any) -> None:
-        """Set the options.
-
-        Args:
-            options: Values as YAML would give them, by name.
-
-        Raises:
-            pydantic.ValidationError: An option is unknown, missing or of the wrong type.
-            ValueError: check_options refused the values.
-        """
-        set_properties(self, options)
-        self.check_options()
-
-    def check_options(self) -> None:  # noqa: B027  # most formats have nothing to refuse
-        """Refuse values that are wrong together; called last by the constructor.
-
-        Raises:
-            ValueError: What does not fit, naming the options.
-        """
 
     @property
     @abstractmethod

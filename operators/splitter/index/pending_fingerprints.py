@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from dagflow.storage.columns import binary_column, bool_column, int64_column, numbers_of, positions_in
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import shortened
-from operators.files.metadata import FileFingerprints
+from operators.files.source_events import FileFingerprints
 from operators.splitter.index.file_index import Apart, FileIndex, Seen
 from operators.splitter.index.sorted_runs import NOTHING, SCHEMA, ends, entries_of, merged, newest, packed, unpacked
 

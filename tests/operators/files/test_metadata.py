@@ -26,7 +26,7 @@ BLOCKS = st.builds(
 @given(st.lists(BLOCKS, max_size=8))
 def test_unpacking_gives_back_the_blocks_that_were_packed(blocks: list[BlockMetadata]) -> None:
     """Whatever blocks follow each other, also such as no splitter would make."""
-    assert list(BlockMetadata.unpack(json.loads(json.dumps(BlockMetadata.pack(blocks))))) == blocks
+    assert list(BlockMetadata.from_rows(json.loads(json.dumps(BlockMetadata.to_rows(blocks))))) == blocks
 
 
 def test_a_big_file_is_one_row_however_many_blocks_it_has() -> None:
@@ -44,6 +44,6 @@ def test_a_big_file_is_one_row_however_many_blocks_it_has() -> None:
         )
         for index in range(100_001)
     ]
-    packed = BlockMetadata.pack(blocks)
+    packed = BlockMetadata.to_rows(blocks)
     assert len(packed) == 1
-    assert list(BlockMetadata.unpack(packed)) == blocks
+    assert list(BlockMetadata.from_rows(packed)) == blocks

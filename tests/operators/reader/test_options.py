@@ -13,17 +13,17 @@ import pytest
 from dagflow.api.properties import property_model
 from dagflow.errors import AppError, DagflowError
 from dagflow.report.status import status
-from operators.reader.formats import FORMATS, format_class
+from operators.reader.formats import RECORD_FORMATS
 from tests.operators.reader.format_cases import CASES, FAILURES, MISUSES, NAME, Case
 from tests.operators.reader.test_byte_accounting import published, run_app
 
 
 def options_of(name: str) -> set[str]:
     """What a format takes."""
-    return set(property_model(format_class(name)).model_fields)
+    return set(property_model(RECORD_FORMATS.find(name)).model_fields)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", RECORD_FORMATS.class_paths)
 def test_no_option_is_left_out_here(name: str) -> None:
     """Each option of a format is given in a case that is read, and in one that is refused."""
     used = [case.format for case in CASES] + [case.format for case in FAILURES]

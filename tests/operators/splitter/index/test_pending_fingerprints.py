@@ -8,6 +8,7 @@ import pickle
 import sys
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.fingerprint import fingerprint, left_out_from
 from operators import FileSplitterInput
-from operators.files.metadata import FileFingerprints
+from operators.files.source_events import FileFingerprints
 from operators.splitter import change_detection
 from operators.splitter.index.file_index import FileIndex, Seen
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
@@ -244,7 +245,7 @@ def test_an_end_that_was_read_counts_more_than_a_beginning_that_was_left_out(
     ends.begin_window(1)
     expect(index, ends, path)
     end = told(path)
-    events = [end, end._replace(fingerprints=np.array([left_out_from(0)]))]
+    events = [end, replace(end, fingerprints=np.array([left_out_from(0)]))]
     ends.hear(1, events if is_first else events[::-1])
     seen = known(index, path)
     assert seen is not None

@@ -1,0 +1,44 @@
+"""What readers report of files to the splitter that emitted them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.files.columns import Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileFingerprints:
+    """Fingerprints of files that were read to their ends, or left out; in columns.
+
+    Attributes:
+        base: What all URLs begin with.
+        names: For each file the rest of its URL, encoded as the file system has it, joined by NULs, which no path has.
+        sizes: Length in bytes of the version that was read.
+        mtimes: Its modification time in nanoseconds since 1970.
+        fingerprints: Of its first and last bytes, or what left_out_from() gives where it was left out.
+    """
+
+    base: str
+    names: bytes
+    sizes: Column
+    mtimes: Column
+    fingerprints: Column
+
+    @classmethod
+    def of(
+        cls,
+        base: str,
+        names: Sequence[str],
+        sizes: Sequence[int],
+        mtimes: Sequence[int] | Column,
+        fingerprints: Sequence[int],
+    ) -> FileFingerprints:
+        """The event for files, column by column."""
+        columns = (np.array(column, np.int64) for column in (sizes, mtimes, fingerprints))
+        # The driver holds the events of several windows: a million numbers are no million objects.
+        return cls(base, os.fsencode("\0".join(names)), *columns)
