@@ -1,4 +1,4 @@
-"""What a runtime says whose JVM was killed between two windows."""
+"""Errors where the Java process has ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dagflow.runtime.spark import SparkRuntime
 from dagflow.runtime.spark_errors import translating
 from dagflow.runtime.spark_context import start_context
 from dagflow.execution.program import Program
-from tests.runtime.test_backends import exchanging_plan, operators_of
+from tests.runtime.backend_contract import exchanging_plan, operators_of
 
 folder = Path(sys.argv[1])
 context = start_context("dying", "local[1]", {}, folder / "spark.log")

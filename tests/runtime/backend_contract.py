@@ -1,0 +1,166 @@
+"""The contract of a runtime: the same windows give the same results and the same published bytes on each of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.operator import Operator
+from dagflow.errors import OperatorError
+from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.program import Program
+from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.progress import WindowProgress
+from dagflow.storage.pending import publish
+from operators.sink.record_writer import RecordWriter
+from tests.execution.sample_operators import Broken, DropComments, Lines, Sample, Total
+
+Start = Callable[[Program], Runtime]
+
+
+class Reading(Lines):
+    """Counts bytes as read until its progress was seen."""
+
+    folder: str
+
+    def setup(self, context: OperatorContext) -> None:
+        """Read without an end; as long as the file is not there that says that progress was seen."""
+        while not Path(self.folder, "seen").exists():
+            context.progress.add(1)
+
+
+def edge(name: str, source: str, target: str) -> Edge:
+    """An edge from "operator.port" to "operator.port"."""
+    return Edge(name, PortRef(*source.split(".")), PortRef(*target.split(".")))
+
+
+def exchanging_plan() -> PhysicalPlan:
+    """Lines in one stage; filter and writer in a second one behind a shuffle; totals in a third behind another."""
+    feed, kept = edge("samples", "source.out", "lines.samples"), edge("kept", "filter.output", "writer.input")
+    records, totals = edge("records", "lines.records", "filter.input"), edge("totals", "filter.output", "total.input")
+    numbers = edge("numbers", "total.output", "last.input")
+    done = edge("done", "lines.done", "completion.done")
+    return PhysicalPlan(
+        control=("source", "completion"),
+        control_edges=(),
+        stages=(
+            Stage(0, 0, ("lines",), (), (Exchange(feed, "assigned"),), (records,), (done,), None),
+            Stage(1, 1, ("filter", "writer"), (kept,), (Exchange(records, "round_robin"),), (totals,), (), None),
+            Stage(2, 2, ("total", "last"), (numbers,), (Exchange(totals, "round_robin"),), (), (), 1),
+        ),
+    )
+
+
+def operators_of(tmp_path: Path, middle: Operator | None = None) -> dict[str, Operator]:
+    """The partitioned operators of the plan above."""
+    return {
+        "lines": Lines(),
+        "filter": middle or DropComments(prefix="#"),
+        "writer": RecordWriter(path=str(tmp_path / "out")),
+        "total": Total(),
+        "last": RecordWriter(path=str(tmp_path / "totals")),
+    }
+
+
+def window(texts: list[bytes]) -> WindowTask:
+    """One window with a sample for each text, dealt out to two partitions."""
+    target = PortRef("lines", "samples")
+    samples = [Sample(f"s{index}", text) for index, text in enumerate(texts)]
+    shares: list[list[tuple[PortRef, list[Any]]]] = [[(target, samples[0::2])], [(target, samples[1::2])]]
+    return WindowTask(7, "tag", {"lines": 2, "filter": 3, "total": 1}, {"lines": shares})
+
+
+def published(results: list[TaskResult], root: Path) -> dict[str, bytes]:
+    """Publish what the tasks wrote, and read it."""
+    for result in results:
+        assert result.error is None
+        for file in result.files:
+            publish(file)
+    return {path.name: path.read_bytes() for path in sorted(root.iterdir()) if path.is_file()}
+
+
+TEXTS = [b"a #b c", b"d", b"#e", b"f g h i", b"", b"j " * 50]
+
+
+class BackendContract:
+    """What every runtime promises; a test class for a runtime inherits it and has a fixture `start`."""
+
+    def test_every_task_of_every_stage_gives_one_result(self, start: Start, tmp_path: Path) -> None:
+        """The driver knows a window by its results alone, so each must arrive exactly once."""
+        results = start(Program.of("app", exchanging_plan(), operators_of(tmp_path))).submit(window(TEXTS)).result()
+        assert sorted((result.stage, result.partition) for result in results) == [
+            (0, 0),
+            (0, 1),
+            (1, 0),
+            (1, 1),
+            (1, 2),
+            (2, 0),
+        ]
+        counters: Counter[str] = Counter()
+        for result in results:
+            counters.update(result.counters)
+        assert counters["lines.records"] == 3 + 1 + 1 + 4 + 50
+        assert counters["filter.output"] == 3 - 1 + 1 + 4 + 50
+        reported = [sample.url for result in results for _, tuples in result.reports for sample in tuples]
+        assert sorted(reported) == [f"s{index}" for index in range(6)]
+
+    def test_records_cross_exchanges_exactly_once(self, start: Start, tmp_path: Path) -> None:
+        """What the filter keeps is what the files behind the shuffle hold, and the total says so."""
+        results = start(Program.of("app", exchanging_plan(), operators_of(tmp_path))).submit(window(TEXTS)).result()
+        files = published(results, tmp_path / "out")
+        kept = sorted(word for text in TEXTS for word in text.split() if not word.startswith(b"#"))
+        assert sorted(b"".join(files.values()).split()) == kept
+        assert published(results, tmp_path / "totals") == {"part-00000007-00000-0000": b"%d\n" % len(kept)}
+
+    def test_a_replay_writes_the_same_bytes_under_the_same_names(self, start: Start, tmp_path: Path) -> None:
+        """A window that runs again after a crash must not change what is published."""
+        first = start(Program.of("app", exchanging_plan(), operators_of(tmp_path / "a"))).submit(window(TEXTS)).result()
+        second = (
+            InlineRuntime(Program.of("app", exchanging_plan(), operators_of(tmp_path / "b")))
+            .submit(window(TEXTS))
+            .result()
+        )
+        assert published(first, tmp_path / "a" / "out") == published(second, tmp_path / "b" / "out")
+
+    def test_an_operators_failure_arrives_with_its_place(self, start: Start, tmp_path: Path) -> None:
+        """The driver raises what the task reported, fields and all, and no file of that task waits to be published."""
+        results = (
+            start(Program.of("app", exchanging_plan(), operators_of(tmp_path, Broken())))
+            .submit(window([b"a", b"bad"]))
+            .result()
+        )
+        (failure,) = [result for result in results if result.error is not None]
+        assert isinstance(failure.error, OperatorError)
+        assert (failure.error.operator, failure.error.window_id) == ("filter", 7)
+        assert "KeyError('host')" in str(failure.error)
+        assert failure.files == ()
+
+    def test_a_window_that_does_not_run_has_no_progress(self, start: Start, tmp_path: Path) -> None:
+        """What a window has read is known from its results as soon as they are there."""
+        runtime = start(Program.of("app", exchanging_plan(), operators_of(tmp_path)))
+        assert runtime.progress(7) == WindowProgress()
+        runtime.submit(window(TEXTS)).result()
+        assert runtime.progress(7) == WindowProgress()
+        runtime.close()
+
+    def test_a_running_window_shows_what_its_tasks_have_read(self, start: Start, tmp_path: Path) -> None:
+        """While a task is still at work, for a display that looks on."""
+        operators = {**operators_of(tmp_path), "lines": Reading(folder=str(tmp_path))}
+        runtime = start(Program.of("app", exchanging_plan(), operators))
+        seen: list[WindowProgress] = []
+        with ThreadPoolExecutor() as pool:
+            results = pool.submit(lambda: runtime.submit(window([b"a"])).result())
+            while not seen and not results.done():
+                progress = runtime.progress(7)
+                if progress.bytes_read:
+                    seen.append(progress)
+            (tmp_path / "seen").touch()
+            assert all(result.error is None for result in results.result())
+        assert seen and seen[0].tasks_done <= 6
+        runtime.close()

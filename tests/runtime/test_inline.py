@@ -1,0 +1,17 @@
+"""The runtime of one process."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagflow.runtime.inline import InlineRuntime
+from tests.runtime.backend_contract import BackendContract, Start
+
+
+class TestInlineRuntime(BackendContract):
+    """The inline runtime keeps the contract."""
+
+    @pytest.fixture
+    def start(self) -> Start:
+        """Starts the runtime."""
+        return InlineRuntime

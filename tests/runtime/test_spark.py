@@ -1,0 +1,66 @@
+"""The runtime on Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.errors import DagflowError
+from dagflow.execution.program import Program
+from dagflow.runtime.spark import SparkRuntime
+from tests.runtime.backend_contract import TEXTS, BackendContract, Start, exchanging_plan, operators_of, window
+
+pytestmark = pytest.mark.spark
+
+
+class TestSparkRuntime(BackendContract):
+    """The Spark runtime keeps the contract."""
+
+    @pytest.fixture
+    def start(self, spark_context: Any) -> Start:
+        """Starts the runtime."""
+        return lambda program: SparkRuntime(program, spark_context)
+
+
+class CutOff(SparkRuntime):
+    """Gets all but the last of what Spark sends, as from a connection that ends between two results."""
+
+    def _receive(self, rdd: Any) -> list[Any]:
+        return super()._receive(rdd)[:-1]
+
+
+def runtime(tmp_path: Path, context: Any) -> CutOff:
+    """A runtime that loses results."""
+    return CutOff(Program.of("lossy", exchanging_plan(), operators_of(tmp_path)), context)
+
+
+def test_a_window_of_which_a_result_is_missing_fails(tmp_path: Path, spark_context: Any) -> None:
+    """Its other results must not be committed: the files of the lost one would never be published."""
+    with pytest.raises(DagflowError, match="window 7: Spark's Java process has ended"):
+        runtime(tmp_path, spark_context).submit(window([b"a b", b"c"])).result()
+
+
+def test_parallel_work_of_which_a_result_is_missing_fails(tmp_path: Path, spark_context: Any) -> None:
+    """A file that was not listed, or not looked at, would not be read."""
+    with pytest.raises(DagflowError, match="abs in tasks: Spark's Java process has ended"):
+        runtime(tmp_path, spark_context).map(abs, [-1, -2, -3])
+
+
+def test_a_task_that_cannot_start_fails_the_window_with_its_reason(tmp_path: Path, spark_context: Any) -> None:
+    """A failure outside of operators is one line as well."""
+    program = Program.of("app", exchanging_plan(), operators_of(tmp_path))
+    broken = Program("app", program.plan, {**program.operators, "lines": b"no pickle"})
+    with pytest.raises(DagflowError, match=r"window 7: the Spark job failed: .*UnpicklingError"):
+        SparkRuntime(broken, spark_context).submit(window(TEXTS)).result()
+
+
+def test_a_python_that_cannot_be_started_is_named(
+    tmp_path: Path, spark_context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the Python, and not the call of Spark that failed with it."""
+    monkeypatch.setattr(spark_context, "pythonExec", "/nowhere/python")
+    program = Program.of("app", exchanging_plan(), operators_of(tmp_path))
+    with pytest.raises(DagflowError, match=r"failed: java.io.IOException: Cannot run program .*/nowhere/python"):
+        SparkRuntime(program, spark_context).submit(window(TEXTS)).result()
