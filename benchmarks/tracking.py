@@ -97,12 +97,12 @@ def track(directory: Path, entries: int, order: str, first: int) -> dict[str, An
         columns = sizes, times, [9_000_000 + n for n in taken]
         begin = time.perf_counter()
         ends.begin_window(ends.window_id + 1)
-        ends.expect(index.record_all(paths, *columns, 1_700_000_000_000, [0] * len(taken)))
-        ends.kept_id = ends.window_id
+        ends.add(index.record_all(paths, *columns, 1_700_000_000_000, [0] * len(taken)))
+        ends.snapshot_window = ends.window_id
         state = index.snapshot()
         while len(unread) > (0 if numbers.stop == last else WINDOWS_UNREAD):
-            ends.hear(ends.window_id - len(unread) + 1, [unread.popleft()])
-            ends.event_state()
+            ends.report(ends.window_id - len(unread) + 1, [unread.popleft()])
+            ends.state()
         windows_ms.append((time.perf_counter() - begin) * 1000)
     state = index.snapshot()
     index.close()

@@ -1,35 +1,36 @@
-"""Packing small files, so that reading a million of them takes thousands of steps and not millions."""
+"""Batches of small files, so that reading a million of them takes thousands of steps and not millions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from dagflow.api.properties import Count, Millis, Size
-from dagflow.storage.roots import expanded, shortened
+from dagflow.storage.roots import Roots
 from operators.files.columns import Column
+from operators.files.metadata import FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.clock import Clock
-from operators.splitter.scan.listed_files import FoundFiles
+from operators.splitter.scan.listed_files import ListedFiles
 
 SMALL_PARTS = 16
-"""A file is small when so many of its size fit into a pack: packs are then full to within 6 %."""
+"""A file is small when so many of its size fit into a batch: batches are then full to within 6 %."""
 
 PackBytes = Annotated[
-    Size, Field(ge=0, description="small files, those of up to a sixteenth of this, are read in packs of this size")
+    Size, Field(ge=0, description="small files, those of up to a sixteenth of this, are read in batches of this size")
 ]
-PackFiles = Annotated[Count, Field(ge=1, description="files in a pack at most")]
+PackFiles = Annotated[Count, Field(ge=1, description="files in a batch at most")]
 PackMillis = Annotated[
-    Millis, Field(description="while following: how long small files may wait for their pack to be filled")
+    Millis, Field(description="while following: how long small files may wait for their batch to be filled")
 ]
 Packs = Annotated[
     Literal["divided", "whole"],
     Field(
-        description="divided: tasks share packs, and a pack ends with its window; whole: one task reads all of a pack, "
-        "and a window ends with a pack"
+        description="divided: tasks share batches, and a batch ends with its window; whole: one task reads all of a "
+        "batch, and a window ends with a batch"
     ),
 ]
 DEFAULT_PACK_BYTES = 16 << 20
@@ -38,135 +39,146 @@ DEFAULT_PACK_FILES = 4096
 
 @dataclass(frozen=True, slots=True)
 class BatchRules:
-    """When a pack is full.
+    """When a batch is full.
 
     Attributes:
-        pack_bytes: At so many bytes.
-        pack_files: At so many files.
-        pack_millis: A pack that is not full waits so long for further files; 0 for no longer than its window.
-        are_whole: Whether a pack is read by one task, and ends where it is full and not where its window ends.
+        max_bytes: At so many bytes.
+        max_files: At so many files.
+        wait_millis: How long a batch that is not full waits for further files; 0 for no longer than its window.
+        is_whole: Whether one task reads all of a batch, which ends where it is full and not where its window ends.
     """
 
-    pack_bytes: int = DEFAULT_PACK_BYTES
-    pack_files: int = DEFAULT_PACK_FILES
-    pack_millis: int = 0
-    are_whole: bool = False
+    max_bytes: int = DEFAULT_PACK_BYTES
+    max_files: int = DEFAULT_PACK_FILES
+    wait_millis: int = 0
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """Files that wait for their batch to be filled, in columns; see SmallFileBatch."""
+
+    urls: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    mtimes: list[int] = field(default_factory=list)
+    etags: list[str] = field(default_factory=list)
+    fingerprints: list[int] = field(default_factory=list)
+    is_open: bool = False
+    discovered_ms: int = 0
 
 
 class SmallFileBatcher:
     """Gathers small files.
 
-    Files that may grow and files that do not never share a pack; see admits.
+    Files that may grow and files that do not never share a batch; see admits().
 
-    Guarantee: the packs are a function of the files in their order and of the windows that they fall into;
-    while following, pack_millis makes them one of time as well.
+    Guarantee: the batches are a function of the files in their order and of the windows that they fall into;
+    with wait_millis also of the time.
 
     Args:
-        rules: When a pack is full.
+        rules: When a batch is full.
         clock: The time.
-        waits: Whether files may grow; objects with an etag never do.
+        may_grow: Whether files may grow; objects with an etag never do.
     """
 
-    def __init__(self, rules: BatchRules, clock: Clock, *, waits: bool = False) -> None:
-        self._waits = waits
+    def __init__(self, rules: BatchRules, clock: Clock, *, may_grow: bool = False) -> None:
+        self._may_grow = may_grow
         self._rules = rules
         self._clock = clock
-        self._clear()
-
-    def _clear(self) -> None:
-        self._urls: list[str] = []
-        self._sizes: list[int] = []
-        self._mtimes: list[int] = []
-        self._etags: list[str] = []
-        self._fingerprints: list[int] = []
+        self._state = BatchState()
         self._size_bytes = 0
-        self._is_open = False
         self._since_s = 0.0
 
     def __len__(self) -> int:
-        return len(self._urls)
+        return len(self._state.urls)
 
     @property
     def urls(self) -> list[str]:
-        """The files in the pack."""
-        return self._urls
+        """The files in the batch."""
+        return self._state.urls
 
-    def is_small(self, size_bytes: int, block_size: int) -> bool:
-        """Whether a file belongs into a pack; an empty one always does, because it has no block to be read by."""
-        return size_bytes <= self.small_bytes(block_size)
-
-    def small_bytes(self, block_size: int) -> int:
-        """Up to which length is_small says yes."""
-        return min(block_size, self._rules.pack_bytes // SMALL_PARTS)
+    def max_small_bytes(self, block_size: int) -> int:
+        """Length up to which a file is small; at least 0, because an empty file has no block that could be read."""
+        return min(block_size, self._rules.max_bytes // SMALL_PARTS)
 
     def admits(self, etag: str) -> bool:
-        """Whether a file is of the same kind as those in the pack."""
-        return not self._urls or self._is_open == (self._waits and not etag)
+        """Whether a file may grow or not as those in the batch."""
+        return not len(self) or self._state.is_open == (self._may_grow and not etag)
 
-    def add(self, url: str, size_bytes: int, mtime_ns: int, etag: str, fingerprint: int = 0) -> None:
-        """Put a file into the pack."""
-        if not self._urls:
-            self._since_s = self._clock.elapsed_s()
-            self._is_open = self._waits and not etag
-        self._urls.append(url)
-        self._sizes.append(size_bytes)
-        self._mtimes.append(mtime_ns)
-        self._etags.append(etag)
-        self._fingerprints.append(fingerprint)
-        self._size_bytes += size_bytes
+    def add(self, url: str, version: FileVersion, fingerprint: int = 0, discovered_ms: int = 0) -> None:
+        """Put a file into the batch."""
+        if not len(self):
+            self._begin(discovered_ms, is_open=self._may_grow and not version.etag)
+        state = self._state
+        state.urls.append(url)
+        state.sizes.append(version.size_bytes)
+        state.mtimes.append(version.mtime_ns)
+        state.etags.append(version.etag)
+        state.fingerprints.append(fingerprint)
+        self._size_bytes += version.size_bytes
 
-    def add_files(self, files: FoundFiles) -> None:
-        """Put files into the pack that do not grow, all of which fit."""
-        if not self._urls:
-            self._since_s = self._clock.elapsed_s()
-        self._urls += files.urls
-        self._sizes += files.size_bytes.tolist()
-        self._mtimes += files.mtime_ns.tolist()
-        self._etags += files.stats.etags or [""] * len(files)
-        self._fingerprints += [0] * len(files)
-        self._size_bytes += int(files.size_bytes.sum())
+    def add_files(self, files: ListedFiles) -> None:
+        """Put files into the batch that do not grow, all of which fit."""
+        if not len(self):
+            self._begin(files.discovered_ms)
+        state, stats = self._state, files.stats
+        state.urls.extend(files.urls)
+        state.sizes.extend(stats.size_bytes.tolist())
+        state.mtimes.extend(stats.mtime_ns.tolist())
+        state.etags.extend(stats.etags or [""] * len(files))
+        state.fingerprints.extend([0] * len(files))
+        self._size_bytes += int(stats.size_bytes.sum())
 
-    def room(self, sizes: Column) -> int:
-        """How many of these files fit, the first ones; what has_room says of each in turn."""
-        count = min(len(sizes), self._rules.pack_files - len(self._urls))
-        fits = int(np.searchsorted(np.cumsum(sizes) + self._size_bytes, self._rules.pack_bytes, side="right"))
-        return max(min(count, fits), 0 if self._urls else 1)
+    def _begin(self, discovered_ms: int, *, is_open: bool = False) -> None:
+        self._since_s = self._clock.elapsed_s()
+        self._state = BatchState(is_open=is_open, discovered_ms=discovered_ms)
+        self._size_bytes = 0
+
+    def count_fitting(self, sizes: Column) -> int:
+        """How many of these files fit, the first ones, as has_room() says of each in turn."""
+        count = min(len(sizes), self._rules.max_files - len(self))
+        fits = int(np.searchsorted(np.cumsum(sizes) + self._size_bytes, self._rules.max_bytes, side="right"))
+        return max(min(count, fits), 0 if len(self) else 1)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether one more file of that size fits; into an empty pack any does."""
-        rules = self._rules
-        count = len(self._urls)
-        return not count or (count < rules.pack_files and self._size_bytes + size_bytes <= rules.pack_bytes)
+        """Whether one more file of that size fits; an empty batch takes any."""
+        count = len(self)
+        return not count or (count < self._rules.max_files and self._size_bytes + size_bytes <= self._rules.max_bytes)
 
-    @property
-    def ends_window(self) -> bool:
-        """Whether a window may end before the next file."""
-        return self.ends_window_after(0)
-
-    def ends_window_after(self, count: int) -> bool:
-        """Whether a window may end when so many more files are in the pack."""
-        return not (self._rules.are_whole and (self._urls or count))
+    def may_end_window(self, more_files: int = 0) -> bool:
+        """Whether a window may end when so many more files are in the batch."""
+        return not (self._rules.is_whole and (len(self) or more_files))
 
     @property
     def may_wait(self) -> bool:
-        """Whether the pack may wait for further files."""
-        return (self._clock.elapsed_s() - self._since_s) * 1000 < self._rules.pack_millis
+        """Whether the batch may wait for further files."""
+        return (self._clock.elapsed_s() - self._since_s) * 1000 < self._rules.wait_millis
 
     def take(self, first_id: int) -> SmallFileBatch:
-        """The pack, whose first member gets that id; the next one is empty."""
-        pack = SmallFileBatch.of(first_id, self._urls, self._sizes, self._mtimes, self._etags)
-        prints = tuple(self._fingerprints) if self._is_open else ()
-        pack = replace(pack, is_whole=self._rules.are_whole, is_open=self._is_open, fingerprints=prints)
-        self._clear()
-        return pack
+        """The batch, whose first file gets that block id; the next batch is empty."""
+        state = self._state
+        batch = SmallFileBatch.of(first_id, state.urls, state.sizes, state.mtimes, state.etags)
+        prints = tuple(state.fingerprints) if state.is_open else ()
+        self._state, self._size_bytes = BatchState(), 0
+        return replace(batch, is_whole=self._rules.is_whole, is_open=state.is_open, fingerprints=prints)
 
-    def snapshot(self) -> list[Any]:
+    def snapshot(self, roots: Roots) -> BatchState:
         """The files that wait."""
-        columns = self._sizes, self._mtimes, self._etags, self._fingerprints
-        return list(zip(map(shortened, self._urls), *columns, strict=True))
+        return _copied(self._state, list(map(roots.shorten, self._state.urls)))
 
-    def restore(self, waiting: list[Any]) -> None:
-        """Take back what snapshot gave."""
-        self._clear()
-        for url, *version in waiting:
-            self.add(expanded(url), *version)
+    def restore(self, state: BatchState, roots: Roots) -> None:
+        """Take back what snapshot() gave; the time to wait begins anew."""
+        self._begin(state.discovered_ms, is_open=state.is_open)
+        self._state = _copied(state, list(map(roots.expand, state.urls)))
+        self._size_bytes = sum(state.sizes)
+
+
+def _copied(state: BatchState, urls: list[str]) -> BatchState:
+    return replace(
+        state,
+        urls=urls,
+        sizes=list(state.sizes),
+        mtimes=list(state.mtimes),
+        etags=list(state.etags),
+        fingerprints=list(state.fingerprints),
+    )

@@ -1,36 +1,33 @@
-"""Cutting files into blocks, a window's worth at a time: what both splitters share."""
+"""Announces files and cuts them into blocks, a window's worth at a time: what both splitters share."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from dagflow.api.context import OperatorContext, WindowBudget
+from dagflow.api.context import OperatorContext
 from dagflow.api.control import InputEstimate
 from dagflow.api.ports import Emitter
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
-from dagflow.storage.roots import expanded, shortened
-from operators.files.columns import Column
 from operators.files.compression import CUT_SUFFIXES, stays_whole
 from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
-from operators.splitter.batching import SmallFileBatcher
+from operators.splitter.batching import BatchState, SmallFileBatcher
 from operators.splitter.clock import Clock
-from operators.splitter.scan.listed_files import Found, FoundFiles
+from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.window_quota import DEFAULT_BUDGET, WindowQuota
 
 logger = logging.getLogger(__name__)
 
-# A window without a driver's budget, as in a unit test: enough for any small input in one go.
-DEFAULT_BUDGET = WindowBudget(tuples=10_000, size_bytes=1 << 62)
 SPLITTER_SHIFT = 48
 """Each splitter of an app numbers its blocks in a range of its own, of so many bits."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OpenFile:
     """A file whose blocks are not all emitted.
 
@@ -42,13 +39,13 @@ class OpenFile:
         previous_block_id: Id of the block before it, or -1.
         is_open: Whether the file may grow.
         resumes: Whether the next block begins where an earlier version of the file ended.
-        fingerprint: Of the version's ends, where its bytes count although the file may grow; else 0.
+        fingerprint: Head and tail fingerprint of the version, where the file may grow; else 0.
     """
 
     url: str
     version: FileVersion
     block_size: int
-    next_start: int
+    next_start: int = 0
     previous_block_id: int = -1
     is_open: bool = False
     resumes: bool = False
@@ -58,6 +55,25 @@ class OpenFile:
     def next_end(self) -> int:
         """One past the last byte of the next block: the next multiple of block_size, or the file's end."""
         return min((self.next_start // self.block_size + 1) * self.block_size, self.version.size_bytes)
+
+    def after(self, block_id: int) -> OpenFile:
+        """The file when its next block has been emitted under that id."""
+        return replace(self, next_start=self.next_end, previous_block_id=block_id, resumes=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CutterState:
+    """How far a splitter has cut.
+
+    Attributes:
+        next_block_id: Id of the next block.
+        open_file: The file that is being cut; None where none is.
+        waiting: Small files whose batch is not emitted.
+    """
+
+    next_block_id: int
+    open_file: OpenFile | None = None
+    waiting: BatchState = field(default_factory=BatchState)
 
 
 def count_blocks(start: int, end: int, block_size: int) -> int:
@@ -72,7 +88,7 @@ def count_blocks(start: int, end: int, block_size: int) -> int:
 
 
 def estimated(
-    found: Iterable[Found],
+    scan: Iterable[ListedFiles],
     block_size: int,
     clock: Clock,
     within_s: float,
@@ -80,134 +96,35 @@ def estimated(
 ) -> InputEstimate:
     """Count files, blocks and bytes of a scan for so many seconds at most; see BlockCutter for cut_suffixes."""
     deadline_s = clock.elapsed_s() + within_s
-    files = blocks = size_bytes = uncut = 0
-    for entry in found:
+    total = InputEstimate()
+    for files in scan:
         if clock.elapsed_s() > deadline_s:
-            return InputEstimate(files, blocks, size_bytes, uncut, is_partial=True)
-        if not entry.is_directory:
-            files += 1
-            is_uncut = entry.stat.size_bytes > block_size and stays_whole(entry.url, cut_suffixes)
-            uncut += is_uncut
-            blocks += 1 if is_uncut else count_blocks(0, entry.stat.size_bytes, block_size)
-            size_bytes += entry.stat.size_bytes
-    return InputEstimate(files, blocks, size_bytes, uncut)
-
-
-class WindowQuota:
-    """How much of a window's budget is left.
-
-    Args:
-        budget: The window's budget.
-        blocks: At most this many blocks, which then takes the place of the budget for them; None for no such limit.
-        files: At most this many files; None for no such limit.
-        size_bytes: At most this many bytes, the first block aside; None for no such limit.
-    """
-
-    def __init__(
-        self,
-        budget: WindowBudget,
-        blocks: int | None = None,
-        files: int | None = None,
-        size_bytes: int | None = None,
-    ) -> None:
-        self._budget = budget
-        self._most_bytes = size_bytes
-        self._blocks_left = blocks
-        self._blocks = blocks or 0
-        self._files_left = files
-        self._tuples = 0
-        self._size_bytes = 0
-
-    def takes_file(self) -> bool:
-        """Whether one more file may be announced; if so it is counted."""
-        if self._blocks_left == 0 or self._files_left == 0 or self._tuples >= max(1, self._budget.tuples):
-            return False
-        if self._files_left is not None:
-            self._files_left -= 1
-        self._tuples += 1
-        return True
-
-    def takes_whole(self, size_bytes: int) -> bool:
-        """Whether one more file may be announced together with its only block; if so they are counted as one tuple."""
-        if self._is_beyond(size_bytes):
-            return False
-        if self._blocks_left is not None:
-            is_full = self._blocks_left == 0 or self._tuples >= max(self._budget.tuples, self._blocks)
-        else:
-            is_full = self._tuples >= max(1, self._budget.tuples) or (
-                bool(self._size_bytes) and self._size_bytes + size_bytes > self._budget.size_bytes
-            )
-        if is_full or self._files_left == 0:
-            return False
-        if self._files_left is not None:
-            self._files_left -= 1
-        if self._blocks_left is not None and size_bytes:
-            self._blocks_left -= 1
-        self._tuples += 1
-        self._size_bytes += size_bytes
-        return True
-
-    def takes_wholes(self, sizes: Column) -> int:
-        """How many of these files may be announced, the first ones; what takes_whole says of each in turn."""
-        totals = np.cumsum(sizes)
-        fits = np.ones(len(sizes), bool)
-        limits = [] if self._most_bytes is None else [self._most_bytes]
-        most = max(1, self._budget.tuples)
-        if self._blocks_left is None:
-            limits.append(self._budget.size_bytes)
-        else:
-            most = max(self._budget.tuples, self._blocks)
-            fits &= np.cumsum(sizes > 0) - (sizes > 0) < self._blocks_left
-        for limit in limits:
-            fits &= (self._size_bytes + totals - sizes == 0) | (self._size_bytes + totals <= limit)
-        if self._files_left is not None:
-            most = min(most, self._tuples + self._files_left)
-        # Whatever does not fit, what comes behind it does not either.
-        count = max(0, min(int(np.count_nonzero(fits)), most - self._tuples))
-        if count:
-            self._tuples += count
-            self._size_bytes += int(totals[count - 1])
-            if self._files_left is not None:
-                self._files_left -= count
-            if self._blocks_left is not None:
-                self._blocks_left -= int(np.count_nonzero(sizes[:count]))
-        return count
-
-    def takes_block(self, size_bytes: int) -> bool:
-        """Whether one more block of that size may be emitted; if so it is counted."""
-        if self._is_beyond(size_bytes):
-            return False
-        if self._blocks_left is not None:
-            if self._blocks_left == 0:
-                return False
-            self._blocks_left -= 1
-            self._size_bytes += size_bytes
-            return True
-        is_first = self._size_bytes == 0
-        full = self._tuples >= self._budget.tuples or self._size_bytes + size_bytes > self._budget.size_bytes
-        if full and not is_first:
-            return False
-        self._tuples += 1
-        self._size_bytes += size_bytes
-        return True
-
-    def _is_beyond(self, size_bytes: int) -> bool:
-        most = self._most_bytes
-        return most is not None and bool(self._size_bytes) and self._size_bytes + size_bytes > most
+            return replace(total, is_partial=True)
+        sizes = files.size_bytes[files.size_bytes >= 0]
+        blocks = int((-(-sizes // block_size)).sum())
+        large = np.flatnonzero(files.size_bytes > block_size).tolist()
+        uncut = [int(files.size_bytes[index]) for index in large if stays_whole(files.url(index), cut_suffixes)]
+        blocks -= sum(count_blocks(0, size_bytes, block_size) - 1 for size_bytes in uncut)
+        total += InputEstimate(len(sizes), blocks, int(sizes.sum()), len(uncut))
+    return total
 
 
 class BlockCutter:
-    """Announces files and emits their blocks, those of small files in packs, as far as the window allows.
+    """Announces files and emits their blocks, those of small files in batches, as far as the window allows.
 
     Guarantee: ids ascend from 1 without a gap over all windows, in the order in which files are begun; an empty
     file takes one, though it has no block. A file is announced before its blocks.
 
     Args:
         files: Where FileMetadata goes.
-        blocks: Where BlockMetadata and packs go.
-        context: Where files, blocks and bytes are counted, and who listens.
-        packer: Gathers small files.
+        blocks: Where BlockMetadata and batches go.
+        context: Where files, blocks and bytes are counted, and which ports are connected.
+        batcher: Gathers small files.
         cut_suffixes: How names of compressed files end that are cut; others are one block.
+
+    Attributes:
+        announces: Whether files are announced: nothing is emitted where no operator takes it in.
+        quota: What is left of the window.
     """
 
     def __init__(
@@ -215,108 +132,90 @@ class BlockCutter:
         files: Emitter[Any],
         blocks: Emitter[Any],
         context: OperatorContext,
-        packer: SmallFileBatcher,
+        batcher: SmallFileBatcher,
         cut_suffixes: tuple[str, ...] = CUT_SUFFIXES,
     ) -> None:
         self._cut_suffixes = cut_suffixes
         self._files = files
         self._blocks = blocks
         self._counters = context.counters
-        self._packer = packer
-        # In an app every port is watched, so that only the context tells whether somebody takes the files in.
+        self._roots = context.storage.roots
+        self._batcher = batcher
+        # In an app every port is watched, so that only the context tells whether an operator takes the files in.
         self.announces = files.port.name in context.connected if context.connected else files.is_connected
         # Several splitters of an app may feed one reader, whose output is named by the ids of blocks.
         operator_index = 0 if context.control is None else context.control.operator_index
         self._next_block_id = 1 + (operator_index << SPLITTER_SHIFT)
         self._open: OpenFile | None = None
-        self.allowance = WindowQuota(DEFAULT_BUDGET)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a file is begun and not finished."""
-        return self._open is not None
+        self.quota = WindowQuota(DEFAULT_BUDGET)
 
     @property
     def rest_bytes(self) -> int:
-        """How much of the begun file is not emitted."""
+        """Bytes of the open file that are not emitted."""
         return 0 if self._open is None else self._open.version.size_bytes - self._open.next_start
 
     @property
-    def held(self) -> list[str]:
-        """Files that were begun, or put into the pack, and are not emitted to their ends."""
-        return [*([] if self._open is None else [self._open.url]), *self._packer.urls]
+    def unfinished(self) -> list[str]:
+        """URLs of files that were begun, or put into a batch, and are not emitted to their ends."""
+        return [*([] if self._open is None else [self._open.url]), *self._batcher.urls]
 
-    def begin(
-        self,
-        url: str,
-        relative_path: str,
-        version: FileVersion,
-        block_size: int,
-        start: int = 0,
-        *,
-        is_open: bool = False,
-        fingerprint: int = 0,
-    ) -> bool:
-        """Announce a file if the window allows, and make it the one whose blocks come next.
+    def begin(self, file: OpenFile, relative_path: str, discovered_ms: int = 0) -> bool:
+        """Announce a file if the window allows; its blocks come next.
 
         Args:
-            url: The file.
+            file: The file; next_start is more than 0 for the tail of a file that grew.
             relative_path: Its path below the root that it was found under.
-            version: What the blocks are cut from.
-            block_size: Cut interval in bytes.
-            start: First byte to be read; more than 0 for the tail of a file that grew.
-            is_open: Whether the file may grow; for a small one its packer says so.
-            fingerprint: Of the ends of a version that may have grown when it is read; else 0.
+            discovered_ms: When it was listed, in milliseconds since 1970; 0 where unknown.
 
         Returns:
             False when the window is full; nothing was emitted then.
         """
-        if not start and self._packer.is_small(version.size_bytes, block_size):
-            return self.pack(url, relative_path, version, block_size, fingerprint)
-        if not self.allowance.takes_file():
+        version, start = file.version, file.next_start
+        if not start and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
+            return self._begin_small(file, relative_path, discovered_ms)
+        if not self.quota.take_file():
             return False
         self.flush()
-        # What a survey finds of one version says nothing of a later one.
-        grows = is_open or start > 0
-        if version.size_bytes > block_size and stays_whole(url, () if grows else self._cut_suffixes):
+        # The pre-scan of one version says nothing about a later one.
+        grows = file.is_open or start > 0
+        if version.size_bytes > file.block_size and stays_whole(file.url, () if grows else self._cut_suffixes):
             if not grows:
-                logger.warning("compressed file is one block url=%s bytes=%d", redacted(url), version.size_bytes)
-            block_size = version.size_bytes
-        count = count_blocks(start, version.size_bytes, block_size)
-        self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, count))
+                logger.warning("compressed file is one block url=%s bytes=%d", redacted(file.url), version.size_bytes)
+            file = replace(file, block_size=version.size_bytes)
+        count = count_blocks(start, version.size_bytes, file.block_size)
+        self._announce(file, relative_path, self._next_block_id, count, discovered_ms)
         self._counters[names.FILES] += 1
         if count:
-            self._open = OpenFile(url, version, block_size, start)
-            self._open.is_open, self._open.resumes = is_open, start > 0
-            self._open.fingerprint = fingerprint
+            self._open = replace(file, resumes=start > 0)
         return True
 
-    def pack(self, url: str, relative_path: str, version: FileVersion, block_size: int, fingerprint: int = 0) -> bool:
-        """Announce a small file if the window allows, and put it into the pack.
-
-        Returns:
-            False when the window is full; nothing was emitted then.
-        """
-        size_bytes = version.size_bytes
-        if not (self._packer.has_room(size_bytes) and self._packer.admits(version.etag)):
+    def _begin_small(self, file: OpenFile, relative_path: str, discovered_ms: int) -> bool:
+        size_bytes = file.version.size_bytes
+        if not (self._batcher.has_room(size_bytes) and self._batcher.admits(file.version.etag)):
             self.flush()
-        if not self.allowance.takes_whole(size_bytes) and self._packer.ends_window:
+        if not self.quota.take_small_file(size_bytes) and self._batcher.may_end_window():
             return False
         if self.announces:
-            block_id = self._next_block_id + len(self._packer)
-            self._files.emit(FileMetadata(url, relative_path, version, block_size, block_id, int(size_bytes > 0)))
-        self._counters[names.FILES] += 1
-        if size_bytes:
-            self._counters[names.BLOCKS] += 1
-            self._counters[names.BYTES] += size_bytes
-        self._packer.add(url, size_bytes, version.mtime_ns, version.etag, fingerprint)
+            block_id = self._next_block_id + len(self._batcher)
+            self._announce(file, relative_path, block_id, int(size_bytes > 0), discovered_ms)
+        self._count_small(1, int(size_bytes > 0), size_bytes)
+        self._batcher.add(file.url, file.version, file.fingerprint, discovered_ms)
         return True
 
-    def pack_files(self, files: FoundFiles, block_size: int) -> int:
-        """Put files into packs, the first ones that are small, as far as the window allows; where nobody listens.
+    def _announce(self, file: OpenFile, relative_path: str, first_id: int, blocks: int, discovered_ms: int) -> None:
+        self._files.emit(FileMetadata(file.url, relative_path, file.version, file.block_size, first_id, blocks))
+
+    def _count_small(self, files: int, blocks: int, size_bytes: int) -> None:
+        self._counters[names.FILES] += files
+        if blocks:
+            self._counters[names.BLOCKS] += blocks
+            self._counters[names.BYTES] += size_bytes
+
+    def begin_small_files(self, files: ListedFiles, block_size: int) -> int:
+        """Put the first files, as far as they are small, into batches if the window allows; without announcing them.
 
         Args:
-            files: Files and directories that do not grow; a directory takes no place.
+            files: New files and directories that do not grow; a directory takes no room.
             block_size: Cut interval in bytes.
 
         Returns:
@@ -324,100 +223,81 @@ class BlockCutter:
         """
         rows = np.flatnonzero(files.size_bytes >= 0)
         sizes = files.size_bytes[rows]
-        is_small = sizes <= self._packer.small_bytes(block_size)
+        is_small = sizes <= self._batcher.max_small_bytes(block_size)
         small = len(sizes) if is_small.all() else int(np.argmin(is_small))
         done = 0
         while done < small:
-            room = self._packer.room(sizes[done:small])
+            room = self._batcher.count_fitting(sizes[done:small])
             if not room:
                 self.flush()
                 continue
-            count = self.allowance.takes_wholes(sizes[done : done + room])
-            if count < room and not self._packer.ends_window_after(count):
-                # The window goes on to the end of the pack; what fits by itself counts, as one by one.
+            count = self.quota.take_small_files(sizes[done : done + room])
+            if count < room and not self._batcher.may_end_window(count):
+                # The window goes on to the end of the batch; files that fit by themselves count, as one by one.
                 for size_bytes in sizes[done + count : done + room].tolist():
-                    self.allowance.takes_whole(size_bytes)
+                    self.quota.take_small_file(size_bytes)
                 count = room
             if not count:
                 break
-            self._put(files.take(rows[done : done + count]))
+            taken = sizes[done : done + count]
+            self._count_small(count, int(np.count_nonzero(taken)), int(taken.sum()))
+            self._batcher.add_files(files.take(rows[done : done + count]))
             done += count
         return len(files) if done == len(rows) else int(rows[done])
 
-    def _put(self, files: FoundFiles) -> None:
-        sizes = files.size_bytes
-        self._counters[names.FILES] += len(files)
-        if blocks := int(np.count_nonzero(sizes)):
-            self._counters[names.BLOCKS] += blocks
-            self._counters[names.BYTES] += int(sizes.sum())
-        self._packer.add_files(files)
-
     def flush(self, *, may_wait: bool = False) -> None:
-        """Emit the pack as it is; may_wait leaves one that is neither full nor old for a later window."""
-        if len(self._packer) and not (may_wait and self._packer.may_wait):
-            pack = self._packer.take(self._next_block_id)
-            self._next_block_id += len(pack)
-            self._blocks.emit(pack)
+        """Emit the batch as it is; with may_wait one that is neither full nor old stays for a later window."""
+        if len(self._batcher) and not (may_wait and self._batcher.may_wait):
+            batch = self._batcher.take(self._next_block_id)
+            self._next_block_id += len(batch)
+            self._blocks.emit(batch)
 
-    def announce_directory(self, url: str, relative_path: str, block_size: int) -> bool:
-        """Announce a directory if the window allows; where nobody listens it takes no place in the window.
+    def announce_directory(self, url: str, relative_path: str, block_size: int, discovered_ms: int = 0) -> bool:
+        """Announce a directory if the window allows; where no operator takes it in it needs no room.
 
         Returns:
             False when the window is full; nothing was emitted then.
         """
         if not self.announces:
             return True
-        if not self.allowance.takes_file():
+        if not self.quota.take_file():
             return False
         version = FileVersion(0)
         self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, 0, True))
         return True
 
     def cut(self) -> bool:
-        """Emit blocks of the begun file until it is finished or the window is full.
+        """Emit blocks of the open file until it is finished or the window is full.
 
         Returns:
-            Whether the file is finished, also when none is begun.
+            Whether no file is open any more.
         """
         file = self._open
-        if file is None:
-            return True
-        size_bytes, emit = file.version.size_bytes, self._blocks.emit
-        while file.next_start < size_bytes:
-            end = file.next_end
-            length = end - file.next_start
-            if not self.allowance.takes_block(length):
-                return False
-            block_id = self._next_block_id
-            last = end == size_bytes
-            place = block_id, file.url, file.version, file.next_start, end, last, file.previous_block_id
+        while file is not None:
+            start, end = file.next_start, file.next_end
+            if not self.quota.take_block(end - start):
+                break
+            block_id, is_last = self._next_block_id, end == file.version.size_bytes
+            place = block_id, file.url, file.version, start, end, is_last, file.previous_block_id
             growth = file.is_open, file.resumes, file.fingerprint
-            emit(BlockMetadata(*place, 0, *growth))
-            file.resumes = False
+            self._blocks.emit(BlockMetadata(*place, 0, *growth))
             self._counters[names.BLOCKS] += 1
-            self._counters[names.BYTES] += length
-            file.next_start, file.previous_block_id = end, block_id
+            self._counters[names.BYTES] += end - start
             self._next_block_id += 1
-        self._open = None
-        return True
+            file = None if is_last else file.after(block_id)
+        self._open = file
+        return file is None
 
-    def snapshot(self) -> dict[str, Any]:
-        """The next block id, and how far the begun file is cut."""
+    def snapshot(self) -> CutterState:
+        """How far files are cut."""
         file = self._open
-        state: dict[str, Any] = {"next_block_id": self._next_block_id}
-        if len(self._packer):
-            state["packed"] = self._packer.snapshot()
         if file is not None:
-            version = (file.version.size_bytes, file.version.mtime_ns, file.version.etag)
-            place = (file.next_start, file.previous_block_id, file.is_open, file.resumes, file.fingerprint)
-            state["open"] = (shortened(file.url), version, file.block_size, *place)
-        return state
+            file = replace(file, url=self._roots.shorten(file.url))
+        return CutterState(self._next_block_id, file, self._batcher.snapshot(self._roots))
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take back what snapshot gave."""
-        self._next_block_id = state["next_block_id"]
-        self._packer.restore(state.get("packed", []))
-        self._open = None
-        if "open" in state:
-            url, version, *place = state["open"]
-            self._open = OpenFile(expanded(url), FileVersion(*version), *place)
+    def restore(self, state: CutterState) -> None:
+        """Take back what snapshot() gave."""
+        self._next_block_id = state.next_block_id
+        self._batcher.restore(state.waiting, self._roots)
+        file = state.open_file
+        self._open = None if file is None else replace(file, url=self._roots.expand(file.url))

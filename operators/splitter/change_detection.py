@@ -1,4 +1,4 @@
-"""From what a scan finds to what is to be read: new files, changed files, nothing twice."""
+"""Change detection: compares scans with the index and selects what is to be read, each version once."""
 
 from __future__ import annotations
 
@@ -17,66 +17,42 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN, read_until
 from dagflow.storage.location import redacted
-from operators.splitter.change_policy import OnChange, change_of, seems_appended
+from operators.splitter.change_policy import OnChange, change_of, looks_appended
 from operators.splitter.clock import Clock
-from operators.splitter.index.file_index import Answers, FileIndex, Seen
-from operators.splitter.index.fingerprinter import Ends, Fingerprinter
-from operators.splitter.index.pending_fingerprints import PendingFingerprints, UnderWay
-from operators.splitter.scan.listed_files import Found, FoundFiles
+from operators.splitter.completeness import CompletenessRules
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.file_index import FileIndex
+from operators.splitter.index.fingerprinter import Fingerprinter, Prefix
+from operators.splitter.index.index_view import IndexEntries
+from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
+from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.roots import Root
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.walk import FIRST_STEP, LAST_STEP
 
 logger = logging.getLogger(__name__)
 
-NEWEST_HELD = 100_000  # files that wait in memory where the latest are read first, at 300 bytes each
+MAX_NEWEST = 100_000
+"""Files in memory where the newest are read first, 300 bytes each; the tree is scanned again for the rest."""
+
+_Due = tuple[ListedFiles, IndexEntry | None]
+"""New files; or one file that is new or changed, with its entry."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A file that is to be taken.
+class DetectionRules:
+    """Which files of a scan are read.
 
     Attributes:
-        found: The file, and its version.
-        start: First byte to be read.
-        is_noted: Whether its version is only to be remembered, and nothing of it read.
-        fingerprint: Of the version's ends; UNKNOWN where nobody looked at them.
-    """
-
-    found: Found
-    start: int = 0
-    is_noted: bool = False
-    fingerprint: int = UNKNOWN
-
-    @classmethod
-    def of(cls, files: FoundFiles, position: int) -> Candidate:
-        """One of several new files."""
-        return cls(files[position], fingerprint=files.fingerprints[position] if files.fingerprints else UNKNOWN)
-
-    @property
-    def found_bytes(self) -> int:
-        """How much of it is to be read."""
-        return 0 if self.is_noted else max(self.found.stat.size_bytes - self.start, 0)
-
-
-_Due = FoundFiles | tuple[Found, Seen | None]
-"""New files in a row, or one that may be new, with what was taken of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Which of the files that a scan finds are taken.
-
-    Attributes:
-        on_change: What to do about files that changed.
-        settle_millis: How long a file must have been left alone.
-        done_marker: Name of the file that says that a file is complete, with `{name}` for the file's own; "" for none.
+        on_change: Policy for files that changed.
+        completeness: When a file is complete.
         latest_first: Whether the newest files are read first.
-        may_grow: Whether files may grow while they are read, so that tasks must look at them before that.
+        may_grow: Whether files may grow while they are read, so that their fingerprints are taken before that.
     """
 
     on_change: OnChange = OnChange()  # noqa: RUF009  # frozen
-    settle_millis: int = 0
-    done_marker: str = ""
+    completeness: CompletenessRules = CompletenessRules()  # noqa: RUF009  # frozen
     latest_first: bool = False
     may_grow: bool = False
 
@@ -85,27 +61,27 @@ class ChangeDetector:
     """Compares scans with the index.
 
     Args:
-        scanner: What is there.
-        index: What was taken.
-        rules: What is to be taken.
+        scanner: Lists the files.
+        index: The versions that were taken.
+        rules: Which files are read.
         counters: Where changes are counted.
         clock: The time.
-        fingerprinter: Looks at the ends of files.
-        awaited: Files whose fingerprints will be told by those who read them.
+        fingerprinter: Takes fingerprints that no reader will report.
+        pending: Files whose fingerprints readers will report.
 
     Attributes:
-        has_more: Whether the scan that candidates() ended last found more new files than it gave.
+        has_more: Whether the last scan of changes() found more new files than it gave.
     """
 
     def __init__(
         self,
         scanner: Scanner,
         index: FileIndex,
-        rules: Rules,
+        rules: DetectionRules,
         counters: Counter[str],
         clock: Clock,
         fingerprinter: Fingerprinter,
-        awaited: PendingFingerprints,
+        pending: PendingFingerprints,
     ) -> None:
         self._scanner = scanner
         self._index = index
@@ -113,242 +89,207 @@ class ChangeDetector:
         self._counters = counters
         self._clock = clock
         self._fingerprinter = fingerprinter
-        self._awaited = awaited
-        self._unsettled = 0
+        self._pending = pending
+        self._incomplete = 0
         self.has_more = False
 
-    def candidates(self) -> Iterator[Candidate]:
-        """Scan once; where the newest come first, and not all were held, has_more says then that others are left.
+    def changes(self) -> Generator[ListedFiles]:
+        """Scan once for files to be read, and for versions to be noted.
 
-        The caller records all candidates in the index before it scans again.
-
-        Raises:
-            StorageError: Something cannot be listed or examined; SourceChangedError where policy says so.
-        """
-        return _singles(self._newest() if self._rules.latest_first else self._fingerprinted(self._steps(self._rules)))
-
-    def stretches(self) -> Generator[Candidate | FoundFiles]:
-        """All candidates; new files that come in a row in one piece, where the order allows it.
-
-        The caller records each in the index before it asks for the next.
+        New files come in a row where the order allows it; a changed file comes alone. The index must have what one
+        scan gave before the next begins. With latest_first has_more says at the end whether files were left for that.
 
         Raises:
-            StorageError: As candidates() does.
+            StorageError: Something cannot be listed or examined; SourceChangedError where the policy says so.
         """
-        return self._newest_first() if self._rules.latest_first else self._fingerprinted(self._steps(self._rules))
+        return self._newest() if self._rules.latest_first else self._with_fingerprints(self._compared(self._rules))
 
-    def everything(self) -> Iterator[Candidate]:
-        """Scan once, only to remember what is there and was not taken, however lately it was modified."""
-        steps = self._steps(replace(self._rules, settle_millis=0))
-        noted = ([replace(each, start=0, is_noted=True) for each in _singles(step)] for step in steps)
-        return _singles(self._fingerprinted(noted))
-
-    def _newest_first(self) -> Generator[Candidate | FoundFiles]:
-        yield from self._newest()
+    def all_changes(self) -> Generator[ListedFiles]:
+        """Scan as often as it takes to give everything; see changes()."""
+        yield from self.changes()
         while self.has_more:
-            # All of them are out, and the index knows them, before the next scan looks at it.
-            yield from self._newest()
+            yield from self.changes()
 
-    def _newest(self) -> Generator[Candidate | FoundFiles]:
-        """Scan once, for as many of the newest as are held."""
+    def existing(self) -> Generator[ListedFiles]:
+        """Scan once, only to note the files that were not taken, however recently they were modified."""
+        rules = replace(self._rules, completeness=replace(self._rules.completeness, min_age_millis=0))
+        noted = ([replace(files, start=0, is_noted=True) for files in step] for step in self._compared(rules))
+        return self._with_fingerprints(noted)
+
+    def _newest(self) -> Generator[ListedFiles]:
+        """Scan once, for the MAX_NEWEST newest files."""
         self.has_more = False
         count = 0
-        held: list[tuple[int, bytes, Candidate]] = []
-        for candidate in _singles(each for step in self._steps(self._rules) for each in step):
-            if candidate.is_noted:
-                yield from self._fingerprinted([[candidate]])
+        # Rows, because columns of one file each would take twice the memory; keys are unique and decide ties.
+        newest: list[tuple[int, bytes, Root, ListedStat, int, int]] = []
+        for files in (files for step in self._compared(self._rules) for files in step):
+            if files.is_noted:
+                yield from self._with_fingerprints([[files]])
                 continue
-            count += 1
-            entry = (candidate.found.stat.mtime_ns, candidate.found.key, candidate)
-            if len(held) < NEWEST_HELD:
-                heapq.heappush(held, entry)
-            else:
-                heapq.heappushpop(held, entry)
-        held.sort(reverse=True)
-        yield from self._fingerprinted(
-            [candidate for _, _, candidate in held[start : start + LAST_STEP]]
-            for start in range(0, len(held), LAST_STEP)
+            count += len(files)
+            for key, stat in zip(files.keys, files.stats, strict=True):
+                row = (stat.mtime_ns, key, files.root, stat, files.start, files.discovered_ms)
+                if len(newest) < MAX_NEWEST:
+                    heapq.heappush(newest, row)
+                else:
+                    heapq.heappushpop(newest, row)
+        newest.sort(reverse=True)
+        yield from self._with_fingerprints(
+            [
+                replace(ListedFiles.single(root, key, stat), start=start, discovered_ms=discovered_ms)
+                for _, key, root, stat, start, discovered_ms in newest[at : at + LAST_STEP]
+            ]
+            for at in range(0, len(newest), LAST_STEP)
         )
-        self.has_more = count > NEWEST_HELD
+        self.has_more = count > MAX_NEWEST
 
-    def _fingerprinted(self, steps: Iterable[Sequence[Candidate | FoundFiles]]) -> Generator[Candidate | FoundFiles]:
-        """What is to be taken, with the fingerprints that no reader will tell; one step ahead, as tasks take them."""
-        if not self._rules.on_change.tells_appends:
+    def _with_fingerprints(self, steps: Iterable[Sequence[ListedFiles]]) -> Generator[ListedFiles]:
+        """Add the fingerprints that no reader will report; one step ahead, because tasks take them."""
+        if not self._rules.on_change.needs_fingerprints:
             for step in steps:
                 yield from step
             return
         with ThreadPoolExecutor(1, thread_name_prefix="fingerprints") as jobs:
-            waiting: deque[tuple[Sequence[Candidate | FoundFiles], Future[list[int]]]] = deque()
+            waiting: deque[tuple[Sequence[ListedFiles], Future[list[int]]]] = deque()
             for step in steps:
-                wanted = [ends for each in step for ends in self._ends(each)]
+                wanted = [prefix for files in step for prefix in self._prefixes(files)]
                 if not (wanted or waiting):
                     yield from step
                     continue
-                waiting.append((step, jobs.submit(self._fingerprinter.look, wanted)))
+                waiting.append((step, jobs.submit(self._fingerprinter.take, wanted)))
                 if len(waiting) > 1:
                     yield from self._marked(*waiting.popleft())
             while waiting:
                 yield from self._marked(*waiting.popleft())
 
-    def _ends(self, each: Candidate | FoundFiles) -> Sequence[Ends]:
-        """What tasks look at before it is taken: nothing of object stores, which replace whole objects."""
-        if isinstance(each, FoundFiles):
-            is_looked_at = self._rules.may_grow and each.root.is_local
-            return list(zip(each.keys, each.size_bytes.tolist(), strict=True)) if is_looked_at else ()
-        found = each.found
-        is_looked_at = (self._rules.may_grow or each.is_noted) and found.root.is_local and not each.fingerprint
-        return [(found.key, found.stat.size_bytes)] if is_looked_at else ()
+    def _prefixes(self, files: ListedFiles) -> Sequence[Prefix]:
+        """What must be fingerprinted before it is read: nothing of object stores, which replace whole objects."""
+        is_needed = (self._rules.may_grow or files.is_noted) and files.root.is_local and not files.fingerprints
+        return list(zip(files.keys, files.size_bytes.tolist(), strict=True)) if is_needed else ()
 
-    def _marked(
-        self, step: Sequence[Candidate | FoundFiles], looked: Future[list[int]]
-    ) -> Iterator[Candidate | FoundFiles]:
-        prints = iter(looked.result())
-        for each in step:
-            if own := list(itertools.islice(prints, len(self._ends(each)))):
-                yield (
-                    replace(each, fingerprints=own)
-                    if isinstance(each, FoundFiles)
-                    else replace(each, fingerprint=own[0])
-                )
-            else:
-                yield each
+    def _marked(self, step: Sequence[ListedFiles], taken: Future[list[int]]) -> Iterator[ListedFiles]:
+        prints = iter(taken.result())
+        for files in step:
+            own = list(itertools.islice(prints, len(self._prefixes(files))))
+            yield replace(files, fingerprints=own) if own else files
 
-    def _steps(self, rules: Rules) -> Iterator[list[Candidate | FoundFiles]]:
+    def _compared(self, rules: DetectionRules) -> Iterator[list[ListedFiles]]:
         now_millis = self._clock.now_millis()
-        # Before the view: what readers tell after that, the view does not say.
-        under_way = self._awaited.under_way()
+        # Before the view: the view lacks what readers report after it.
+        in_flight = self._pending.in_flight()
         view = self._index.view(now_millis)
-        self._unsettled = 0
-        for step in _stepped(self._scanner.steps()):
-            answers = view.look_up(
-                step[0].names if len(step) == 1 else [name for found in step for name in found.names]
+        self._incomplete = 0
+        for step in _in_larger_steps(self._scanner.scan()):
+            entries = view.look_up(
+                step[0].index_names if len(step) == 1 else [name for files in step for name in files.index_names]
             )
             start = 0
             due: list[_Due] = []
-            lacking: list[Found] = []
-            for found in step:
-                end = start + len(found)
-                own = answers.slice(start, end)
-                unchanged = _unchanged(found, own)
-                due += self._due(found, own, unchanged, rules, now_millis)
-                lacking += self._lacking(found, own, unchanged)
+            lacking: list[ListedFiles] = []
+            for files in step:
+                end = start + len(files)
+                own = entries.slice(start, end)
+                unchanged = _unchanged(files, own)
+                due += self._due(files, own, unchanged, rules, now_millis)
+                lacking += self._lacking(files, own, unchanged)
                 start = end
             if due or lacking:
-                yield list(self._judged(due, lacking, under_way))
-        if self._unsettled:
-            self._counters[names.UNSETTLED] += self._unsettled
-            logger.info("files left for later, as they are not complete yet files=%d", self._unsettled)
+                discovered_ms = self._clock.now_millis()
+                yield [replace(each, discovered_ms=discovered_ms) for each in self._judged(due, lacking, in_flight)]
+        if self._incomplete:
+            self._counters[names.UNSETTLED] += self._incomplete
+            logger.info("files left for later, as they are not complete yet files=%d", self._incomplete)
 
     def _due(
-        self, files: FoundFiles, answers: Answers, unchanged: npt.NDArray[np.bool_], rules: Rules, now_millis: int
+        self,
+        files: ListedFiles,
+        entries: IndexEntries,
+        unchanged: npt.NDArray[np.bool_],
+        rules: DetectionRules,
+        now_millis: int,
     ) -> Iterator[_Due]:
-        """Those that are not as they were taken, as far as they are complete."""
+        """The files that are not as they were taken, as far as they are complete."""
         positions = np.flatnonzero(~unchanged)
         if not len(positions):
             return
-        if not (rules.settle_millis or rules.done_marker or answers.known[positions].any()):
-            yield files.take(positions)
+        if not (rules.completeness.is_checked or entries.known[positions].any()):
+            yield files.take(positions), None
             return
         for position in positions.tolist():
-            found = files[position]
-            if self._is_marker(found):
+            if rules.completeness.is_marker(files, position):
                 continue
-            if _is_settled(found, rules, now_millis):
-                yield found, answers[position]
+            if rules.completeness.is_complete(files, position, now_millis):
+                yield files.slice(position, position + 1), entries[position]
             else:
-                self._unsettled += 1
+                self._incomplete += 1
 
-    def _lacking(self, files: FoundFiles, answers: Answers, unchanged: npt.NDArray[np.bool_]) -> Iterator[Found]:
-        """Those that are as they were taken, and of which nobody has told what they begin and end with."""
-        if not (self._rules.on_change.tells_appends and files.root.is_local):
+    def _lacking(
+        self, files: ListedFiles, entries: IndexEntries, unchanged: npt.NDArray[np.bool_]
+    ) -> Iterator[ListedFiles]:
+        """The files that are as they were taken, and have no fingerprint although no reader will report one."""
+        if not (self._rules.on_change.needs_fingerprints and files.root.is_local):
             return
-        positions = np.flatnonzero(unchanged & (answers.fingerprint == UNKNOWN) & (files.size_bytes > 0))
+        positions = np.flatnonzero(unchanged & (entries.fingerprint == UNKNOWN) & (files.size_bytes > 0))
         if len(positions):
             lacking = files.take(positions)
-            expected = self._awaited.expected(lacking.names)
-            yield from (lacking[at] for at in np.flatnonzero(~expected).tolist())
+            rest = np.flatnonzero(~self._pending.are_pending(lacking.index_names))
+            if len(rest):
+                yield lacking.take(rest)
 
-    def _judged(self, due: list[_Due], lacking: list[Found], under_way: UnderWay) -> Iterator[Candidate | FoundFiles]:
-        """Those that are to be taken, or noted."""
-        changed = [(each[0], each[1]) for each in due if isinstance(each, tuple) and each[1] is not None]
-        longer = [(found, seen) for found, seen in changed if seems_appended(seen, found.stat)]
-        early = _early(longer, under_way)
-        self._unsettled += len(early)
-        wanted = [(found.key, seen.size_bytes) for found, seen in longer if found.key not in early]
-        wanted += [(found.key, found.stat.size_bytes) for found in lacking]
-        looked = dict(zip(wanted, self._fingerprinter.look(wanted), strict=True))
-        for found in lacking:
-            # What cannot be opened has taught nothing, and nothing is noted of it.
-            if told := looked[found.key, found.stat.size_bytes]:
-                yield Candidate(found, is_noted=True, fingerprint=told)
-        for each in due:
-            if isinstance(each, FoundFiles):
-                yield each
-            elif each[0].key not in early and (candidate := self._judge(*each, looked)) is not None:
-                yield candidate
+    def _judged(self, due: list[_Due], lacking: list[ListedFiles], in_flight: InFlightFiles) -> Iterator[ListedFiles]:
+        """The files that are to be read or noted."""
+        longer = [(files, entry) for files, entry in due if entry is not None and looks_appended(entry, files.stats[0])]
+        too_early = _unreported(longer, in_flight)
+        self._incomplete += len(too_early)
+        wanted = [(files.keys[0], entry.size_bytes) for files, entry in longer if files.keys[0] not in too_early]
+        wanted += [prefix for files in lacking for prefix in zip(files.keys, files.size_bytes.tolist(), strict=True)]
+        prints = dict(zip(wanted, self._fingerprinter.take(wanted), strict=True))
+        for files in lacking:
+            own = [prints[prefix] for prefix in zip(files.keys, files.size_bytes.tolist(), strict=True)]
+            # A file that cannot be opened has no fingerprint, and nothing is noted of it.
+            known = np.flatnonzero(np.array(own) != UNKNOWN)
+            if len(known):
+                yield replace(files, fingerprints=own, is_noted=True).take(known)
+        for files, entry in due:
+            if entry is None:
+                yield files
+            elif files.keys[0] not in too_early:
+                yield self._judge(files, entry, prints)
 
-    def _judge(self, found: Found, seen: Seen | None, looked: Mapping[Ends, int]) -> Candidate | None:
-        if seen is None or found.is_directory:
-            return Candidate(found)
-        change = change_of(seen, found.stat, looked.get((found.key, seen.size_bytes), UNKNOWN))
+    def _judge(self, files: ListedFiles, entry: IndexEntry, prints: Mapping[Prefix, int]) -> ListedFiles:
+        """One changed file, as the policy says."""
+        if files.is_directory(0):
+            return files
+        stat = files.stats[0]
+        change = change_of(entry, stat, prints.get((files.keys[0], entry.size_bytes), UNKNOWN))
         action = self._rules.on_change.action(change)
         self._counters[names.changed(change)] += 1
-        url = redacted(found.url)
+        url = redacted(files.url(0))
         logger.warning("file changed after it was taken change=%s action=%s url=%s", change, action, url)
         if action == "fail":
             raise SourceChangedError(
-                f"it was {change} after it was read: {seen.size_bytes} bytes then, {found.stat.size_bytes} now",
+                f"it was {change} after it was read: {entry.size_bytes} bytes then, {stat.size_bytes} now",
                 url=url,
                 hint=f"say what to do about it, for example on_change: {{{change}: reread}} or {{{change}: ignore}}",
             )
-        start = read_until(seen.fingerprint, seen.size_bytes) if action == "tail" else 0
-        return Candidate(found, start, action == "ignore")
-
-    def _is_marker(self, found: Found) -> bool:
-        marker = self._rules.done_marker
-        if not marker or found.is_directory:
-            return False
-        name = found.root.lister.url(found.key.rpartition(b"/")[2])
-        before, has_name, after = marker.partition("{name}")
-        if not has_name:
-            return name == marker
-        return len(name) > len(before) + len(after) and name.startswith(before) and name.endswith(after)
+        start = read_until(entry.fingerprint, entry.size_bytes) if action == "tail" else 0
+        return replace(files, start=start, is_noted=action == "ignore")
 
 
-def _early(longer: list[tuple[Found, Seen]], under_way: UnderWay) -> set[bytes]:
-    """Keys of those that cannot be told yet from files that were rewritten, but will be when their readers are done."""
-    unsure = [found for found, seen in longer if seen.fingerprint == UNKNOWN]
-    is_early = under_way.has([found.name for found in unsure]) if unsure else ()
-    return {found.key for found, early in zip(unsure, is_early, strict=True) if early}
+def _unreported(longer: list[tuple[ListedFiles, IndexEntry]], in_flight: InFlightFiles) -> set[bytes]:
+    """Keys of files whose append cannot be distinguished from a rewrite until their readers report."""
+    unsure = [files for files, entry in longer if entry.fingerprint == UNKNOWN]
+    is_pending = in_flight.has([files.index_names[0] for files in unsure]) if unsure else ()
+    return {files.keys[0] for files, pending in zip(unsure, is_pending, strict=True) if pending}
 
 
-def _is_settled(found: Found, rules: Rules, now_millis: int) -> bool:
-    if found.is_directory:
-        return True
-    if rules.settle_millis and now_millis - found.stat.mtime_ns // 1_000_000 < rules.settle_millis:
-        return False
-    if not rules.done_marker:
-        return True
-    directory, _, name = found.key.rpartition(b"/")
-    marker = rules.done_marker.replace("{name}", found.root.lister.url(name))
-    return found.root.lister.kind(directory + b"/" + marker.encode("utf-8", "surrogateescape")) is not None
-
-
-def _singles(found: Iterable[Candidate | FoundFiles]) -> Iterator[Candidate]:
-    for each in found:
-        if isinstance(each, Candidate):
-            yield each
-        else:
-            yield from (Candidate.of(each, position) for position in range(len(each)))
-
-
-def _stepped(found: Iterable[FoundFiles]) -> Iterator[list[FoundFiles]]:
-    """Gather what a thousand roots give one by one: a join in larger steps costs less."""
-    step: list[FoundFiles] = []
+def _in_larger_steps(found: Iterable[ListedFiles]) -> Iterator[list[ListedFiles]]:
+    """Gather the files of many small roots: a join in larger steps costs less."""
+    step: list[ListedFiles] = []
     count, size = 0, FIRST_STEP
-    for each in found:
-        step.append(each)
-        count += len(each)
+    for files in found:
+        step.append(files)
+        count += len(files)
         if count >= size:
             yield step
             step, count, size = [], 0, min(2 * size, LAST_STEP)
@@ -356,44 +297,14 @@ def _stepped(found: Iterable[FoundFiles]) -> Iterator[list[FoundFiles]]:
         yield step
 
 
-def _unchanged(files: FoundFiles, answers: Answers) -> npt.NDArray[np.bool_]:
-    """For each file, whether the version that was taken is the one that was found."""
-    if not answers.known.any():
-        return answers.known
-    same: npt.NDArray[np.bool_] = answers.known & (files.size_bytes == answers.size_bytes)
-    tagged = files.tagged
-    if not tagged.any():
-        same &= files.mtime_ns == answers.mtime_ns
+def _unchanged(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bool_]:
+    """For each file, whether the version that was taken is the listed one."""
+    if not entries.known.any():
+        return entries.known
+    same: npt.NDArray[np.bool_] = entries.known & (files.size_bytes == entries.size_bytes)
+    has_etag, stats = files.stats.has_etag, files.stats
+    if not has_etag.any():
+        same &= stats.mtime_ns == entries.mtime_ns
         return same
-    same &= np.where(tagged, files.identities == answers.identity, files.mtime_ns == answers.mtime_ns)
+    same &= np.where(has_etag, stats.identities == entries.identity, stats.mtime_ns == entries.mtime_ns)
     return same
-
-
-class OneScan:
-    """What one scan found to be taken, made as it is asked for."""
-
-    def __init__(self, found: Generator[Candidate | FoundFiles]) -> None:
-        self._found = found
-        self._head: Candidate | FoundFiles | None = None
-
-    def peek(self) -> Candidate | FoundFiles | None:
-        """What is next, or None at the end."""
-        if self._head is None:
-            self._head = next(self._found, None)
-        return self._head
-
-    @property
-    def found_bytes(self) -> int:
-        """Bytes in what peek gave last and pop has not taken."""
-        return 0 if self._head is None else self._head.found_bytes
-
-    def pop(self, count: int = 1) -> None:
-        """Take the candidate that peek gave, or so many of the files."""
-        head = self._head
-        self._head = None
-        if isinstance(head, FoundFiles) and count < len(head):
-            self._head = head.slice(count, len(head))
-
-    def stop(self) -> None:
-        """End the scan, and what tasks look at for it."""
-        self._found.close()

@@ -1,4 +1,4 @@
-"""What happened to a file that was taken before, and what is to be done about it."""
+"""What happened to a file that was taken before, and what the app does about it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.storage.fingerprint import UNKNOWN
-from operators.splitter.index.file_index import Seen
-from operators.splitter.scan.listing import Stat
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.scan.listed_stats import ListedStat
 
 Change = Literal["appended", "replaced", "truncated"]
 Action = Literal["tail", "reread", "ignore", "fail"]
@@ -17,7 +17,7 @@ Action = Literal["tail", "reread", "ignore", "fail"]
 class OnChange(BaseModel):
     """The policy for files that changed after they were taken.
 
-    No choice is silent: each change is logged and counted.
+    Each change is logged and counted, whatever the policy.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -38,29 +38,29 @@ class OnChange(BaseModel):
         return {"appended": self.appended, "replaced": self.replaced, "truncated": self.truncated}[change]
 
     @property
-    def tells_appends(self) -> bool:
-        """Whether it matters that a file was appended to, and not rewritten in place."""
+    def needs_fingerprints(self) -> bool:
+        """Whether an append must be distinguished from a rewrite in place."""
         return self.appended != self.replaced
 
 
-def seems_appended(seen: Seen, now: Stat) -> bool:
-    """Whether a change looks like an append, as far as names, sizes and times tell."""
+def looks_appended(taken: IndexEntry, now: ListedStat) -> bool:
+    """Whether a change looks like an append, by names, sizes and times alone."""
     # An object store replaces whole objects.
-    is_other = now.etag or (seen.identity and now.file_id and seen.identity != now.file_id)
-    return not is_other and now.size_bytes > seen.size_bytes
+    is_other_file = now.etag or (taken.identity and now.file_id and taken.identity != now.file_id)
+    return not is_other_file and now.size_bytes > taken.size_bytes
 
 
-def change_of(seen: Seen, now: Stat, fingerprint: int = UNKNOWN) -> Change:
+def change_of(taken: IndexEntry, now: ListedStat, fingerprint: int = UNKNOWN) -> Change:
     """Name the difference between two versions of one path.
 
     Args:
-        seen: The version that was taken.
+        taken: The version that was taken.
         now: Another version.
-        fingerprint: Of as many of the file's bytes now as the version that was taken had; UNKNOWN where it no longer
-            has them. A version that was taken without one cannot be told from what a rewrite in place made longer.
+        fingerprint: Of as many of the file's bytes now as the taken version had; UNKNOWN where it no longer has them.
+            Without a fingerprint of the taken version, a longer rewrite in place counts as an append.
     """
-    if seems_appended(seen, now):
-        is_other = seen.fingerprint > UNKNOWN and seen.fingerprint != fingerprint
-        return "replaced" if is_other else "appended"
-    is_same = not now.etag and not (seen.identity and now.file_id and seen.identity != now.file_id)
-    return "truncated" if is_same and now.size_bytes < seen.size_bytes else "replaced"
+    if looks_appended(taken, now):
+        is_rewritten = taken.fingerprint > UNKNOWN and taken.fingerprint != fingerprint
+        return "replaced" if is_rewritten else "appended"
+    is_same_file = not now.etag and not (taken.identity and now.file_id and taken.identity != now.file_id)
+    return "truncated" if is_same_file and now.size_bytes < taken.size_bytes else "replaced"

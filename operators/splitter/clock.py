@@ -1,4 +1,4 @@
-"""The time, as something that a test may hold in its hands."""
+"""The time, as a value that a test can set."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What tells the time and waits."""
+    """Tells the time and waits."""
 
     def now_millis(self) -> int:
-        """Milliseconds since 1970, by which files are dated; may jump."""
+        """Milliseconds since 1970, as files are dated; may jump."""
 
     def elapsed_s(self) -> float:
         """Seconds since some moment; never goes back."""

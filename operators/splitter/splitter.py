@@ -6,10 +6,10 @@ import contextlib
 import functools
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
@@ -26,7 +26,6 @@ from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
-from dagflow.storage.roots import expanded, root_of, shortened
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.files.source_events import FileFingerprints
@@ -40,20 +39,23 @@ from operators.splitter.batching import (
     Packs,
     SmallFileBatcher,
 )
-from operators.splitter.block_cutter import DEFAULT_BUDGET, BlockCutter, WindowQuota, estimated
-from operators.splitter.change_detection import Candidate, ChangeDetector, OneScan, Rules
+from operators.splitter.block_cutter import BlockCutter, CutterState, OpenFile, estimated
+from operators.splitter.change_detection import ChangeDetector, DetectionRules
 from operators.splitter.change_policy import OnChange
 from operators.splitter.clock import Clock, SystemClock
-from operators.splitter.index.file_index import FileIndex, Seen
-from operators.splitter.index.fingerprinter import EMPTY, Fingerprinter
+from operators.splitter.completeness import CompletenessRules
+from operators.splitter.index.file_index import FileIndex, IndexState
+from operators.splitter.index.fingerprinter import Fingerprinter
 from operators.splitter.index.index_locations import IndexLocations, require_same_names
-from operators.splitter.index.pending_fingerprints import Heard, PendingFingerprints
-from operators.splitter.scan.listed_files import FoundFiles
-from operators.splitter.scan.periodic_scan import TimeBasedDirectoryScanner
+from operators.splitter.index.pending_fingerprints import FingerprintState, PendingFingerprints
+from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.roots import find_root
+from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.sharding import ShardedLister
+from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
+from operators.splitter.taken_files import TakenFiles
+from operators.splitter.window_quota import DEFAULT_BUDGET, WindowQuota
 
 BlockSize = Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")]
 CutCompressed = Annotated[
@@ -63,12 +65,27 @@ CutCompressed = Annotated[
 Threshold = Annotated[Count | None, Field(ge=1, description="blocks per window at most; null: the engine's choice")]
 
 
+@dataclass(frozen=True, slots=True)
+class NamedFilesState:
+    """State of FileSplitterBase.
+
+    Attributes:
+        cutter: How far files are cut.
+        waiting: Files that were named and not begun.
+    """
+
+    cutter: CutterState
+    waiting: list[FileInfo]
+
+
 class FileSplitterBase(ControlOperator):
     """Cuts the files that an upstream operator names into blocks.
 
     Guarantee: each tuple is cut exactly once, as the version that the file has when its turn comes. A name
     that arrives twice is cut twice.
     """
+
+    state_type: ClassVar[type | None] = NamedFilesState
 
     block_size: BlockSize = 64 << 20
     blocks_threshold: Threshold = None
@@ -88,22 +105,22 @@ class FileSplitterBase(ControlOperator):
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         self._context = context
-        packer = SmallFileBatcher(BatchRules(self.pack_bytes, self.pack_files, 0, self.packs == "whole"), SystemClock())
+        rules = BatchRules(self.pack_bytes, self.pack_files, 0, self.packs == "whole")
         outputs = self.files_metadata_output, self.blocks_metadata_output
-        self._cutter = BlockCutter(*outputs, context, packer, self.cut_compressed)
+        self._cutter = BlockCutter(*outputs, context, SmallFileBatcher(rules, SystemClock()), self.cut_compressed)
         self._waiting = deque()
 
     def begin_window(self, window_id: int) -> None:
         """Called before anything of the window arrives."""
-        self._cutter.allowance = _allowance(self._context, self.blocks_threshold)
+        self._cutter.quota = _quota(self._context, WindowLimits(self.blocks_threshold))
 
     @input.each
     def take(self, file: FileInfo) -> None:
-        """Remember a file; it is cut at the end of this window or of a later one."""
+        """Queue a file; it is cut at the end of this window or of a later one."""
         self._waiting.append(file)
 
     def end_window(self) -> None:
-        """Cut what waits, as far as the window allows.
+        """Cut the queued files, as far as the window allows.
 
         Raises:
             StorageError: A file cannot be examined; MissingError where there is none.
@@ -115,42 +132,60 @@ class FileSplitterBase(ControlOperator):
         self._cutter.flush()
 
     def _begin(self, file: FileInfo) -> bool:
-        # The location is taken literally: what an operator names is no glob.
-        root = find_root(file.url, is_literal=True)
+        root = find_root(file.url, self._context.storage, is_literal=True)
         url = root.lister.url(root.base)
         name = file.relative_path or url.rsplit("/", 1)[-1]
         if root.kind == "directory":
             return self._cutter.announce_directory(url, name, self.block_size)
         stat = root.lister.stat(root.base)
         version = FileVersion(0) if stat is None else FileVersion(stat.size_bytes, stat.mtime_ns, stat.etag)
-        return self._cutter.begin(url, name, version, self.block_size)
+        return self._cutter.begin(OpenFile(url, version, self.block_size), name)
 
     def unemitted_bytes(self) -> int:
-        """The rest of the file that is being cut; how long those are that wait is not known."""
+        """The rest of the file that is being cut; the lengths of queued files are not known."""
         return self._cutter.rest_bytes
 
-    def snapshot(self) -> dict[str, Any]:
-        """What is cut, and what waits to be cut."""
-        return {
-            "cut": self._cutter.snapshot(),
-            "waiting": [(shortened(file.url), file.relative_path) for file in self._waiting],
-        }
+    def snapshot(self) -> NamedFilesState:
+        """How far files are cut, and which are queued."""
+        shorten = self._context.storage.roots.shorten
+        waiting = [FileInfo(shorten(file.url), file.relative_path) for file in self._waiting]
+        return NamedFilesState(self._cutter.snapshot(), waiting)
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take back what snapshot gave."""
-        self._cutter.restore(state["cut"])
-        self._waiting = deque(FileInfo(expanded(url), name) for url, name in state["waiting"])
+    def restore(self, state: NamedFilesState) -> None:
+        """Take back what snapshot() gave."""
+        expand = self._context.storage.roots.expand
+        self._cutter.restore(state.cutter)
+        self._waiting = deque(FileInfo(expand(file.url), file.relative_path) for file in state.waiting)
 
 
 class Retention(BaseModel):
     """For how long it is remembered that a file was taken.
 
-    A file that still lies there after that is read again.
+    A file that is still there after that is read again.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     millis: Annotated[Millis, Field(description="time since the file was taken")]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitterState:
+    """State of FileSplitterInput.
+
+    Attributes:
+        cutter: How far files are cut.
+        index: Which versions of which files were taken.
+        locations: Where files were looked for.
+        is_first_scan_done: Whether everything that the first scan found was taken.
+        window_id: The window.
+    """
+
+    cutter: CutterState
+    index: IndexState
+    locations: IndexLocations
+    is_first_scan_done: bool
+    window_id: int
 
 
 class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
@@ -160,17 +195,23 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
     restarts come between. A run to completion ends with one scan; a run that follows scans for ever.
     """
 
+    state_type: ClassVar[type | None] = SplitterState
+    event_type: ClassVar[type | None] = FileFingerprints
+    event_state_type: ClassVar[type | None] = FingerprintState
+
     files: Annotated[Paths, Field(description="files, directories and globs to read, or one of them")]
     recursive: Annotated[bool, Field(description="whether directories below a directory are scanned")] = True
     file_pattern: Annotated[
         re.Pattern[str] | None, Field(description="regular expression for the whole name of files to read; null: any")
     ] = None
     ignore_pattern: Annotated[
-        re.Pattern[str] | None, Field(description="regular expression for the whole name of what is passed over")
+        re.Pattern[str] | None, Field(description="regular expression for the whole name of what is skipped")
     ] = None
     listing: Annotated[
         Literal["driver", "sharded"],
-        Field(description="who lists local directories: the driver, or tasks, several directories at a time"),
+        Field(
+            description="what lists local directories ahead of the scan: processes of the driver, or tasks of the run"
+        ),
     ] = "driver"
     scan_interval_millis: Annotated[Millis, Field(description="while following: time from one scan to the next")] = 5000
     block_size: BlockSize = 64 << 20
@@ -187,7 +228,7 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
     ] = "process"
     settle_millis: Annotated[Millis, Field(description="how long a file must not have been modified")] = 0
     done_marker: Annotated[
-        PartOfPath, Field(description="name of the file that says that one is complete; {name} is the name of that one")
+        PartOfPath, Field(description="name of the file that marks another one as complete, whose name is {name}")
     ] = ""
     unterminated: Annotated[
         Literal["keep", "wait"] | None,
@@ -215,62 +256,75 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
     _context: OperatorContext
     _cutter: BlockCutter
     _index: FileIndex
-    _places: IndexLocations
-    _awaited: PendingFingerprints
-    _discovery: ChangeDetector
-    _source: OneScan | TimeBasedDirectoryScanner | None
-    _scanned: Counter[str]
-    _has_begun: bool
-    _is_noted: bool
+    _locations: IndexLocations
+    _pending: PendingFingerprints
+    _taken: TakenFiles
+    _detector: ChangeDetector
+    _source: ScanSource | None
+    _scan_counters: Counter[str]
+    _batch_root: str
+    # The first scan has ended; everything that it found was taken; versions were noted in this window.
+    _has_scanned: bool
+    _is_first_scan_done: bool
     _has_noted: bool
     _has_news: bool
-    _root: str
 
     def check_properties(self) -> None:
-        """Refuse a marker that is no name."""
+        """Refuse a marker that is not a name of its own."""
         if "/" in self.done_marker or self.done_marker == "{name}":
             raise ValueError(f"done_marker must name another file in the same directory, got {self.done_marker!r}")
 
     def use_clock(self, clock: Clock) -> None:
-        """Tell the time by another clock; called before setup."""
+        """Replace the clock; called before setup."""
         self._clock = clock
 
     def prepare(self, run: RunPreparation) -> None:
-        """Name what tasks will read; what is not there by now is complained of, or waited for, when it is scanned."""
+        """Name what tasks will read; a missing location is reported, or waited for, when it is scanned."""
         for named in self.files:
             with contextlib.suppress(MissingError):
-                root = find_root(named)
-                run.reads(root.lister.url(root.base), functools.partial(self._selection().takes_all_in, root))
+                root = find_root(named, run.storage)
+                run.reads(root.lister.url(root.base), functools.partial(self._selection().selects_all_in, root))
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         self._context = context
-        control = context.control
+        control, storage = context.control, context.storage
         self._is_following = self.follow or (control is not None and control.follow)
-        full = BatchRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
-        packer = SmallFileBatcher(full, self._clock, waits=self._waits)
+        rules = BatchRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
+        batcher = SmallFileBatcher(rules, self._clock, may_grow=self._may_grow)
         outputs = self.files_metadata_output, self.blocks_metadata_output
-        self._cutter = BlockCutter(*outputs, context, packer, self.cut_compressed)
-        self._is_noted = self._has_noted = self._has_news = False
-        self._root = ""
-        self._places = IndexLocations.of(self.files)
+        self._cutter = BlockCutter(*outputs, context, batcher, self.cut_compressed)
+        self._locations = IndexLocations.of(self.files, storage.roots)
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
-        self._index = FileIndex("" if control is None else control.state_url, retain_millis)
-        # Counted apart, because the scanner's thread must not touch what the driver is reading.
-        self._scanned = Counter()
-        in_tasks = None if control is None else control.in_tasks
-        sharded = None
-        if in_tasks is not None and self.listing == "sharded":
-            sharded = functools.partial(ShardedLister, in_tasks)  # one for each root
-        scanner = Scanner(
-            self.files, self._selection(), self._scanned, tolerates_missing=self._is_following, sharded=sharded
-        )
-        self._awaited = PendingFingerprints(self._index)
-        rules = Rules(self.on_change, self.settle_millis, self.done_marker, self.latest_first, self._waits)
-        looked = Fingerprinter(in_tasks)
-        self._discovery = ChangeDetector(scanner, self._index, rules, self._scanned, self._clock, looked, self._awaited)
+        self._index = FileIndex("" if control is None else control.state_url, retain_millis, storage)
+        self._pending = PendingFingerprints(self._index, storage.roots)
+        self._taken = TakenFiles(self._index, self._pending, needs_fingerprints=self.wants_source_events)
+        # Apart from the context's counters, which the driver reads while the scanner's thread counts.
+        self._scan_counters = Counter()
+        self._detector = self._make_detector()
         self._source = None
-        self._has_begun = False
+        self._batch_root = ""
+        self._has_scanned = self._is_first_scan_done = self._has_noted = self._has_news = False
+
+    def _make_detector(self) -> ChangeDetector:
+        control = self._context.control
+        in_tasks = None if control is None else control.in_tasks
+        workers: Callable[[], Workers[Any]] = WorkerProcesses
+        if in_tasks is not None and self.listing == "sharded":
+            workers = functools.partial(TaskWorkers, in_tasks)
+        scanner = Scanner(
+            self.files,
+            self._selection(),
+            self._scan_counters,
+            storage=self._context.storage,
+            tolerates_missing=self._is_following,
+            workers=workers,
+        )
+        completeness = CompletenessRules(self.settle_millis, self.done_marker)
+        rules = DetectionRules(self.on_change, completeness, self.latest_first, self._may_grow)
+        fingerprinter = Fingerprinter(in_tasks)
+        counters, clock = self._scan_counters, self._clock
+        return ChangeDetector(scanner, self._index, rules, counters, clock, fingerprinter, self._pending)
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:
         """What there is to be read, as if nothing had been; see Estimator.
@@ -278,8 +332,8 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         Raises:
             StorageError: Something cannot be listed or examined; MissingError where a location does not exist.
         """
-        found = Scanner(self.files, self._selection(), tolerates_missing=self.follow).scan()
-        return estimated(found, self.block_size, self._clock, within_s, self.cut_compressed)
+        scanner = Scanner(self.files, self._selection(), storage=storage, tolerates_missing=self.follow)
+        return estimated(scanner.scan(), self.block_size, self._clock, within_s, self.cut_compressed)
 
     def window_limits(self) -> WindowLimits:
         """The limits that the app sets to a window."""
@@ -290,21 +344,20 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         return self.follow
 
     @property
-    def _waits(self) -> bool:
+    def _may_grow(self) -> bool:
+        """Whether a file may grow while it is read, so that an unterminated last record waits for its end."""
         if self.unterminated is not None:
             return self.unterminated == "wait"
-        is_told = self.settle_millis > 0 or self.done_marker != ""
-        return self._is_following and self.on_change.appended == "tail" and not is_told
+        is_complete = self.settle_millis > 0 or self.done_marker != ""
+        return self._is_following and self.on_change.appended == "tail" and not is_complete
 
     def _selection(self) -> Selection:
         return Selection(self.recursive, self.file_pattern, self.ignore_pattern)
 
     def begin_window(self, window_id: int) -> None:
         """Called before anything of the window arrives."""
-        self._cutter.allowance = _allowance(
-            self._context, self.blocks_threshold, self.max_files_per_window, self.max_bytes_per_window
-        )
-        self._awaited.begin_window(window_id, self._cutter.held)
+        self._cutter.quota = _quota(self._context, self.window_limits())
+        self._pending.begin_window(window_id, self._cutter.unfinished)
         self._has_noted = False
 
     def emit_tuples(self) -> None:
@@ -315,127 +368,115 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
                 SourceChangedError where a file changed and on_change says so.
         """
         source = self._started()
-        # Asked first: what the first scan offered before it ended is then in the queue, or taken.
-        has_begun, was_noted = self._has_begun, self._is_noted
+        # Read first: what a scan offered before it ended is then in the queue, or taken.
+        has_scanned, was_done = self._has_scanned, self._is_first_scan_done
         while self._cutter.cut():
-            found = source.peek()
-            if found is None:
-                self._is_noted = self._is_noted or has_begun
+            files = source.peek()
+            if files is None:
+                self._is_first_scan_done = self._is_first_scan_done or has_scanned
                 break
-            if not (taken := self._take(found)):
+            if not (count := self._take(files)):
                 break
-            source.pop(taken)
+            source.pop(count)
         self._cutter.flush(may_wait=self._is_following)
-        self._context.counters.update(self._scanned_since())
-        passes_over = self._is_following and self.existing == "ignore"
-        self._has_news = self._is_noted and (self._has_noted or not was_noted) if passes_over else self._has_noted
+        self._context.counters.update(self._counted_since())
+        self._has_news = self._has_noted
+        if self._is_following and self.existing == "ignore":
+            self._has_news = self._is_first_scan_done and (self._has_noted or not was_done)
 
     def unemitted_bytes(self) -> int:
         """The rest of the file that is being cut, and the files that a scan has found by now."""
-        return self._cutter.rest_bytes + (0 if self._source is None else self._source.found_bytes)
+        return self._cutter.rest_bytes + (0 if self._source is None else self._source.queued_bytes)
 
     def has_news(self) -> bool:
-        """Whether files were noted: changes to be reported once, or a first scan, complete now, that is never read."""
+        """Whether versions were noted: ignored changes, or a complete first scan whose files are not read."""
         return self._has_news
 
     @property
     def wants_source_events(self) -> bool:
-        """Whether it matters what files begin and end with."""
-        return self.on_change.tells_appends
+        """Whether the fingerprints of files matter."""
+        return self.on_change.needs_fingerprints
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:
-        """Remember what readers saw at the ends of files."""
-        self._awaited.hear(window_id, [event for event in events if isinstance(event, FileFingerprints)])
+        """Record the fingerprints that readers report."""
+        self._pending.report(window_id, [event for event in events if isinstance(event, FileFingerprints)])
 
-    def event_state(self) -> Heard:
-        """What no snapshot may hold yet of what readers told."""
-        return self._awaited.event_state()
+    def event_state(self) -> FingerprintState:
+        """Reported fingerprints that no snapshot may have yet."""
+        return self._pending.state()
 
-    def restore_event_state(self, state: Heard) -> None:
-        """Take back what heard gave."""
-        self._awaited.restore_event_state(state)
+    def restore_event_state(self, state: FingerprintState) -> None:
+        """Take back what event_state() gave."""
+        self._pending.restore(state)
 
-    def _started(self) -> OneScan | TimeBasedDirectoryScanner:
-        # Not in setup: what was taken before is known only when restore has been called.
+    def _started(self) -> ScanSource:
+        # Not in setup: what was taken before is known only after restore.
         if self._source is not None:
             return self._source
         if not self._is_following:
-            self._source = OneScan(self._discovery.stretches())
+            self._source = SingleScan(self._detector.all_changes())
             return self._source
-        scanner = TimeBasedDirectoryScanner(self._scan, self.scan_interval_millis, self._clock, self._scanned)
+        scanner = TimeBasedDirectoryScanner(self._scan, self.scan_interval_millis, self._clock, self._scan_counters)
         # Its first scan may ask for the next one.
         self._source = scanner
         scanner.start()
         return scanner
 
-    def _scan(self) -> Iterator[Candidate]:
-        if self.existing == "ignore" and not self._has_begun:
-            yield from self._discovery.everything()
+    def _scan(self) -> Iterator[ListedFiles]:
+        if self.existing == "ignore" and not self._has_scanned:
+            yield from self._detector.existing()
         else:
-            yield from self._discovery.candidates()
-            if self._discovery.has_more:
-                # What was offered waits to be taken; the index knows it when the next scan looks for the rest.
+            yield from self._detector.changes()
+            if self._detector.has_more:
+                # The next scan begins when these files are taken, and looks for the rest.
                 self.scan_now()
                 return
-        self._has_begun = True
+        self._has_scanned = True
 
-    def _take(self, found: Candidate | FoundFiles) -> int:
-        """How many files, or directories, were taken, the first ones; 0 where the window is full."""
-        if isinstance(found, Candidate):
-            return int(self._begin(found))
-        if self._cutter.announces or self._waits:
-            return int(self._begin(Candidate.of(found, 0)))
-        self._enter(found.root.lister.url(found.root.base))
-        tells = self.on_change.tells_appends and found.root.is_local
-        count = self._cutter.pack_files(found, self.block_size)
-        if not count:
-            # The window is full, or the next file is none of the small ones.
-            return int(self._begin(Candidate.of(found, 0)))
-        taken = found.slice(0, count)
-        columns = taken.size_bytes, taken.mtime_ns, taken.identities
-        empty = np.where(taken.size_bytes == 0, EMPTY, UNKNOWN) if tells else np.full(count, UNKNOWN)
-        entries = self._index.record_all(taken.names, *columns, self._clock.now_millis(), empty)
-        if tells:
-            self._awaited.expect(entries)
+    def _take(self, files: ListedFiles) -> int:
+        """Take the first files; returns how many, 0 where the window is full."""
+        if files.is_noted:
+            count = len(files)
+            self._has_noted = True
+        elif files.start or self._cutter.announces or self._may_grow:
+            count = self._begin_each(files)
+        else:
+            self._enter_root(files.root.lister.url(files.root.base))
+            # 0 where the window is full, or the next file is not small.
+            count = self._cutter.begin_small_files(files, self.block_size) or self._begin_each(files.slice(0, 1))
+        if count:
+            self._taken.record(files.slice(0, count), self._clock.now_millis())
         return count
 
-    def _enter(self, url: str) -> None:
-        if (root := root_of(url)) != self._root:
-            # A pack lies in one root, so that it can be found where that has been moved to.
+    def _enter_root(self, url: str) -> None:
+        if (root := self._context.storage.roots.name_of(url)) != self._batch_root:
+            # A batch lies in one named root, so that it can be found where the root was moved to.
             self._cutter.flush()
-            self._root = root
+            self._batch_root = root
 
-    def _begin(self, candidate: Candidate) -> bool:
-        found = candidate.found
-        stat = found.stat
-        if not candidate.is_noted and not self._announce(candidate):
-            return False
-        tells = self.on_change.tells_appends and found.root.is_local
-        fingerprint = EMPTY if tells and not stat.size_bytes else candidate.fingerprint
-        seen = Seen(stat.size_bytes, stat.mtime_ns, stat.identity, self._clock.now_millis(), fingerprint)
-        self._index.record(found.name, seen)
-        self._has_noted |= candidate.is_noted
-        if tells and stat.size_bytes > 0 and not candidate.is_noted:
-            self._awaited.expect_one(found.name, seen)
-        else:
-            self._awaited.expect_nothing(found.name, seen)
-        return True
+    def _begin_each(self, files: ListedFiles) -> int:
+        """Begin the first files one by one; returns how many."""
+        for index in range(len(files)):
+            if not (self._cutter.cut() and self._begin(files, index)):
+                return index
+        return len(files)
 
-    def _announce(self, candidate: Candidate) -> bool:
-        found = candidate.found
-        if found.is_directory:
-            return self._cutter.announce_directory(found.url, found.relative_path, self.block_size)
-        version = FileVersion(found.stat.size_bytes, found.stat.mtime_ns, found.stat.etag)
-        relative_path = found.relative_path if self._cutter.announces else ""
-        self._enter(found.url)
-        is_open = self._waits and not version.etag
-        place = found.url, relative_path, version, self.block_size, candidate.start
-        return self._cutter.begin(*place, is_open=is_open, fingerprint=candidate.fingerprint if is_open else UNKNOWN)
+    def _begin(self, files: ListedFiles, index: int) -> bool:
+        url, discovered_ms = files.url(index), files.discovered_ms
+        relative_path = files.relative_path(index) if self._cutter.announces else ""
+        if files.is_directory(index):
+            return self._cutter.announce_directory(url, relative_path, self.block_size, discovered_ms)
+        self._enter_root(url)
+        version = files.version(index)
+        is_open = self._may_grow and not version.etag
+        fingerprint = files.fingerprint(index) if is_open else UNKNOWN
+        file = OpenFile(url, version, self.block_size, files.start, is_open=is_open, fingerprint=fingerprint)
+        return self._cutter.begin(file, relative_path, discovered_ms)
 
-    def _scanned_since(self) -> Counter[str]:
-        """What the scans counted since this was last asked for."""
+    def _counted_since(self) -> Counter[str]:
+        """What the scans counted since the last call."""
         counters = self._context.counters
-        return Counter({name: count - counters[name] for name, count in list(self._scanned.items())})
+        return Counter({name: count - counters[name] for name, count in list(self._scan_counters.items())})
 
     def scan_now(self) -> None:
         """While following, scan without waiting for the interval to pass."""
@@ -453,34 +494,28 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
             self._source.stop()
         self._index.close()
 
-    def snapshot(self) -> dict[str, Any]:
-        """How far the open file is cut, and which files were taken.
+    def snapshot(self) -> SplitterState:
+        """How far files are cut, and which were taken.
 
         Raises:
             StorageError: The index cannot be written.
         """
-        window_id = self._awaited.kept_id = self._awaited.window_id
-        index, places = self._index.snapshot(), (self._places.roots, self._places.names)
-        parts = {"cut": self._cutter.snapshot(), "index": index, "places": places}
-        return {**parts, "has_begun": self._is_noted, "window_id": window_id}
+        window_id = self._pending.snapshot_window = self._pending.window_id
+        index = self._index.snapshot()
+        return SplitterState(self._cutter.snapshot(), index, self._locations, self._is_first_scan_done, window_id)
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take back what snapshot gave.
+    def restore(self, state: SplitterState) -> None:
+        """Take back what snapshot() gave.
 
         Raises:
-            JournalError: A part of the index is gone, or the index calls files otherwise than the app's roots do.
+            JournalError: A part of the index is missing, or it names files otherwise than the app's roots do.
         """
-        if "places" in state:  # not in a checkpoint of before they were kept
-            require_same_names(IndexLocations(*state["places"]), self.files)
-        self._cutter.restore(state["cut"])
-        self._index.restore(state["index"])
-        self._has_begun = self._is_noted = state["has_begun"]
-        # A checkpoint of before windows were named has nothing that was heard.
-        self._awaited.kept_id = state.get("window_id", 0)
+        require_same_names(state.locations, self.files, self._context.storage.roots)
+        self._cutter.restore(state.cutter)
+        self._index.restore(state.index)
+        self._has_scanned = self._is_first_scan_done = state.is_first_scan_done
+        self._pending.snapshot_window = state.window_id
 
 
-def _allowance(
-    context: OperatorContext, blocks: int | None, files: int | None = None, size_bytes: int | None = None
-) -> WindowQuota:
-    budget = DEFAULT_BUDGET if context.control is None else context.control.budget
-    return WindowQuota(budget, blocks, files, size_bytes)
+def _quota(context: OperatorContext, limits: WindowLimits) -> WindowQuota:
+    return WindowQuota(DEFAULT_BUDGET if context.control is None else context.control.budget, limits)

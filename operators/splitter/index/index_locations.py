@@ -1,49 +1,48 @@
-"""What a splitter's index calls the files below each location, and whether it still would."""
+"""Index locations: how the index names the files below each location, and whether it still would."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dagflow.errors import JournalError
 from dagflow.storage.location import absolute, redacted
-from dagflow.storage.roots import MARK, roots_in_use, roots_now, shortened
+from dagflow.storage.roots import MARK, Roots
 
 _GLOB = re.compile(r"/[^/]*[*?[].*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLocations:
-    """Where files were looked for.
+    """Where a splitter looked for files.
 
     Attributes:
-        roots: Where the named roots were, by name.
-        names: What was looked through, as the index names it: in a root by the root's name and the rest.
+        roots: Locations of the named roots, by name.
+        names: What was scanned, as the index names it: below a named root by the root's name and the rest.
     """
 
     roots: dict[str, str]
-    names: Sequence[str]
+    names: list[str]
 
     @classmethod
-    def of(cls, locations: Iterable[str]) -> IndexLocations:
+    def of(cls, locations: Iterable[str], roots: Roots) -> IndexLocations:
         """Those of a splitter as it is now."""
-        return cls(roots_now(), sorted({shortened(_base(location)) for location in locations}))
+        return cls(roots.url_by_name, sorted({roots.shorten(_base(location)) for location in locations}))
 
 
-def require_same_names(before: IndexLocations, locations: Iterable[str]) -> None:
-    """Refuse roots under which files that were taken have other names than in the index: all would be read again.
+def require_same_names(before: IndexLocations, locations: Iterable[str], roots: Roots) -> None:
+    """Refuse roots under which the index would name known files differently: all of them would be read again.
 
     Where a root was moved, with all that lies below it, its files keep their names.
 
     Raises:
-        JournalError: A location that was looked through is in another root now, or in none, or in one that begins
-            elsewhere.
+        JournalError: A location that was scanned is in another root now, or in none, or in one that begins elsewhere.
     """
     urls = [_base(location) for location in locations]
-    with roots_in_use(before.roots):
-        names = [shortened(url) for url in urls]
-    for url, was, now in zip(urls, names, map(shortened, urls), strict=True):
+    earlier = Roots.of(before.roots)
+    names = [earlier.shorten(url) for url in urls]
+    for url, was, now in zip(urls, names, map(roots.shorten, urls), strict=True):
         if was != now and any(_overlap(was, known) for known in before.names):
             raise JournalError(
                 f"files here are remembered {_described(was)}, and would be looked for {_described(now)}: "

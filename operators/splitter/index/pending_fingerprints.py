@@ -1,4 +1,4 @@
-"""Files that were taken and whose fingerprints are told by those who read them."""
+"""Pending fingerprints: entries of the index whose head and tail fingerprints the readers will report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,23 +16,46 @@ import pyarrow.compute as pc
 
 from dagflow.storage.columns import binary_column, bool_column, int64_column, numbers_of, positions_in
 from dagflow.storage.fingerprint import UNKNOWN
-from dagflow.storage.roots import shortened
+from dagflow.storage.roots import Roots
 from operators.files.source_events import FileFingerprints
-from operators.splitter.index.file_index import Apart, FileIndex, Seen
-from operators.splitter.index.sorted_runs import NOTHING, SCHEMA, ends, entries_of, merged, newest, packed, unpacked
+from operators.splitter.index.entries import (
+    NO_ENTRIES,
+    SCHEMA,
+    IndexEntry,
+    decoded,
+    encoded,
+    entries_of,
+    first_and_last,
+    merged,
+    newest,
+    without,
+)
+from operators.splitter.index.file_index import FileIndex, LateEntries
 
-Heard = list[tuple[int, Apart]]
-"""Entries of the index, each with the first window after whose snapshot they need not be kept apart."""
+
+@dataclass(frozen=True, slots=True)
+class FingerprintState:
+    """Fingerprints that readers reported, and that no durable snapshot of the index may have yet.
+
+    Attributes:
+        late: The completed entries, by window.
+    """
+
+    late: list[LateEntries] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """Number of windows; an empty state is nothing that an app could lose."""
+        return len(self.late)
 
 
-class _Expected(NamedTuple):
-    """Entries of one window, packed: there are some for each file of all windows that are under way.
+class _PendingWindow(NamedTuple):
+    """Pending entries of one window, encoded: there are some for each file of all windows in flight.
 
     Attributes:
         window_id: The window.
         first: Their first path.
         last: Their last path.
-        data: They.
+        data: The entries; see encoded().
     """
 
     window_id: int
@@ -40,237 +64,240 @@ class _Expected(NamedTuple):
     data: bytes
 
     @classmethod
-    def of(cls, window_id: int, entries: pa.Table) -> _Expected:
-        return cls(window_id, *ends(entries), packed(entries))
+    def of(cls, window_id: int, entries: pa.Table) -> _PendingWindow:
+        return cls(window_id, *first_and_last(entries), encoded(entries))
 
     def may_have_any(self, first: bytes, last: bytes) -> bool:
         """Whether paths in [first, last] may be among them."""
         return self.first <= last and first <= self.last
 
     def entries(self) -> pa.Table:
-        return unpacked(self.data)
+        return decoded(self.data)
 
 
-class UnderWay:
-    """Files of which readers will tell before their windows are committed, as it was at one moment.
+class InFlightFiles:
+    """Files whose fingerprints readers will report before their windows are committed, as of one moment.
 
     Args:
-        windows: What is expected of each window.
+        windows: Pending entries of each window.
     """
 
-    def __init__(self, windows: Sequence[_Expected]) -> None:
+    def __init__(self, windows: Sequence[_PendingWindow]) -> None:
         self._windows = windows
 
     def has(self, paths: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-        """For each path whether its file is one of them; at least one, ascending."""
-        return _are_expected(paths, self._windows, NOTHING)
+        """For each path whether its file is one of them; at least one path, ascending."""
+        return _are_pending(paths, self._windows, NO_ENTRIES)
 
 
 class PendingFingerprints:
-    """Completes entries of the index when it is told what their files begin and end with.
+    """Completes entries of the index when readers report what the files begin and end with.
 
-    What was told after the newest snapshot is kept here until a later one holds it; see SourceEventListener. What
-    is never told, because a file was left out or a run died, is looked at by the scan that finds it lacking.
+    Reports that came after the newest snapshot are kept here until a later one has them; see SourceEventListener.
+    A fingerprint that is never reported, because a file was skipped or a run died, is taken by a later scan.
 
     Args:
         index: The index.
-        most_late: Files of committed windows of which nobody has told, and that are waited for: large ones, and packs
-            that wait.
+        roots: The app's named roots; None for none.
+        max_late: Files of committed windows that stay pending: large ones, and batches that wait.
 
     Attributes:
-        window_id: The window that is being emitted: what is expected now is of it.
-        kept_id: The window whose snapshot of the index is the newest.
+        window_id: The window that is being emitted.
+        snapshot_window: The window whose snapshot of the index is the newest.
     """
 
-    def __init__(self, index: FileIndex, most_late: int = 20_000) -> None:
+    def __init__(self, index: FileIndex, roots: Roots | None = None, max_late: int = 20_000) -> None:
         self._index = index
-        self._most_late = most_late
+        self._roots = roots or Roots()
+        self._max_late = max_late
         # A scan asks from its own thread.
         self._lock = threading.Lock()
-        self.window_id = self.kept_id = 0
-        # Of windows in order, each by path; of the newest also single ones, which are cheaper to put together.
-        self._awaited: deque[_Expected] = deque()
-        self._single: list[tuple[bytes, Seen]] = []
-        self._late = NOTHING
-        self._heard: deque[tuple[int, Apart]] = deque()
+        self.window_id = self.snapshot_window = 0
+        # By window, each sorted by path; entries of the newest window that came singly are encoded together.
+        self._pending: deque[_PendingWindow] = deque()
+        self._single: list[tuple[bytes, IndexEntry]] = []
+        self._late = NO_ENTRIES
+        self._reported: deque[LateEntries] = deque()
 
-    def begin_window(self, window_id: int, held: Sequence[str] = ()) -> None:
-        """What is expected from now on is of that window.
+    def begin_window(self, window_id: int, open_files: Sequence[str] = ()) -> None:
+        """Entries that are added from now on belong to that window.
 
         Args:
             window_id: The window; it may begin again, as long as nothing was emitted in it.
-            held: Files that were taken and are not emitted to their ends: they are expected of no earlier window.
+            open_files: URLs of files that were taken and not emitted to their ends: no earlier window reports them.
         """
         with self._lock:
-            self._put_together()
-            if held and window_id > self.window_id:
-                entries = self._entries_of([os.fsencode(shortened(url)) for url in held])
+            self._encode_singles()
+            if open_files and window_id > self.window_id:
+                entries = self._entries_of([os.fsencode(self._roots.shorten(url)) for url in open_files])
                 if entries.num_rows:
-                    self._awaited.append(_Expected.of(window_id, entries))
+                    self._pending.append(_PendingWindow.of(window_id, entries))
             self.window_id = window_id
 
     def _entries_of(self, paths: list[bytes]) -> pa.Table:
-        """The newest that is expected of some files."""
+        """The newest pending entries of some files."""
         paths.sort()
-        near = [each.entries() for each in reversed(self._awaited) if each.may_have_any(paths[0], paths[-1])]
+        near = [each.entries() for each in reversed(self._pending) if each.may_have_any(paths[0], paths[-1])]
         wanted = binary_column(paths)
         return merged([table.filter(pc.is_in(table.column("path"), value_set=wanted)) for table in [*near, self._late]])
 
-    def expect(self, entries: pa.Table) -> None:
-        """Wait for what readers tell of files; each entry is in the index as it is, and comes after those before.
+    def add(self, entries: pa.Table) -> None:
+        """Make entries pending, as the index has them; they are newer than all that were added before.
 
-        Nobody reads a directory or an empty file: what their entries say is that older versions are past.
+        Directories and empty files are not read: their entries only supersede older versions.
         """
         with self._lock:
-            self._put_together()
+            self._encode_singles()
             if entries.num_rows:
-                self._awaited.append(_Expected.of(self.window_id, entries))
+                self._pending.append(_PendingWindow.of(self.window_id, entries))
 
-    def expect_one(self, path: bytes, seen: Seen) -> None:
-        """Wait for what a reader tells of one file: of one that may grow, that it was left out."""
+    def add_one(self, path: bytes, entry: IndexEntry) -> None:
+        """Make one entry pending; of a file that may grow, whether it was skipped."""
         with self._lock:
-            self._single.append((path, seen))
+            self._single.append((path, entry))
 
-    def expect_nothing(self, path: bytes, seen: Seen) -> None:
-        """Hear that the index has a version of which nobody will tell: what is told of an older one is too late."""
+    def supersede(self, entries: pa.Table) -> None:
+        """The index has versions that no reader reports: reports of older versions come too late."""
         with self._lock:
-            if self._single or self._awaited or self._late.num_rows:
-                self._single.append((path, seen._replace(size_bytes=0)))
+            self._encode_singles()
+            if self._pending or self._late.num_rows:
+                unread = entries.set_column(1, SCHEMA.field(1), int64_column(np.zeros(entries.num_rows, np.int64)))
+                self._pending.append(_PendingWindow.of(self.window_id, unread))
 
-    def expected(self, paths: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-        """For each path whether its file is waited for; at least one, ascending."""
+    def supersede_one(self, path: bytes, entry: IndexEntry) -> None:
+        """The index has a version that no reader reports; see supersede()."""
         with self._lock:
-            self._put_together()
-            late, awaited = self._late, list(self._awaited)
-        return _are_expected(paths, awaited, late)
+            if self._single or self._pending or self._late.num_rows:
+                self._single.append((path, entry._replace(size_bytes=0)))
 
-    def under_way(self) -> UnderWay:
-        """Those of windows that are not committed; of all others the index says by now what was told."""
+    def are_pending(self, paths: Sequence[bytes]) -> npt.NDArray[np.bool_]:
+        """For each path whether its file is pending; at least one path, ascending."""
         with self._lock:
-            self._put_together()
-            return UnderWay(list(self._awaited))
+            self._encode_singles()
+            late, pending = self._late, list(self._pending)
+        return _are_pending(paths, pending, late)
 
-    def _put_together(self) -> None:
-        """Make one table of the single files."""
+    def in_flight(self) -> InFlightFiles:
+        """The files of windows that are not committed; for all others the index has what was reported."""
+        with self._lock:
+            self._encode_singles()
+            return InFlightFiles(list(self._pending))
+
+    def _encode_singles(self) -> None:
         if self._single:
             # The newest first: a file may be taken twice in a window.
-            paths, seen = zip(*reversed(self._single), strict=True)
-            table = newest(entries_of(paths, list(zip(*seen, strict=True))))
-            self._awaited.append(_Expected.of(self.window_id, table))
+            paths, entries = zip(*reversed(self._single), strict=True)
+            table = newest(entries_of(paths, list(zip(*entries, strict=True))))
+            self._pending.append(_PendingWindow.of(self.window_id, table))
             self._single = []
 
-    def hear(self, window_id: int, events: Sequence[FileFingerprints]) -> None:
+    def report(self, window_id: int, events: Sequence[FileFingerprints]) -> None:
         """Complete the entries of the files that were read in a window."""
-        while self._heard and self._heard[0][0] <= window_id:
-            self._heard.popleft()
+        while self._reported and self._reported[0].until_window <= window_id:
+            self._reported.popleft()
         with self._lock:
-            self._put_together()
+            self._encode_singles()
             entries = self._take_due(window_id)
             # Of a file that was taken again since, the index has a newer version.
-            for later in self._awaited:
-                entries = _without(entries, later)
-            told = _told_by(events)
-            completed, rest = _completed(entries, told)
-            # Of those with a fingerprint no more is awaited than that they were left out.
+            for later in self._pending:
+                if entries.num_rows and later.may_have_any(*first_and_last(entries)):
+                    entries = without(entries, later.entries())
+            reported = _entries_in(events, self._roots)
+            completed, rest = _completed(entries, reported)
+            # Entries that have a fingerprint were pending only in case their files were skipped.
             is_lacking = numbers_of(rest.column("fingerprint")) == UNKNOWN
-            self._late = _last_taken(rest.filter(bool_column(is_lacking)), self._most_late)
-            completed = merged([completed, *self._left_out(told)])
-            # A scan that does not find them under way any more finds in the index what was told of them.
+            self._late = _last_taken(rest.filter(bool_column(is_lacking)), self._max_late)
+            completed = merged([completed, *self._skipped(reported)])
+            # Recorded under the lock: a scan that does not find them in flight finds them in the index.
             if completed.num_rows:
-                self._heard.append((self.kept_id + 1, self._index.record_apart(completed)))
+                self._reported.append(self._index.record_late(completed, self.snapshot_window + 1))
 
     def _take_due(self, window_id: int) -> pa.Table:
-        """What is late, and what is expected of windows up to one, the newest of each file; it is awaited no more."""
+        """Remove the late entries and those of windows up to one; the newest of each file."""
         due = [self._late]
-        while self._awaited and self._awaited[0].window_id <= window_id:
-            due.append(self._awaited.popleft().entries())
-        return _read(merged(due[::-1]))
+        while self._pending and self._pending[0].window_id <= window_id:
+            due.append(self._pending.popleft().entries())
+        return _with_content(merged(due[::-1]))
 
-    def _left_out(self, told: pa.Table) -> list[pa.Table]:
-        """Entries of files whose first blocks were left out, and whose last ones come in later windows."""
-        told = told.filter(bool_column(numbers_of(told.column("fingerprint")) < UNKNOWN))
-        if not told.num_rows:
+    def _skipped(self, reported: pa.Table) -> list[pa.Table]:
+        """Entries of files whose first blocks were skipped, and whose last blocks are in later windows."""
+        reported = reported.filter(bool_column(numbers_of(reported.column("fingerprint")) < UNKNOWN))
+        if not reported.num_rows:
             return []
-        near = [each.entries() for each in self._awaited if each.may_have_any(*ends(told))]
-        return [completed for entries in near if (completed := _completed(_read(entries), told)[0]).num_rows]
+        near = [each.entries() for each in self._pending if each.may_have_any(*first_and_last(reported))]
+        return [
+            completed for entries in near if (completed := _completed(_with_content(entries), reported)[0]).num_rows
+        ]
 
-    def event_state(self) -> Heard:
-        """What no durable snapshot of the index may hold yet."""
-        return list(self._heard)
+    def state(self) -> FingerprintState:
+        """The reports that no durable snapshot of the index may have yet."""
+        return FingerprintState(list(self._reported))
 
-    def restore_event_state(self, heard: Heard) -> None:
-        """Take back what heard gave, after kept_id and the index were."""
-        self._heard = deque((first, entries) for first, entries in heard if first > self.kept_id)
-        for _, entries in self._heard:
-            self._index.restore_apart(entries)
+    def restore(self, state: FingerprintState) -> None:
+        """Take back what state() gave, after snapshot_window and the index were restored."""
+        self._reported = deque(late for late in state.late if late.until_window > self.snapshot_window)
+        for late in self._reported:
+            self._index.restore_late(late)
 
 
-def _are_expected(paths: Sequence[bytes], windows: Sequence[_Expected], late: pa.Table) -> npt.NDArray[np.bool_]:
+def _are_pending(paths: Sequence[bytes], windows: Sequence[_PendingWindow], late: pa.Table) -> npt.NDArray[np.bool_]:
     near = [each for each in windows if each.may_have_any(paths[0], paths[-1])]
-    tables = [late, *(_read(each.entries()) for each in near)]
+    tables = [late, *(_with_content(each.entries()) for each in near)]
     known = pa.chunked_array([chunk for table in tables for chunk in table.column("path").chunks], pa.binary())
     return positions_in(binary_column(paths), known)[0]
 
 
-def _read(entries: pa.Table) -> pa.Table:
-    """Those of files that readers read."""
+def _with_content(entries: pa.Table) -> pa.Table:
+    """The entries of files that readers read."""
     is_read = numbers_of(entries.column("size_bytes")) > 0
     return entries if is_read.all() else entries.filter(bool_column(is_read))
 
 
-def _told_by(events: Sequence[FileFingerprints]) -> pa.Table:
-    """Entries with what was told, and nothing else, by path."""
-    told = [(_paths_of(event), event) for event in events if len(event.sizes)]
-    # Packs are read in any order, but in each files ascend, and mostly one comes after the other.
-    # What was seen at a file's end counts more than that its first block was left out.
-    told.sort(key=lambda each: (each[1].fingerprints[0] < UNKNOWN, each[0][0].as_py()))
-    paths = pa.chunked_array([each for each, _ in told], pa.binary())
+def _entries_in(events: Sequence[FileFingerprints], roots: Roots) -> pa.Table:
+    """The reported versions and fingerprints as entries, by path."""
+    parts = [(_paths_of(event, roots), event) for event in events if len(event.sizes)]
+    # Batches are read in any order, but the files in each ascend, and mostly one batch comes after the other.
+    # A fingerprint of a file's end counts more than the report that its first block was skipped.
+    parts.sort(key=lambda part: (part[1].fingerprints[0] < UNKNOWN, part[0][0].as_py()))
+    paths = pa.chunked_array([path for path, _ in parts], pa.binary())
     nothing = np.empty(0, np.int64)
-    sizes = np.concatenate([nothing, *(event.sizes for _, event in told)])
-    mtimes = np.concatenate([nothing, *(event.mtimes for _, event in told)])
-    prints = np.concatenate([nothing, *(event.fingerprints for _, event in told)])
+    sizes = np.concatenate([nothing, *(event.sizes for _, event in parts)])
+    mtimes = np.concatenate([nothing, *(event.mtimes for _, event in parts)])
+    prints = np.concatenate([nothing, *(event.fingerprints for _, event in parts)])
     unknown = np.zeros(len(paths), np.int64)
     numbers = map(int64_column, (sizes, mtimes, unknown, unknown, prints))
     return newest(pa.Table.from_arrays([paths, *numbers], schema=SCHEMA))
 
 
-def _paths_of(event: FileFingerprints) -> pa.BinaryArray:
-    # As columns throughout: as objects the names would take three times the room and the time.
+def _paths_of(event: FileFingerprints, roots: Roots) -> pa.BinaryArray:
+    # Columns throughout: single names would take three times the memory and the time.
     names = pc.split_pattern(binary_column([event.names]), "\0").flatten()
     if event.base:
-        return pc.binary_replace_slice(names, 0, 0, os.fsencode(shortened(event.base)))
-    return binary_column([os.fsencode(shortened(os.fsdecode(name))) for name in names.to_pylist()])
+        return pc.binary_replace_slice(names, 0, 0, os.fsencode(roots.shorten(event.base)))
+    return binary_column([os.fsencode(roots.shorten(os.fsdecode(name))) for name in names.to_pylist()])
 
 
-def _completed(entries: pa.Table, told: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The entries of which was told, with fingerprints; and the others. Both tables are by path."""
-    if entries.column("path").equals(told.column("path")):  # as a rule, and then nothing is looked up
+def _completed(entries: pa.Table, reported: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The entries whose versions were reported, with fingerprints; and the others. Both tables are by path."""
+    if entries.column("path").equals(reported.column("path")):  # the usual case, in which nothing is looked up
         found, positions = np.ones(entries.num_rows, bool), np.arange(entries.num_rows, dtype=np.int32)
     else:
-        found, positions = positions_in(entries.column("path"), told.column("path"))
+        found, positions = positions_in(entries.column("path"), reported.column("path"))
     is_same = np.ones(len(positions), bool)
     for name in ("size_bytes", "mtime_ns"):
-        is_same &= numbers_of(entries.column(name))[found] == numbers_of(told.column(name))[positions]
+        is_same &= numbers_of(entries.column(name))[found] == numbers_of(reported.column(name))[positions]
     found[found] = is_same
-    prints = numbers_of(told.column("fingerprint"))[positions[is_same]]
-    rest = NOTHING
+    prints = numbers_of(reported.column("fingerprint"))[positions[is_same]]
+    rest = NO_ENTRIES
     if not found.all():
         rest, entries = entries.filter(bool_column(~found)), entries.filter(bool_column(found))
     index = SCHEMA.get_field_index("fingerprint")
     return entries.set_column(index, SCHEMA.field(index), int64_column(prints)), rest
 
 
-def _without(entries: pa.Table, others: _Expected) -> pa.Table:
-    """The entries whose paths the others do not have; both by path."""
-    if not (entries.num_rows and others.may_have_any(*ends(entries))):
-        return entries
-    shared = pc.is_in(entries.column("path"), value_set=others.entries().column("path"))
-    return entries.filter(pc.invert(shared))
-
-
-def _last_taken(entries: pa.Table, most: int) -> pa.Table:
-    """So many entries at most, those that were taken last, in their order."""
-    if entries.num_rows > most:
-        last = np.argsort(numbers_of(entries.column("taken_millis")), kind="stable")[-most:]
+def _last_taken(entries: pa.Table, max_entries: int) -> pa.Table:
+    """The entries that were taken last, at most so many, in their order."""
+    if entries.num_rows > max_entries:
+        last = np.argsort(numbers_of(entries.column("taken_millis")), kind="stable")[-max_entries:]
         entries = entries.take(int64_column(np.sort(last)))
     return entries.combine_chunks()

@@ -1,162 +1,111 @@
-"""What a scan comes by: files and directories, one at a time or many in columns."""
+"""Listed files: what a scan finds and what change detection selects of it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from operators.files.columns import Column
-from operators.splitter.scan.listing import Stat, Stats
-
-if TYPE_CHECKING:
-    from operators.splitter.scan.roots import Root
-
-
-@dataclass(slots=True)
-class Found:
-    """A file or directory that a scan came by.
-
-    Attributes:
-        key: Its path in bytes; a directory's ends in "/". A scan gives each once.
-        stat: The version of a file; DIRECTORY for a directory.
-        root: The root that it was found under.
-    """
-
-    key: bytes
-    stat: Stat
-    root: Root
-
-    @property
-    def name(self) -> bytes:
-        """Its path as it is remembered, which differs below a named root; a scan gives these in ascending order."""
-        return self.root.name(self.key)
-
-    @property
-    def is_directory(self) -> bool:
-        """Whether it is a directory."""
-        return self.key.endswith(b"/")
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return self.root.lister.url(self.key.rstrip(b"/"))
-
-    @property
-    def relative_path(self) -> str:
-        """Its path below the root, with no slash at the end; a root that is a file has its name."""
-        base = self.root.base
-        start = len(base) + (not base.endswith(b"/")) if self.root.kind != "file" else self.key.rindex(b"/") + 1
-        return self.root.lister.url(self.key[start:].rstrip(b"/"))
+from operators.files.metadata import FileVersion
+from operators.splitter.scan.listed_stats import ListedStat, ListedStats
+from operators.splitter.scan.roots import Root
 
 
 @dataclass(frozen=True)
-class FoundFiles(Sequence[Found]):
-    """What a scan came by below one root, in order, in columns: a million files are no million objects.
+class ListedFiles:
+    """Files and directories below one root, ascending by key, in columns: a million files are no million objects.
 
     Attributes:
-        root: The root.
-        keys: What Found calls the key.
-        stats: The versions.
-        fingerprints: Of their ends; () where nobody looked at them.
+        root: Root that they were found under.
+        keys: Paths in bytes; a directory's ends in "/".
+        stats: Versions; DIRECTORY for a directory.
+        fingerprints: Head and tail fingerprints; () where none was taken.
+        start: First byte to be read of each; more than 0 for the tail of a file that grew.
+        is_noted: Whether the versions are only recorded in the index, and nothing is read.
+        discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
     """
 
     root: Root
     keys: list[bytes]
-    stats: Stats
+    stats: ListedStats
     fingerprints: Sequence[int] = ()
+    start: int = 0
+    is_noted: bool = False
+    discovered_ms: int = 0
+
+    @classmethod
+    def single(cls, root: Root, key: bytes, stat: ListedStat) -> ListedFiles:
+        """One file or directory."""
+        return cls(root, [key], ListedStats.of([stat]))
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __getitem__(self, index: int) -> Found:  # type: ignore[override]  # a stretch is asked for by slice()
-        """One of them."""
-        return Found(self.keys[index], self.stats[index], self.root)
-
-    def __iter__(self) -> Iterator[Found]:
-        """All of them, one at a time."""
-        return (Found(key, stat, self.root) for key, stat in zip(self.keys, self.stats, strict=True))
-
     @cached_property
-    def names(self) -> list[bytes]:
-        """What Found calls the name."""
+    def index_names(self) -> list[bytes]:
+        """Names in the index: the keys, with the name of a named root in place of its location."""
         start, mark = self.root.prefix
         return [mark + key[len(start) :] for key in self.keys] if mark else self.keys
 
     @property
     def urls(self) -> list[str]:
-        """Where they are; all of them must be files."""
-        # No path has a NUL, and one call is a fifth of many.
+        """URLs; only where all of them are files."""
+        # No path has a NUL, and one call takes a fifth of the time of many.
         return os.fsdecode(b"\0".join(self.keys)).split("\0") if self.keys else []
 
     @property
     def size_bytes(self) -> Column:
-        """Lengths; -1 for a directory."""
+        """Lengths in bytes; -1 for a directory."""
         return self.stats.size_bytes
 
     @property
-    def found_bytes(self) -> int:
-        """Bytes in all of the files."""
-        return int(self.size_bytes.clip(0).sum())
+    def unread_bytes(self) -> int:
+        """Bytes that are to be read of all of them."""
+        return 0 if self.is_noted else int((self.size_bytes - self.start).clip(0).sum())
 
-    @property
-    def mtime_ns(self) -> Column:
-        """Modification times."""
-        return self.stats.mtime_ns
+    def is_directory(self, index: int) -> bool:
+        """Whether one of them is a directory."""
+        return self.keys[index].endswith(b"/")
 
-    @property
-    def identities(self) -> Column:
-        """What Stat calls the identity."""
-        return self.stats.identities
+    def url(self, index: int) -> str:
+        """URL of one of them, without "/" at its end."""
+        return self.root.lister.url(self.keys[index].rstrip(b"/"))
 
-    @property
-    def tagged(self) -> npt.NDArray[np.bool_]:
-        """Which have an etag."""
-        etags = self.stats.etags
-        return np.fromiter(map(bool, etags), bool, len(etags)) if etags else np.zeros(len(self), bool)
+    def relative_path(self, index: int) -> str:
+        """Path of one below the root, without "/" at its end; the name of a root that is a file."""
+        return self.root.relative_path(self.keys[index])
 
-    def slice(self, start: int, end: int) -> FoundFiles:
-        """The stretch [start, end)."""
+    def version(self, index: int) -> FileVersion:
+        """Version of one of them."""
+        stat = self.stats[index]
+        return FileVersion(stat.size_bytes, stat.mtime_ns, stat.etag)
+
+    def fingerprint(self, index: int) -> int:
+        """Head and tail fingerprint of one of them; 0 where none was taken."""
+        return self.fingerprints[index] if self.fingerprints else 0
+
+    def slice(self, start: int, end: int) -> ListedFiles:
+        """Rows [start, end)."""
         if start == 0 and end >= len(self):
             return self
-        return FoundFiles(self.root, self.keys[start:end], self.stats.slice(start, end), self.fingerprints[start:end])
+        return replace(
+            self,
+            keys=self.keys[start:end],
+            stats=self.stats.slice(start, end),
+            fingerprints=self.fingerprints[start:end],
+        )
 
-    def take(self, positions: npt.NDArray[np.intp]) -> FoundFiles:
-        """Those at ascending positions."""
+    def take(self, positions: npt.NDArray[np.intp]) -> ListedFiles:
+        """Rows at ascending positions."""
         if len(positions) and positions[-1] - positions[0] + 1 == len(positions):
             return self.slice(int(positions[0]), int(positions[-1]) + 1)
-        chosen = positions.tolist()
-        prints = [self.fingerprints[index] for index in chosen] if self.fingerprints else ()
-        return FoundFiles(self.root, [self.keys[index] for index in chosen], self.stats.take(positions), prints)
-
-
-class Gathering:
-    """Puts together what the stretches of a walk bring, until there is enough to be worth a step.
-
-    Args:
-        root: The root that is walked.
-    """
-
-    def __init__(self, root: Root) -> None:
-        self._root = root
-        self._keys: list[bytes] = []
-        self._parts: list[Stats] = []
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def add(self, keys: list[bytes], stats: Stats) -> None:
-        """Append a stretch."""
-        self._keys += keys
-        self._parts.append(stats)
-
-    def take(self) -> FoundFiles:
-        """What was put together, at least one stretch; nothing is left."""
-        found = FoundFiles(self._root, self._keys, Stats.joined(self._parts))
-        self._keys, self._parts = [], []
-        return found
+        rows = positions.tolist()
+        prints = [self.fingerprints[row] for row in rows] if self.fingerprints else ()
+        return replace(
+            self, keys=[self.keys[row] for row in rows], stats=self.stats.take(positions), fingerprints=prints
+        )

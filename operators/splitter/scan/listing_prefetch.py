@@ -1,4 +1,4 @@
-"""Listing local directories by helpers, ahead of the walk, with the versions of their files."""
+"""Lists local directories with workers, ahead of the walk, together with the versions of their files."""
 
 from __future__ import annotations
 
@@ -7,30 +7,33 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from operators.splitter.scan import worker_program
-from operators.splitter.scan.listing import Entries, LocalLister, Stats
+from operators.splitter.scan.listed_stats import ListedStats
+from operators.splitter.scan.listing import Entries
+from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.queued_directories import QueuedDirectories
-from operators.splitter.scan.worker_program import LIST, LISTED, NOT_REACHED, TO_BE_WALKED, WALK, WALKED
-from operators.splitter.scan.workers import Helper, Helpers
+from operators.splitter.scan.worker_program import LIST, LISTED, NOT_REACHED, NOT_VISITED, WALK, WALKED
+from operators.splitter.scan.workers import Workers
 
-DIRECTORIES = 512
-"""So many directories a helper is asked for at a time, if they are small."""
+MAX_DIRECTORIES = 512
+"""Directories of one request at most."""
 
-MOST_FILES = 8192
-"""So many files a helper is asked for at a time; a directory that has more is left to the walk."""
+MAX_FILES = 8192
+"""Files that one request should find; a directory with more is left to the walk."""
 
-FIRST_FILES, MOST_FILES_HERE = 64, 1024
-"""So many are listed at a time where there is no helper: the first ones are wanted at once."""
+FIRST_FILES, MAX_FILES_HERE = 64, 1024
+"""Files that this process lists at a time where no worker did: few at first, as the first window waits for them."""
 
-HELD = 5
-"""So many times what a helper is asked for is listed ahead, some 50 bytes a file."""
+PREFETCHED_REQUESTS = 5
+"""Answers that are held ahead of the walk, some 50 bytes a file; more where more requests may be pending."""
 
 DIRECTORY_FILES = 16
-"""What is held of a directory without entries, in terms of these."""
+"""Memory of a directory without entries, in terms of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,37 +42,37 @@ class _Request:
 
     Attributes:
         directories: By path.
-        is_walk: Whether with all that is below them.
+        is_walk: Whether everything below them is listed too.
     """
 
     directories: dict[bytes, None]
     is_walk: bool
 
-    def text(self, most_files: int, passed_over: bytes) -> bytes:
-        """As a helper understands it."""
-        kind = [WALK + b"%d" % most_files, passed_over] if self.is_walk else [LIST + b"%d" % most_files]
+    def encoded(self, max_files: int, ignored: bytes) -> bytes:
+        """See worker_program.answer."""
+        kind = [WALK + b"%d" % max_files, ignored] if self.is_walk else [LIST + b"%d" % max_files]
         return b"\0".join([*kind, *self.directories])
 
 
 class _Answer:
-    """What was said of a request: as it came, for names by themselves take three times the room.
+    """A worker's answer, kept as the bytes that arrived: single names would take three times the memory.
 
     Args:
-        request: It.
-        said: What a helper has said.
+        request: The request.
+        data: The answer's bytes.
 
     Attributes:
         directories: Those of the request.
-        outcomes: What became of each.
-        counts: How many entries each has.
+        outcomes: Outcome of each.
+        counts: Number of entries of each.
     """
 
-    def __init__(self, request: _Request, said: bytes) -> None:
+    def __init__(self, request: _Request, data: bytes) -> None:
         self.directories = list(request.directories)
-        told = np.frombuffer(said, np.int64, 3 * len(self.directories)).reshape(-1, 3)
-        self.outcomes, self.counts, lengths = told.T.tolist()
-        self._columns = np.frombuffer(said, np.int64, 3 * sum(self.counts), told.nbytes).reshape(3, -1)
-        self._names = memoryview(said)[told.nbytes + self._columns.nbytes :]
+        head = np.frombuffer(data, np.int64, 3 * len(self.directories)).reshape(-1, 3)
+        self.outcomes, self.counts, lengths = head.T.tolist()
+        self._columns = np.frombuffer(data, np.int64, 3 * sum(self.counts), head.nbytes).reshape(3, -1)
+        self._names = memoryview(data)[head.nbytes + self._columns.nbytes :]
         self._ends = np.append(0, np.cumsum(self.counts)).tolist()
         self._name_ends = np.append(0, np.cumsum(lengths)).tolist()
 
@@ -78,215 +81,218 @@ class _Answer:
         names = bytes(self._names[self._name_ends[first] : self._name_ends[end]]).split(b"\0")[:-1]
         return names, self._columns[:, self._ends[first] : self._ends[end]]
 
-    def in_common(self, first: int, above: bytes, names: list[bytes]) -> int:
-        """How many directories from the first on are those of these names, and were listed."""
+    def count_listed(self, first: int, parent: bytes, names: list[bytes]) -> int:
+        """How many directories, from the first on, were listed and have these names below the parent."""
         for count, name in enumerate(names[: len(self.directories) - first]):
-            if self.directories[first + count] != above + name or self.outcomes[first + count] != LISTED:
+            if self.directories[first + count] != parent + name or self.outcomes[first + count] != LISTED:
                 return count
         return min(len(self.directories) - first, len(names))
 
     @property
     def is_complete(self) -> bool:
-        """Whether it says of each directory all that there is."""
-        return all(outcome == LISTED for outcome in self.outcomes) and not self._has_left_over
+        """Whether every directory was listed with everything below it."""
+        return all(outcome == LISTED for outcome in self.outcomes) and not self._has_unvisited
 
     @property
-    def _has_left_over(self) -> bool:
-        return bool((self._columns[0] == TO_BE_WALKED).any())
+    def _has_unvisited(self) -> bool:
+        return bool((self._columns[0] == NOT_VISITED).any())
 
-    def to_be_walked(self) -> Iterator[bytes]:
-        """Paths of directories that nobody has come to."""
-        if not self._has_left_over:
+    def unvisited(self) -> Iterator[bytes]:
+        """Paths of directories that the worker saw and did not visit."""
+        if not self._has_unvisited:
             return
         for index, path in enumerate(self.directories):
             names, columns = self.entries(index, index + 1)
-            above = _above(path)
-            yield from (above + names[at] for at in np.flatnonzero(columns[0] == TO_BE_WALKED).tolist())
+            parent = _parent(path)
+            yield from (parent + names[at] for at in np.flatnonzero(columns[0] == NOT_VISITED).tolist())
 
 
 class PrefetchingLister(LocalLister):
-    """Lists what LocalLister lists, with helpers where there is work for them, and many directories at a time.
+    """Lists what LocalLister lists, many directories at a time, with workers as soon as there is work for them.
 
-    Guarantee: the same entries in the same order, whatever becomes of a helper.
+    Guarantee: the same entries in the same order, whatever becomes of a worker.
 
     Args:
-        helpers: Who may be asked.
-        most_files: How many files one is asked for at a time.
-        passed_over: Matches names of directories that are not entered.
+        workers: Workers of the scan.
+        max_files: Files that one request should find.
+        ignored: Matches names of directories that are not entered.
     """
 
     def __init__(
-        self, helpers: Helpers, most_files: int = MOST_FILES, passed_over: re.Pattern[str] | None = None
+        self, workers: Workers[Any], max_files: int = MAX_FILES, ignored: re.Pattern[str] | None = None
     ) -> None:
         super().__init__()
-        self._helpers = helpers
-        self._most_files = most_files
-        self._most_files_here = FIRST_FILES
-        self._passed_over = b"" if passed_over is None else os.fsencode(passed_over.pattern)
-        # Others cannot be put into words for a helper.
-        self._walks = b"\0" not in self._passed_over and (passed_over is None or passed_over.flags == re.UNICODE)
-        self._upcoming = QueuedDirectories()
-        # The others, which are most, are gone down into.
+        self._workers = workers
+        self._max_files = max_files
+        self._max_held_files = max(PREFETCHED_REQUESTS, workers.max_pending + 2) * max_files
+        self._max_files_here = FIRST_FILES
+        self._ignored = b"" if ignored is None else os.fsencode(ignored.pattern)
+        # A pattern with other flags, or with a NUL, cannot be sent to a worker.
+        self._can_walk = b"\0" not in self._ignored and (ignored is None or ignored.flags == re.UNICODE)
+        self._queued = QueuedDirectories()
+        # Of the queued directories those that are listed without what lies below; the others, which are most, are
+        # walked.
         self._only_listed: set[bytes] = set()
-        self._asked: dict[Helper, _Request] = {}
+        self._pending: dict[Any, _Request] = {}
+        # The answers ahead of the walk: by directory, in order of path, and their size.
         self._listed: dict[bytes, tuple[_Answer, int]] = {}
-        self._left: set[bytes] = set()
-        self._ahead = QueuedDirectories()
+        self._listed_ahead = QueuedDirectories()
         self._held_files = 0
-        # Until more is known, directories are taken for large ones.
-        self._seen_directories, self._seen_files = 1, most_files // 8
+        self._left_to_walk: set[bytes] = set()
+        # Recent files per directory; at first directories are expected to be large.
+        self._seen_directories, self._seen_files = 1, max_files // 8
 
-    def expect(self, directories: Iterable[bytes], *, entirely: bool = False) -> None:
+    def queue(self, directories: Iterable[bytes], *, is_whole_tree: bool = False) -> None:
         """See Lister."""
         paths = list(directories)
-        self._upcoming.add(paths)
-        if not (entirely and self._walks):
+        self._queued.add(paths)
+        if not (is_whole_tree and self._can_walk):
             self._only_listed.update(paths)
 
-    def stretches(self, directory: bytes) -> Iterator[Entries]:
+    def entries(self, directory: bytes) -> Iterator[Entries]:
         """See Lister."""
-        found = self._found(directory)
+        found = self._prefetched(directory)
         if found is not None:
             names, (sizes, *others) = found[0].entries(found[1], found[1] + 1)
-            self._forget([directory])
-            yield Entries(names, Stats(np.maximum(sizes, WALKED), *others))
+            self._drop([directory])
+            yield Entries(names, ListedStats(np.maximum(sizes, WALKED), *others))
             return
         count = 0
-        for entries in super().stretches(directory):
-            count += len(entries.names)
+        for entries in super().entries(directory):
+            count += len(entries)
             yield entries
-        self._saw(1, min(count, self._most_files))
+        self._count_seen(1, min(count, self._max_files))
 
-    def below(self, directory: bytes, names: list[bytes]) -> Iterator[Entries]:
+    def walked(self, directory: bytes, names: list[bytes]) -> Iterator[Entries]:
         """See Lister."""
-        if not self._walks:
-            yield from super().below(directory, names)
+        if not self._can_walk:
+            yield from super().walked(directory, names)
             return
         at = 0
         while at < len(names):
             path = directory + names[at]
-            found = self._found(path)
-            if found is None and path not in self._left:
-                found = self._found_here(path)
+            found = self._prefetched(path)
+            if found is None and path not in self._left_to_walk:
+                found = self._list_here(path)
             if found is None:
-                self._left.discard(path)
+                self._left_to_walk.discard(path)
                 yield Entries([names[at]])
                 at += 1
                 continue
             answer, first = found
-            count = answer.in_common(first, directory, names[at : at + DIRECTORIES])
+            count = answer.count_listed(first, directory, names[at : at + MAX_DIRECTORIES])
             entries = answer.entries(first, first + count)
             at += count
-            self._forget(answer.directories[first : first + count])
-            yield from self._finished(directory, *entries)
+            self._drop(answer.directories[first : first + count])
+            yield from self._completed(directory, *entries)
 
-    def _finished(self, directory: bytes, names: list[bytes], columns: npt.NDArray[np.int64]) -> Iterator[Entries]:
-        """Entries, with those of the directories that nobody had come to."""
-        stats, sizes = Stats(*columns), columns[0].tolist()
+    def _completed(self, directory: bytes, names: list[bytes], columns: npt.NDArray[np.int64]) -> Iterator[Entries]:
+        """The entries of an answer, in which unvisited directories are replaced by what is below them."""
+        stats, sizes = ListedStats(*columns), columns[0].tolist()
 
-        def row(numbered: tuple[int, int]) -> tuple[int, object]:
+        def group_of(numbered: tuple[int, int]) -> tuple[int, object]:
             index, at = numbered
-            return at - index, _above(names[at]) if sizes[at] == TO_BE_WALKED else at
+            return at - index, _parent(names[at]) if sizes[at] == NOT_VISITED else at
 
         done = 0
-        for _, group in itertools.groupby(enumerate(np.flatnonzero(columns[0] < WALKED).tolist()), row):
+        for _, group in itertools.groupby(enumerate(np.flatnonzero(columns[0] < WALKED).tolist()), group_of):
             positions = [at for _, at in group]
             first, end = positions[0], positions[-1] + 1
             if done < first:
                 yield Entries(names[done:first], stats.slice(done, first), is_walked=True)
             done = end
-            if sizes[first] != TO_BE_WALKED:
+            if sizes[first] != NOT_VISITED:
                 yield Entries([names[first]])
                 continue
-            above = _above(names[first])
-            for entries in self.below(directory + above, [name[len(above) :] for name in names[first:end]]):
-                yield replace(entries, names=[above + name for name in entries.names])
+            parent = _parent(names[first])
+            for entries in self.walked(directory + parent, [name[len(parent) :] for name in names[first:end]]):
+                yield replace(entries, names=[parent + name for name in entries.names])
         if done < len(names):
             yield Entries(names[done:], stats.slice(done, len(names)), is_walked=True)
 
-    def _saw(self, directories: int, files: int) -> None:
-        # What comes is rather like what came last.
+    def _count_seen(self, directories: int, files: int) -> None:
+        # The next directories are probably like the last ones.
         self._seen_directories = self._seen_directories // 2 + directories
         self._seen_files = self._seen_files // 2 + files
 
-    def _found(self, directory: bytes) -> tuple[_Answer, int] | None:
-        """What a helper has said of it; None where nobody was asked, or it was left to this process."""
-        self._only_listed.difference_update(self._upcoming.enter(directory))
-        # Without its slash it is behind what was passed over, and before itself.
-        self._forget(self._ahead.enter(directory[:-1]))
+    def _prefetched(self, directory: bytes) -> tuple[_Answer, int] | None:
+        """The answer that has a directory, and its position there; None where it is left to this process."""
+        self._only_listed.difference_update(self._queued.take_through(directory))
+        # Without its slash it sorts behind the skipped directories and before itself.
+        self._drop(self._listed_ahead.take_through(directory[:-1]))
         self._ask()
-        is_awaited = True
-        while self._asked and is_awaited:
-            is_awaited = any(directory in request.directories for request in self._asked.values())
-            for helper in self._helpers.done(self._asked, waits=is_awaited):
-                request = self._asked.pop(helper)
-                if (said := self._helpers.answer(helper)) is not None:
-                    answer = self._receive(request, said)
-                    self._saw(answer.outcomes.count(LISTED), sum(answer.counts))
-            # Whoever is done goes on while others are waited for.
+        is_pending = True
+        while self._pending and is_pending:
+            is_pending = any(directory in request.directories for request in self._pending.values())
+            for pending in self._workers.ready(self._pending, waits=is_pending):
+                request = self._pending.pop(pending)
+                if (data := self._workers.answer(pending)) is not None:
+                    answer = self._receive(request, data)
+                    self._count_seen(answer.outcomes.count(LISTED), sum(answer.counts))
+            # The workers that are done go on while the walk waits for others.
             self._ask()
         return self._listed.get(directory)
 
-    def _found_here(self, directory: bytes) -> tuple[_Answer, int] | None:
-        """What this process finds itself below a directory, and below the next ones that nobody was asked for."""
-        most, self._most_files_here = self._most_files_here, min(2 * self._most_files_here, MOST_FILES_HERE)
-        self._upcoming.add([directory])
-        request = self._next(most)
-        answer = self._receive(request, worker_program.answer(request.text(most, self._passed_over)))
+    def _list_here(self, directory: bytes) -> tuple[_Answer, int] | None:
+        """Walk a directory, and the next queued ones, in this process."""
+        max_files, self._max_files_here = self._max_files_here, min(2 * self._max_files_here, MAX_FILES_HERE)
+        self._queued.add([directory])
+        request = self._next_request(max_files)
+        answer = self._receive(request, worker_program.answer(request.encoded(max_files, self._ignored)))
         if answer.is_complete:
-            # Of how much there is below a directory the beginning says nothing.
-            self._saw(len(answer.directories), sum(answer.counts))
+            # An incomplete walk says nothing about how much lies below a directory.
+            self._count_seen(len(answer.directories), sum(answer.counts))
         return self._listed.get(directory)
 
-    def _forget(self, directories: Iterable[bytes]) -> None:
-        """Let go of what was taken, or passed over."""
+    def _drop(self, directories: Iterable[bytes]) -> None:
+        """Release answers that were used, or that the walk skipped."""
         for path in directories:
             if (listed := self._listed.pop(path, None)) is not None:
                 answer, index = listed
                 self._held_files -= answer.counts[index] + DIRECTORY_FILES
 
-    def _next(self, most_files: int) -> _Request:
-        """The next directories, about as many as have so many files, all to be listed in the same way."""
-        likely = self._seen_directories * most_files // max(self._seen_files, 1)
-        directories = self._upcoming.take(max(1, min(likely, DIRECTORIES)))
+    def _next_request(self, max_files: int) -> _Request:
+        """The next queued directories, about as many as have max_files, all to be listed in the same way."""
+        likely = self._seen_directories * max_files // max(self._seen_files, 1)
+        directories = self._queued.take(max(1, min(likely, MAX_DIRECTORIES)))
         is_walk = directories[0] not in self._only_listed
         count = next((at for at, path in enumerate(directories) if (path in self._only_listed) == is_walk), None)
         if count is not None:
-            self._upcoming.add(directories[count:])
+            self._queued.add(directories[count:])
             del directories[count:]
         self._only_listed.difference_update(directories)
         return _Request(dict.fromkeys(directories), is_walk)
 
     def _ask(self) -> None:
-        """Give work to those who have none, as far as there is room for what they will find."""
-        while self._upcoming and self._helpers.may_be_asked and self._has_room:
-            # What a helper does not come to, it holds up: the walk needs it before what others are asked for.
-            request = self._next(self._most_files)
-            helper = self._helpers.ask(request.text(self._most_files, self._passed_over))
-            if helper is None:
-                self.expect(request.directories, entirely=request.is_walk)
+        """Give requests to idle workers, as long as there is memory for the answers."""
+        while self._queued and self._workers.has_idle and self._has_room:
+            # A directory that the worker does not reach delays the walk, which needs it before later requests.
+            request = self._next_request(self._max_files)
+            pending = self._workers.ask(request.encoded(self._max_files, self._ignored))
+            if pending is None:
+                self.queue(request.directories, is_whole_tree=request.is_walk)
                 return
-            self._asked[helper] = request
+            self._pending[pending] = request
 
     @property
     def _has_room(self) -> bool:
-        return self._held_files + len(self._asked) * self._most_files < HELD * self._most_files
+        return self._held_files + len(self._pending) * self._max_files < self._max_held_files
 
-    def _receive(self, request: _Request, said: bytes) -> _Answer:
-        answer = _Answer(request, said)
+    def _receive(self, request: _Request, data: bytes) -> _Answer:
+        answer = _Answer(request, data)
         for index, (path, outcome) in enumerate(zip(answer.directories, answer.outcomes, strict=True)):
             if outcome == LISTED:
                 self._listed[path] = answer, index
-                self._ahead.add([path])
+                self._listed_ahead.add([path])
                 self._held_files += answer.counts[index] + DIRECTORY_FILES
             elif outcome == NOT_REACHED:
-                self.expect([path], entirely=request.is_walk)
+                self.queue([path], is_whole_tree=request.is_walk)
             elif request.is_walk:
-                self._left.add(path)
-        self.expect(answer.to_be_walked(), entirely=True)
+                self._left_to_walk.add(path)
+        self.queue(answer.unvisited(), is_whole_tree=True)
         return answer
 
 
-def _above(path: bytes) -> bytes:
-    """The path of a directory without its name; both have a slash at the end, or the first is empty."""
+def _parent(path: bytes) -> bytes:
+    """The path of a directory without its name; both end in "/", or the parent is empty."""
     return path[: path.rfind(b"/", 0, -1) + 1]

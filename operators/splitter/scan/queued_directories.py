@@ -1,4 +1,4 @@
-"""The directories that a walk has seen and not entered yet."""
+"""Queue of the directories that a walk has seen and not entered yet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class QueuedDirectories:
-    """Directories to come, in the order of the walk, which is that of their paths."""
+    """Directories in the order of the walk, which is the order of their paths."""
 
     def __init__(self) -> None:
         self._paths: list[bytes] = []
@@ -16,17 +16,17 @@ class QueuedDirectories:
         return bool(self._paths)
 
     def add(self, directories: Iterable[bytes]) -> None:
-        """More of them; each is behind where the walk is."""
+        """Queue directories; each lies behind the walk's position."""
         for path in directories:
             heapq.heappush(self._paths, path)
 
-    def enter(self, directory: bytes) -> list[bytes]:
-        """The walk is there: what comes before was passed over. Gives all that is no longer to come."""
-        entered = []
+    def take_through(self, directory: bytes) -> list[bytes]:
+        """Remove and return everything up to a directory that the walk enters; what comes before it was skipped."""
+        passed = []
         while self._paths and self._paths[0] <= directory:
-            entered.append(heapq.heappop(self._paths))
-        return entered
+            passed.append(heapq.heappop(self._paths))
+        return passed
 
     def take(self, count: int) -> list[bytes]:
-        """The next ones, at most so many; they are no longer here."""
+        """Remove and return the next directories, at most count."""
         return [heapq.heappop(self._paths) for _ in range(min(count, len(self._paths)))]

@@ -1,4 +1,4 @@
-"""What the property `files` names: files, directories and globs, each made into a root for a walk."""
+"""Resolves the property `files`: each file, directory or glob becomes the root of a walk."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagflow.errors import MissingError, StorageError
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, is_local, join, redacted
-from dagflow.storage.roots import key_prefix
-from operators.splitter.scan.listing import Lister, LocalLister, RemoteLister
+from operators.splitter.scan.listing import Lister
+from operators.splitter.scan.local_listing import LocalLister
+from operators.splitter.scan.remote_listing import RemoteLister
 
 _MAGIC = re.compile(rb"[*?[]")
-_LOOKED_AT = 10_000  # names among which the nearest is looked for
+_COMPARED_NAMES = 10_000  # names among which the closest match is sought
 
 Segment = re.Pattern[str] | None
 """One part of a glob between slashes; None stands for `**`."""
@@ -29,11 +31,11 @@ class Root:
     Attributes:
         named: As the user wrote it.
         kind: What it is.
-        base: The file; or the directory that is walked, without a slash at its end.
-        segments: Of a glob: what the names below base must match, level by level.
-        asks_hidden: For each segment, whether it begins as a hidden name does, and so takes in hidden names.
+        base: The file; or the directory that is walked, without "/" at its end.
         lister: How the store is listed.
-        prefix: What key_prefix says of base.
+        segments: Of a glob: what the names below base must match, level by level.
+        asks_hidden: For each segment, whether it begins as a hidden name does, and so includes hidden names.
+        prefix: Beginning of the keys that the index leaves out, and what it has instead; see Roots.key_prefix.
     """
 
     named: str
@@ -47,66 +49,72 @@ class Root:
     @property
     def is_local(self) -> bool:
         """Whether it lies on a file system of this machine."""
-        return isinstance(self.lister, LocalLister)
-
-    def name(self, key: bytes) -> bytes:
-        """The key as it is remembered: of a named root only the name, so that the tree can be moved."""
-        start, mark = self.prefix
-        return mark + key[len(start) :] if mark else key
+        return self.lister.is_local
 
     @property
     def first_key(self) -> bytes:
         """No path below the root sorts before this."""
         return self.base if self.kind == "file" else below(self.base)
 
+    def index_name(self, key: bytes) -> bytes:
+        """The key's name in the index: below a named root it begins with the root's name, so that the tree can move."""
+        start, mark = self.prefix
+        return mark + key[len(start) :] if mark else key
+
+    def relative_path(self, key: bytes) -> str:
+        """The path below the root, without "/" at its end; the name of a root that is a file."""
+        start = key.rindex(b"/") + 1 if self.kind == "file" else len(below(self.base))
+        return self.lister.url(key[start:].rstrip(b"/"))
+
 
 def below(directory: bytes) -> bytes:
-    """The directory's path with the slash that every path below it begins with."""
+    """The directory's path with the "/" that every path below it begins with."""
     return directory if directory.endswith(b"/") else directory + b"/"
 
 
-def find_root(named: str, *, is_literal: bool = False) -> Root:
-    """Say what one location is.
+def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) -> Root:
+    """Resolve one location.
 
-    A name that exists is taken literally, whatever characters it holds; only then is it read as a glob,
+    A name that exists is taken literally, whatever characters it holds; only otherwise is it read as a glob,
     in which `*`, `?` and `[...]` stay within one name, `**` stands for any number of directories, and
     `[[]`, `[*]`, `[?]` stand for the characters themselves.
 
     Args:
         named: A path; a relative one is relative to the working directory.
+        storage: Reaches the stores, and knows the named roots.
         is_literal: Whether the name is never a glob.
 
     Raises:
         MissingError: There is no such file or directory, and the name is not a glob.
     """
     path = os.fsencode(absolute(named))
-    lister: Lister = LocalLister() if is_local(named) else RemoteLister()
+    lister: Lister = LocalLister() if is_local(named) else RemoteLister(storage)
     kind = lister.kind(path)
     if kind is not None:
-        return Root(named, kind, path, lister, prefix=key_prefix(path))
+        return Root(named, kind, path, lister, prefix=storage.roots.key_prefix(path))
     match = None if is_literal else _MAGIC.search(path)
     if match is None:
-        raise MissingError("no such file or directory", url=redacted(named), hint=_nearest(path, lister))
+        raise MissingError("no such file or directory", url=redacted(named), hint=_closest(path, lister))
     cut = path.rindex(b"/", 0, match.start())
     base = path[:cut] or b"/"
     if lister.kind(base) != "directory":
         message = f"the glob begins in {redacted(lister.url(base))}, which is no directory"
-        raise MissingError(message, url=redacted(named), hint=_nearest(base, lister))
+        raise MissingError(message, url=redacted(named), hint=_closest(base, lister))
     parts = path[cut + 1 :].split(b"/")
     segments = tuple(None if part == b"**" else re.compile(fnmatch.translate(lister.url(part))) for part in parts)
     asks_hidden = tuple(part[:1] in (b".", b"_") for part in parts)
-    return Root(named, "glob", base, lister, segments, asks_hidden, key_prefix(base))
+    return Root(named, "glob", base, lister, segments, asks_hidden, storage.roots.key_prefix(base))
 
 
-def _nearest(path: bytes, lister: Lister) -> str:
-    """A hint that names what is there instead of a path that is not."""
+def _closest(path: bytes, lister: Lister) -> str:
+    """A hint that names what exists instead of a missing path."""
     parent, _, name = path.rpartition(b"/")
     while parent.count(b"/") > 1 and lister.kind(parent) != "directory":
         parent, _, name = parent.rpartition(b"/")
     try:
-        entries = [entry.rstrip(b"/") for entry, _ in itertools.islice(lister.children(below(parent)), _LOOKED_AT)]
+        entries = [entry.rstrip(b"/") for entry, _ in itertools.islice(lister.children(below(parent)), _COMPARED_NAMES)]
     except StorageError:
         return ""
-    place, missing = redacted(lister.url(parent)) or "/", lister.url(name)
+    location, missing = redacted(lister.url(parent)) or "/", lister.url(name)
     close = difflib.get_close_matches(missing, [lister.url(entry) for entry in entries], 1)
-    return f"did you mean {join(place, close[0])}?" if close else f"there is no {missing} in {place}"
+    return f"did you mean {join(location, close[0])}?" if close else f"there is no {missing} in {location}"

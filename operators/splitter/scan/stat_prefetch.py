@@ -1,52 +1,39 @@
-"""Examining files by helpers, ahead of the walk."""
+"""Examines listed files with workers, ahead of the walk."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dagflow.errors import StorageError
-from operators.splitter.scan.listing import Lister, LocalLister, Stats
-from operators.splitter.scan.worker_program import EXAMINE
-from operators.splitter.scan.workers import Helper, Helpers
-
-
-class Group(NamedTuple):
-    """Names in one directory.
-
-    Attributes:
-        directory: Its path, with a slash at its end.
-        names: At least one.
-        stats: Their versions; None where they must be examined.
-    """
-
-    directory: bytes
-    names: list[bytes]
-    stats: Stats | None
+from operators.splitter.scan.listed_stats import ListedStats
+from operators.splitter.scan.listing import Entries, Lister
+from operators.splitter.scan.worker_program import STAT
+from operators.splitter.scan.workers import Workers
 
 
 class StatPrefetcher:
-    """Finds the versions of files that a listing has not brought along.
+    """Adds the versions to entries whose listing has none.
 
-    Guarantee: what the lister's stats() says, in the order of the groups, whatever becomes of a helper.
+    Guarantee: what Lister.stats gives, in the order of the entries, whatever becomes of a worker.
 
     Args:
-        helpers: Who may be asked.
+        workers: Workers of the scan.
     """
 
-    def __init__(self, helpers: Helpers) -> None:
-        self._helpers = helpers
+    def __init__(self, workers: Workers[Any]) -> None:
+        self._workers = workers
 
-    def examined(self, lister: Lister, steps: Iterator[list[Group]]) -> Generator[list[Group]]:
-        """Each step's groups with their versions, without the names that have none.
+    def with_stats(self, lister: Lister, steps: Iterator[list[Entries]]) -> Generator[list[Entries]]:
+        """Each step's entries with their versions, without the names that are no files any more.
 
         Raises:
             StorageError: A file cannot be examined; or what steps raises, after the steps that came before it.
         """
-        waiting: deque[tuple[list[Group], Helper | None]] = deque()
+        waiting: deque[tuple[list[Entries], Any]] = deque()
         failed: StorageError | None = None
         while True:
             try:
@@ -55,49 +42,52 @@ class StatPrefetcher:
                 step, failed = None, error
             if step is None:
                 break
-            waiting.append((step, self._begun(step) if isinstance(lister, LocalLister) else None))
-            while waiting and not (waiting[0][1] and self._helpers.has_idle and len(waiting) <= self._helpers.most):
-                yield self._ended(lister, *waiting.popleft())
+            waiting.append((step, self._ask(step) if lister.is_local else None))
+            while waiting and not (waiting[0][1] and self._may_go_ahead(len(waiting))):
+                yield self._completed(lister, *waiting.popleft())
         while waiting:
-            yield self._ended(lister, *waiting.popleft())
+            yield self._completed(lister, *waiting.popleft())
         if failed is not None:
             raise failed
 
-    def _begun(self, step: list[Group]) -> Helper | None:
-        """The helper that looks at a step; None where that is to be done here."""
-        if self._helpers.examined_here(sum(len(group.names) for group in step)):
+    def _may_go_ahead(self, steps: int) -> bool:
+        return self._workers.has_idle and steps <= self._workers.max_pending
+
+    def _ask(self, step: list[Entries]) -> Any:
+        """The pending request for a step's versions; None where this process must examine the files."""
+        if self._workers.defer(sum(map(len, step))):
             return None
-        wanted = _wanted(step)
+        wanted = _without_stats(step)
         if not wanted:
             return None
-        return self._helpers.ask(EXAMINE + b"\0\0".join(b"\0".join([each.directory, *each.names]) for each in wanted))
+        return self._workers.ask(STAT + b"\0\0".join(b"\0".join([each.directory, *each.names]) for each in wanted))
 
-    def _ended(self, lister: Lister, step: list[Group], helper: Helper | None) -> list[Group]:
-        told: Iterator[Stats | None] = iter(())
-        if helper is not None and (said := self._helpers.answer(helper)) is not None:
-            told = iter(_told(said, _wanted(step)))
-        ended = []
-        for group in step:
-            names, stats = group.names, group.stats
-            if stats is None and (stats := next(told, None)) is None:
-                names, stats = lister.stats(group.directory, names)
-            ended.append(Group(group.directory, names, stats))
-        return ended
-
-
-def _wanted(step: list[Group]) -> list[Group]:
-    return [group for group in step if group.stats is None]
+    def _completed(self, lister: Lister, step: list[Entries], pending: Any) -> list[Entries]:
+        answered: Iterator[ListedStats | None] = iter(())
+        if pending is not None and (data := self._workers.answer(pending)) is not None:
+            answered = iter(_decoded(data, _without_stats(step)))
+        completed = []
+        for entries in step:
+            names, stats = entries.names, entries.stats
+            if stats is None and (stats := next(answered, None)) is None:
+                names, stats = lister.stats(entries.directory, names)
+            completed.append(Entries(names, stats, directory=entries.directory))
+        return completed
 
 
-def _told(said: bytes, groups: list[Group]) -> list[Stats | None]:
-    """What a helper says of the groups that it was asked for, None for one that it leaves to others."""
-    numbers = np.frombuffer(said, np.int64)
-    counts = (numbers[: len(groups)] * [len(group.names) for group in groups]).tolist()
-    columns = numbers[len(groups) :].reshape(3, -1)
-    told: list[Stats | None] = []
+def _without_stats(step: list[Entries]) -> list[Entries]:
+    return [entries for entries in step if entries.stats is None]
+
+
+def _decoded(data: bytes, wanted: list[Entries]) -> list[ListedStats | None]:
+    """The versions of the wanted entries; None for those that the worker left to this process."""
+    numbers = np.frombuffer(data, np.int64)
+    counts = (numbers[: len(wanted)] * [len(entries) for entries in wanted]).tolist()
+    columns = numbers[len(wanted) :].reshape(3, -1)
+    decoded: list[ListedStats | None] = []
     start = 0
     for count in counts:
         end = start + count
-        told.append(Stats(*columns[:, start:end]) if count else None)
+        decoded.append(ListedStats(*columns[:, start:end]) if count else None)
         start = end
-    return told
+    return decoded

@@ -1,6 +1,6 @@
-"""Lists directories and examines files, and is the program that does so in the helpers of a scan.
+"""Lists directories and examines files; also the program that the worker processes of a scan run.
 
-A helper runs this file alone, so that it is ready in some ten milliseconds: it imports nothing but Python.
+A worker process runs this file alone and is ready in about ten milliseconds: it imports only Python's own modules.
 """
 
 from __future__ import annotations
@@ -16,108 +16,104 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Final
 
 Columns = tuple["array[int]", "array[int]", "array[int]"]
-"""Lengths in bytes, modification times in nanoseconds, inodes."""
+"""Lengths in bytes, modification times in nanoseconds, inode numbers."""
 
-AT_ONCE: Final = 256
-"""So many files are examined before it is put into columns, which take 32 bytes a file: objects take 700."""
-
-EXAMINE: Final = b"e"
+STAT: Final = b"s"
 LIST: Final = b"l"
 WALK: Final = b"w"
-"""What a request begins with."""
+"""First byte of a request; see answer()."""
 
-NOT_REACHED, LEFT, LISTED = range(3)
-"""What became of a directory that was to be listed: nothing yet, it is left to the scan, its entries follow."""
+NOT_REACHED, LEFT_TO_WALK, LISTED = range(3)
+"""Outcome of a directory in a request: not started, must be listed by the walk itself, entries follow."""
 
-WALKED, TO_BE_WALKED, TO_BE_ENTERED = -1, -2, -3
-"""What a directory has instead of a length: all below it follows; nobody has come to it; it is left to the scan."""
+WALKED, NOT_VISITED, TO_BE_ENTERED = -1, -2, -3
+"""Length of a directory in an answer: everything below it follows; not visited yet; the walk must enter it itself."""
 
-INCOMPLETE: Final = (b"._COPYING_", b".tmp")
-"""How names end of copies that are not complete."""
+INCOMPLETE_SUFFIXES: Final = (b"._COPYING_", b".tmp")
+"""How names of incomplete copies end."""
 
-_MAY_HIDE: Final = (b".", b"_")
-_DEEPEST: Final = 100
-"""So many levels are gone down from one directory."""
+_HIDDEN_PREFIXES: Final = (b".", b"_")
+_MAX_DEPTH: Final = 100
+"""Levels that a walk descends below one requested directory."""
 
-_FEW: Final = 8
-"""So many files are examined by their whole paths: from the directory's descriptor it is not worth opening it."""
+_STATS_AT_ONCE: Final = 256
+"""Files examined before the results go into columns: 32 bytes a file there, 700 as objects."""
 
-
-def examined(directory: bytes, names: Sequence[bytes]) -> Columns | None:
-    """The versions of files in a directory; None unless every name is a file, and can be examined."""
-    found = _found(directory, names)
-    return found[1] if found is not None and _are(stat.S_ISREG, found[0]) else None
+_FEW_NAMES: Final = 8
+"""Up to so many files are examined by full path: opening the directory first would cost more than it saves."""
 
 
-def listed(directory: bytes, most_entries: int) -> tuple[list[bytes], Columns] | None:
-    """A directory's entries by their bytes, directories with a slash at the end, and their versions.
+def stat_files(directory: bytes, names: Sequence[bytes]) -> Columns | None:
+    """The versions of files in a directory; None unless every name is a regular file that can be examined."""
+    found = _stat_all(directory, names)
+    return found[1] if found is not None and _all_modes(stat.S_ISREG, found[0]) else None
+
+
+def list_directory(directory: bytes, max_entries: int) -> tuple[list[bytes], Columns] | None:
+    """A directory's entries by their bytes, directories with "/" at the end, and their versions.
 
     Args:
-        directory: It.
-        most_entries: A larger one is left to the scan, which goes through it in parts.
+        directory: Its path.
+        max_entries: A larger directory is left to the walk, which reads it in parts.
 
     Returns:
-        None where there are too many, or one that is neither a file nor a directory, or nothing can be said. What a
-        directory has instead of a length is TO_BE_ENTERED.
+        None where there are more entries, or one is neither file nor directory, or a call fails. The length of a
+        directory is TO_BE_ENTERED.
     """
     try:
         names = os.listdir(directory)
     except OSError:
         return None
-    if len(names) > most_entries:
+    if len(names) > max_entries:
         return None
     names.sort()
-    if (found := _found(directory, names)) is None:
+    if (found := _stat_all(directory, names)) is None:
         return None
     modes, columns = found
-    if _are(stat.S_ISREG, modes):
+    if _all_modes(stat.S_ISREG, modes):
         return names, columns
-    if not _are(lambda mode: stat.S_ISREG(mode) or stat.S_ISDIR(mode), modes):
+    if not _all_modes(lambda mode: stat.S_ISREG(mode) or stat.S_ISDIR(mode), modes):
         return None
-    if _are(stat.S_ISDIR, modes):
-        count = len(names)
-        return sorted(name + b"/" for name in names), (array("q", [TO_BE_ENTERED]) * count, *_nothing(count))
+    if _all_modes(stat.S_ISDIR, modes):
+        zeros = array("q", [0]) * len(names)
+        return sorted(name + b"/" for name in names), (array("q", [TO_BE_ENTERED]) * len(names), zeros, zeros)
     entries: list[tuple[bytes, int, int, int]] = sorted(
         (name + b"/", TO_BE_ENTERED, 0, 0) if stat.S_ISDIR(mode) else (name, size, mtime, inode)
         for name, mode, size, mtime, inode in zip(names, modes, *columns, strict=True)
     )
-    columns = _no_columns()
+    columns = _empty_columns()
     _extend(columns, zip(*(version for _, *version in entries), strict=True))
     return [name for name, *_ in entries], columns
 
 
-def _nothing(count: int) -> tuple[array[int], array[int]]:
-    return array("q", [0]) * count, array("q", [0]) * count
-
-
 class _Descent:
-    """Goes down from directories, as a scan does that takes all below them.
+    """Descends below directories as a walk does that selects everything below them.
 
-    Not entered are links, because one may lead back up, names that a scan may pass over, and what cannot be listed.
+    Does not enter links, because one may lead back up, names that a scan may skip, and what cannot be listed.
 
     Args:
-        most_entries: Where so many were found below one that was asked for, no further directory is begun; a larger
+        max_entries: After so many entries below one requested directory no further directory is started; a larger
             directory is not entered.
-        passed_over: Matches names of directories that the scan passes over.
+        ignored: Matches names of directories that the scan skips.
     """
 
-    def __init__(self, most_entries: int, passed_over: re.Pattern[str] | None) -> None:
-        self._most = self._room = most_entries
-        self._passed_over = passed_over
+    def __init__(self, max_entries: int, ignored: re.Pattern[str] | None) -> None:
+        self._max_entries = self._stop_at = max_entries
+        self._ignored = ignored
         self.names: list[bytes] = []
-        self.columns = _no_columns()
+        self.columns = _empty_columns()
 
     def enter(self, directory: bytes, name: bytes, depth: int = 0) -> bool:
-        """Append a directory, whose path begins with directory and goes on with name, and what is below it.
+        """Append directory + name and everything below it.
 
         Returns:
-            False where it is left to the scan; nothing was appended.
+            False where it is left to the walk; nothing was appended.
         """
         path = directory + name
         if not depth:
-            # What is asked for is finished, if it can be: the walk has to wait for what is left over.
-            self._room = len(self.names) + self._most
-        if os.path.islink(path[:-1]) or (found := listed(path, self._most)) is None:
+            # A requested directory is finished if possible: the walk has to wait for whatever remains of it.
+            self._stop_at = len(self.names) + self._max_entries
+        if os.path.islink(path[:-1]) or (found := list_directory(path, self._max_entries)) is None:
             return False
         self.names.append(name)
         _append(self.columns, WALKED)
@@ -131,30 +127,30 @@ class _Descent:
             if version[0] != TO_BE_ENTERED:
                 self.names.append(each)
                 _extend(self.columns, ([number] for number in version))
-            elif self._passes_over(bare):
-                self._leave(each, TO_BE_ENTERED)
-            elif len(self.names) >= self._room or depth == _DEEPEST:
-                self._leave(each, TO_BE_WALKED)
+            elif self._may_skip(bare):
+                self._append_directory(each, TO_BE_ENTERED)
+            elif len(self.names) >= self._stop_at or depth == _MAX_DEPTH:
+                self._append_directory(each, NOT_VISITED)
             elif not self.enter(directory, each, depth + 1):
-                self._leave(each, TO_BE_ENTERED)
+                self._append_directory(each, TO_BE_ENTERED)
         return True
 
-    def _leave(self, name: bytes, size: int) -> None:
+    def _append_directory(self, name: bytes, size: int) -> None:
         self.names.append(name)
         _append(self.columns, size)
 
-    def _passes_over(self, name: bytes) -> bool:
+    def _may_skip(self, name: bytes) -> bool:
         bare = name[:-1]
-        if bare.startswith(_MAY_HIDE) or bare.endswith(INCOMPLETE):
+        if bare.startswith(_HIDDEN_PREFIXES) or bare.endswith(INCOMPLETE_SUFFIXES):
             return True
-        return self._passed_over is not None and self._passed_over.fullmatch(os.fsdecode(bare)) is not None
+        return self._ignored is not None and self._ignored.fullmatch(os.fsdecode(bare)) is not None
 
 
-def _found(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Columns] | None:
-    """The modes and the versions of files in a directory; None unless each can be examined."""
-    modes, columns = array("q"), _no_columns()
+def _stat_all(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Columns] | None:
+    """Modes and versions of what is in a directory; None unless each name can be examined."""
+    modes, columns = array("q"), _empty_columns()
     examine = os.stat
-    if len(names) <= _FEW:
+    if len(names) <= _FEW_NAMES:
         below = directory if directory.endswith(b"/") else directory + b"/"
         try:
             found = [examine(below + name) for name in names]
@@ -169,9 +165,9 @@ def _found(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Column
     except OSError:
         return None
     try:
-        # From the directory's descriptor the kernel has one name to look up, not all of the path.
-        for start in range(0, len(names), AT_ONCE):
-            found = [examine(name, dir_fd=descriptor) for name in names[start : start + AT_ONCE]]
+        # Relative to the directory's descriptor the kernel looks up one name, not the whole path.
+        for start in range(0, len(names), _STATS_AT_ONCE):
+            found = [examine(name, dir_fd=descriptor) for name in names[start : start + _STATS_AT_ONCE]]
             modes.fromlist([one.st_mode for one in found])
             columns[0].fromlist([one.st_size for one in found])
             try:
@@ -186,91 +182,94 @@ def _found(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Column
     return modes, columns
 
 
-def _are(kind: Callable[[int], bool], modes: array[int]) -> bool:
-    # Of thousands of files there are few modes.
+def _all_modes(kind: Callable[[int], bool], modes: array[int]) -> bool:
+    # Thousands of files have few different modes.
     return all(map(kind, set(modes)))
 
 
 def answer(request: bytes) -> bytes:
-    """What a helper says to a request: native 64-bit numbers, and names.
+    """Answer one request of a scan.
 
     Args:
-        request: EXAMINE and groups, joined by two NULs, each a directory and names in it, joined by NULs. LIST, how
-            many entries are to be listed at most, and directories, joined by NULs. WALK, the same number, the pattern
-            of the directories that are passed over, or nothing, and directories with a slash at the end.
+        request: One of
+            STAT, then groups joined by two NULs, each a directory and names in it, joined by NULs;
+            LIST, then the most entries to list and directories, joined by NULs;
+            WALK, then the most entries, the pattern of ignored directories or nothing, and directories with "/" at
+            their end, joined by NULs.
 
     Returns:
-        To EXAMINE: for each group whether its versions follow; then of all these files the lengths, then the
-        modification times, then the inodes. To LIST: for each directory what became of it, how many entries follow,
-        and how many bytes of names; then the versions as above; then the names, each with a NUL behind it. To WALK:
-        the same; a directory's entries are itself, by its name, and what is below it, by the paths from there.
+        Native 64-bit numbers, then names.
+        For STAT: 1 or 0 for each group, whether its versions follow; then the lengths of all these files, then the
+        modification times, then the inode numbers.
+        For LIST: for each directory its outcome, the number of entries and the bytes of their names; then the columns
+        as above; then the names, each followed by a NUL.
+        For WALK: as LIST; the entries of a directory are its own name and the paths below it, relative to its parent.
     """
-    answer_to = {EXAMINE: _examined_all, LIST: _listed_all, WALK: _walked_all}
+    answer_to = {STAT: _answer_stat, LIST: _answer_list, WALK: _answer_walk}
     return answer_to[request[:1]](request[1:])
 
 
-def _examined_all(request: bytes) -> bytes:
-    told = array("q")
-    columns = _no_columns()
+def _answer_stat(request: bytes) -> bytes:
+    outcomes = array("q")
+    columns = _empty_columns()
     for group in request.split(b"\0\0"):
         directory, *names = group.split(b"\0")
-        found = examined(directory, names)
-        told.append(found is not None)
+        found = stat_files(directory, names)
+        outcomes.append(found is not None)
         _extend(columns, found or ())
-    return b"".join(column.tobytes() for column in (told, *columns))
+    return b"".join(column.tobytes() for column in (outcomes, *columns))
 
 
-def _listed_all(request: bytes) -> bytes:
+def _answer_list(request: bytes) -> bytes:
     number, *directories = request.split(b"\0")
     names: list[bytes] = []
-    columns = _no_columns()
+    columns = _empty_columns()
 
     def add(directory: bytes) -> bool:
-        if (found := listed(directory, int(number))) is None:
+        if (found := list_directory(directory, int(number))) is None:
             return False
         names.extend(found[0])
         _extend(columns, found[1])
         return True
 
-    return _added(directories, int(number), add, names, columns)
+    return _encoded(directories, int(number), add, names, columns)
 
 
-def _walked_all(request: bytes) -> bytes:
-    number, passed_over, *directories = request.split(b"\0")
-    descent = _Descent(int(number), re.compile(os.fsdecode(passed_over)) if passed_over else None)
+def _answer_walk(request: bytes) -> bytes:
+    number, ignored, *directories = request.split(b"\0")
+    descent = _Descent(int(number), re.compile(os.fsdecode(ignored)) if ignored else None)
 
     def add(directory: bytes) -> bool:
         start = directory.rindex(b"/", 0, -1) + 1
         return descent.enter(directory[:start], directory[start:])
 
-    return _added(directories, int(number), add, descent.names, descent.columns)
+    return _encoded(directories, int(number), add, descent.names, descent.columns)
 
 
-def _added(
-    directories: list[bytes], most: int, add: Callable[[bytes], bool], names: list[bytes], columns: Columns
+def _encoded(
+    directories: list[bytes], max_entries: int, add: Callable[[bytes], bool], names: list[bytes], columns: Columns
 ) -> bytes:
-    """What is said of directories, each of which add() appends to the names and the columns if it can."""
-    told = array("q")
+    """The answer for directories, each of which add() appends to names and columns if it can."""
+    outcomes = array("q")
     joined: list[bytes] = []
     for directory in directories:
         before = len(names)
-        # No other is begun after so many.
-        if before >= most:
-            told.extend((NOT_REACHED, 0, 0))
+        if before >= max_entries:
+            outcomes.extend((NOT_REACHED, 0, 0))
         elif add(directory):
             joined.append(b"\0".join([*names[before:], b""]))
-            told.extend((LISTED, len(names) - before, len(joined[-1])))
+            outcomes.extend((LISTED, len(names) - before, len(joined[-1])))
         else:
-            told.extend((LEFT, 0, 0))
-    return b"".join([*(column.tobytes() for column in (told, *columns)), *joined])
+            outcomes.extend((LEFT_TO_WALK, 0, 0))
+    return b"".join([*(column.tobytes() for column in (outcomes, *columns)), *joined])
 
 
 def _bounded(nanoseconds: int) -> int:
-    # As dagflow.storage.local_disk.bounded_ns, which is not to be had here.
+    # The same as dagflow.storage.local_disk.bounded_ns, which a worker process cannot import.
     return max(-(1 << 63), min(nanoseconds, (1 << 63) - 1))
 
 
-def _no_columns() -> Columns:
+def _empty_columns() -> Columns:
     return array("q"), array("q"), array("q")
 
 
@@ -286,12 +285,12 @@ def _extend(columns: Columns, found: Iterable[Iterable[int]]) -> None:
 
 
 def framed(message: bytes) -> bytes:
-    """A message as it is sent: after its length."""
+    """A message as it is sent: preceded by its length."""
     return array("q", [len(message)]).tobytes() + message
 
 
 def received(source: IO[bytes]) -> bytes | None:
-    """The next message; None where it ends before it is complete."""
+    """The next message; None where the stream ends before it is complete."""
     if len(length := source.read(8)) < 8:
         return None
     size = array("q", length)[0]
@@ -300,9 +299,9 @@ def received(source: IO[bytes]) -> bytes | None:
 
 
 if __name__ == "__main__":
-    # Ctrl-C goes to every process of a terminal, and the run that asks is allowed to end cleanly.
+    # Ctrl-C goes to every process of a terminal, and the run that asks may end cleanly.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Nothing here refers to itself, and looking for that among thousands of versions takes a fifth of the time.
+    # There are no reference cycles, and a collector among thousands of versions takes a fifth of the time.
     gc.disable()
     while (asked := received(sys.stdin.buffer)) is not None:
         sys.stdout.buffer.write(framed(answer(asked)))

@@ -1,4 +1,4 @@
-"""Processes that list and examine for a scan, so that it is not bound to one core."""
+"""Workers that list directories and examine files ahead of a scan: processes of the driver, or tasks."""
 
 from __future__ import annotations
 
@@ -8,27 +8,90 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from operators.splitter.scan import worker_program
 
-AFTER_FILES = 20_000
-"""So many files of a scan are examined in its own process: for fewer the helpers are not worth their start."""
+InTasks = Callable[[Callable[[Any], Any], list[Any]], list[Any]]
+"""Applies a function to items in tasks and returns the results in order; see ControlServices.in_tasks."""
 
-HELPERS = 3
-"""On two cores the third has work at hand whenever the scan is busy."""
+AFTER_FILES = 20_000
+"""The scan examines so many files itself: for fewer, worker processes cost more than they save."""
+
+WORKER_PROCESSES = 3
+"""On two cores the third has a request at hand whenever the scan itself is busy."""
+
+CONCURRENT_TASKS = 16
+"""Requests that run as tasks at a time: listing in tasks pays where each directory is slow to list."""
 
 _SET_PIPE_BYTES = getattr(fcntl, "F_SETPIPE_SZ", None)
 _PIPE_BYTES = 1 << 20
-"""An answer fits, so that a helper need not wait until somebody reads."""
+"""An answer fits into the pipe, so that a worker need not wait until it is read."""
+
+P = TypeVar("P")
 
 
-class Helper:
-    """A process that runs worker_program.
+class Workers(ABC, Generic[P]):
+    """Answers requests of one scan, each of them apart from the scan's own thread; see worker_program.answer.
+
+    A request that ask() accepted is pending until its answer is taken.
 
     Args:
-        process: It.
+        max_pending: Requests that may be pending at a time.
+        after_files: Files that the scan examines itself before it may ask.
+    """
+
+    def __init__(self, max_pending: int, after_files: int) -> None:
+        self.max_pending = max_pending
+        self._files_before = after_files
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the scan has come far enough to ask."""
+        return self._files_before <= 0
+
+    def defer(self, files: int) -> bool:
+        """Whether the scan must examine the next files itself, because it is too early to ask; they are counted."""
+        if self.is_started:
+            return False
+        self._files_before -= files
+        return True
+
+    @property
+    @abstractmethod
+    def has_idle(self) -> bool:
+        """Whether ask() may accept a request, as far as is known."""
+
+    @abstractmethod
+    def ask(self, request: bytes) -> P | None:
+        """Start a request, if it is not too early.
+
+        Returns:
+            The pending request; None where no worker is free.
+        """
+
+    @abstractmethod
+    def ready(self, pending: Iterable[P], *, waits: bool) -> list[P]:
+        """The pending requests whose answers have begun to arrive; waits for at least one if `waits`."""
+
+    @abstractmethod
+    def answer(self, pending: P) -> bytes | None:
+        """Wait for the answer to a request; None where its worker died."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop all workers, whatever they do."""
+
+
+class WorkerProcess:
+    """A process that runs worker_program and answers one request at a time.
+
+    Args:
+        process: The started process.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -40,18 +103,18 @@ class Helper:
                 fcntl.fcntl(self._answers, _SET_PIPE_BYTES, _PIPE_BYTES)
 
     @classmethod
-    def started(cls) -> Helper | None:
-        """A new one; None where that is refused."""
-        # Without the packages of this Python, which it does not need, it starts in a fifth of the time.
+    def started(cls) -> WorkerProcess | None:
+        """A new one; None where the system refuses."""
+        # Without site packages, which it does not need, it starts in a fifth of the time.
         command = [sys.executable or "", "-I", "-S", str(Path(worker_program.__file__))]
-        pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+        pipe, null = subprocess.PIPE, subprocess.DEVNULL
         try:
-            return cls(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere))
+            return cls(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null))
         except OSError:
             return None
 
     def ask(self, request: bytes) -> bool:
-        """Send a request; False where it is dead. The answer must be taken before the next request."""
+        """Send a request; False where the process is dead. The answer must be taken before the next request."""
         try:
             self._requests.write(worker_program.framed(request))
             self._requests.flush()
@@ -60,15 +123,15 @@ class Helper:
         return True
 
     def fileno(self) -> int:
-        """What is readable when the answer has begun to come, or the process is dead."""
+        """Descriptor that is readable when the answer has begun to arrive, or the process is dead."""
         return self._answers.fileno()
 
     def answer(self) -> bytes | None:
-        """What it says to the request; None if it died."""
+        """The answer to the request; None where the process died."""
         return worker_program.received(self._answers)
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """Kill it."""
         self.process.kill()
         with contextlib.suppress(OSError):
             self._requests.close()
@@ -76,76 +139,108 @@ class Helper:
         self.process.wait()
 
 
-class Helpers:
-    """The helpers of one scan, which begin with its larger part.
+class WorkerProcesses(Workers[WorkerProcess]):
+    """Workers that are processes of the driver's machine, started by the first request.
+
+    Guarantee: a process that dies, or cannot be started, leaves its work to the scan.
 
     Args:
-        after_files: How many files are examined before helpers are started.
-        count: How many are started.
-
-    Attributes:
-        most: How many are started.
+        after_files: Files that the scan examines itself before it may ask.
+        count: Number of processes; None for WORKER_PROCESSES, or none on a single core.
     """
 
     def __init__(self, after_files: int = AFTER_FILES, count: int | None = None) -> None:
-        self._here = after_files
-        self.most = (HELPERS if (os.cpu_count() or 1) > 1 else 0) if count is None else count
-        self._idle: list[Helper] | None = None
-        self._started: list[Helper] = []
-
-    @property
-    def started(self) -> Sequence[Helper]:
-        """Those that were started."""
-        return tuple(self._started)
+        if count is None:
+            count = WORKER_PROCESSES if (os.cpu_count() or 1) > 1 else 0
+        super().__init__(count, after_files)
+        self.processes: tuple[WorkerProcess, ...] = ()
+        self._idle: list[WorkerProcess] | None = None
 
     @property
     def has_idle(self) -> bool:
-        """Whether somebody has nothing to do."""
-        return bool(self._idle)
+        """See Workers."""
+        return self.is_started and (self._idle is None or bool(self._idle))
 
-    @property
-    def may_be_asked(self) -> bool:
-        """Whether it is time for helpers, and as far as is known somebody is free."""
-        return self._here <= 0 and (self._idle is None or self.has_idle)
-
-    def examined_here(self, files: int) -> bool:
-        """Whether it is too early for helpers: the scan is to examine the next files itself, so many."""
-        if self._here <= 0:
-            return False
-        self._here -= files
-        return True
-
-    def ask(self, request: bytes) -> Helper | None:
-        """Somebody who has got the request, and is to be given to answer() later; None where nobody is free."""
-        if self._here > 0:
+    def ask(self, request: bytes) -> WorkerProcess | None:
+        """See Workers."""
+        if not self.is_started:
             return None
         if self._idle is None:
-            self._started = [helper for _ in range(self.most) if (helper := Helper.started()) is not None]
-            self._idle = list(self._started)
-        # One request at a time: two that both write, and neither reads, would wait for each other for ever.
+            found = (WorkerProcess.started() for _ in range(self.max_pending))
+            self.processes = tuple(process for process in found if process is not None)
+            self._idle = list(self.processes)
+        # One request at a time: two sides that both write and do not read would wait for each other for ever.
         while self._idle:
-            helper = self._idle.pop(0)
-            if helper.ask(request):
-                return helper
+            process = self._idle.pop(0)
+            if process.ask(request):
+                return process
         return None
 
-    @staticmethod
-    def done(asked: Iterable[Helper], *, waits: bool) -> list[Helper]:
-        """Those of whom an answer has begun to come; at least one if waits says so."""
-        # Not select(), which knows no descriptor above 1023.
+    def ready(self, pending: Iterable[WorkerProcess], *, waits: bool) -> list[WorkerProcess]:
+        """See Workers."""
+        # Not select(), which cannot take descriptors above 1023.
         poll = select.poll()
-        by_descriptor = {helper.fileno(): helper for helper in asked}
+        by_descriptor = {process.fileno(): process for process in pending}
         for descriptor in by_descriptor:
             poll.register(descriptor, select.POLLIN)
         return [by_descriptor[descriptor] for descriptor, _ in poll.poll(None if waits else 0)]
 
-    def answer(self, helper: Helper) -> bytes | None:
-        """What somebody says to the request, waiting for it; None if it died."""
-        if (said := helper.answer()) is not None and self._idle is not None:
-            self._idle.append(helper)
-        return said
+    def answer(self, pending: WorkerProcess) -> bytes | None:
+        """See Workers."""
+        if (answer := pending.answer()) is not None and self._idle is not None:
+            self._idle.append(pending)
+        return answer
 
     def close(self) -> None:
-        """End them."""
-        for helper in self._started:
-            helper.close()
+        """See Workers."""
+        for process in self.processes:
+            process.close()
+
+
+class TaskWorkers(Workers["Future[bytes]"]):
+    """Workers that are tasks of the run, on all machines of a cluster; they begin with the first directory.
+
+    Args:
+        in_tasks: Runs a function in tasks.
+        count: Requests that may be pending at a time.
+    """
+
+    def __init__(self, in_tasks: InTasks, count: int = CONCURRENT_TASKS) -> None:
+        super().__init__(count, after_files=0)
+        self._in_tasks = in_tasks
+        self._pending: set[Future[bytes]] = set()
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="listing-tasks")
+
+    @property
+    def has_idle(self) -> bool:
+        """See Workers."""
+        return len(self._pending) < self.max_pending
+
+    def ask(self, request: bytes) -> Future[bytes] | None:
+        """See Workers."""
+        if not self.has_idle:
+            return None
+        self._pending.add(pending := self._threads.submit(self._answered, request))
+        return pending
+
+    def _answered(self, request: bytes) -> bytes:
+        answer: bytes
+        [answer] = self._in_tasks(worker_program.answer, [request])
+        return answer
+
+    def ready(self, pending: Iterable[Future[bytes]], *, waits: bool) -> list[Future[bytes]]:
+        """See Workers."""
+        return list(wait(pending, None if waits else 0, FIRST_COMPLETED).done)
+
+    def answer(self, pending: Future[bytes]) -> bytes | None:
+        """The answer.
+
+        Raises:
+            DagflowError: The task failed.
+        """
+        self._pending.discard(pending)
+        return pending.result()
+
+    def close(self) -> None:
+        """Cancel what has not begun; what runs as a task ends by itself, and its answer is dropped."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

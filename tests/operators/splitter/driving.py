@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.testing.clock import ManualClock
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata
 from operators.splitter import FileSplitterBase, FileSplitterInput
-from operators.splitter.block_cutter import DEFAULT_BUDGET
+from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.window_quota import DEFAULT_BUDGET
 
 WAIT_S = 30.0  # a guard for a broken scanner, never waited for by one that works
 
@@ -138,6 +139,11 @@ def write(path: Path, content: bytes | str = b"x", mtime_s: int | None = None) -
     if mtime_s is not None:
         os.utime(path, (mtime_s, mtime_s))
     return path
+
+
+def each(scan: Iterable[ListedFiles]) -> Iterator[ListedFiles]:
+    """The files of a scan one by one."""
+    return (files.slice(index, index + 1) for files in scan for index in range(len(files)))
 
 
 def twelve_files(directory: Path) -> list[Path]:

@@ -14,11 +14,11 @@ from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.ports import Emitter
 from dagflow.testing.clock import ManualClock
 from operators import FileSplitterInput
-from operators.files.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.batching import BatchRules, SmallFileBatcher
-from operators.splitter.change_detection import Candidate
-from operators.splitter.scan.listed_files import FoundFiles
+from operators.splitter.index.entries import decoded
+from operators.splitter.scan.listed_files import ListedFiles
 from tests.operators.splitter.driving import Driver, Follower, Services, write
 
 
@@ -84,10 +84,10 @@ def test_packs_are_the_same_for_the_same_listing(
         packer = SmallFileBatcher(BatchRules(pack_bytes, pack_files), ManualClock())
         packs: list[list[str]] = []
         for number, size in enumerate(sizes):
-            if packer.is_small(size, 1000):
+            if size <= packer.max_small_bytes(1000):
                 if not packer.has_room(size):
                     packs.append([block for block in _urls(packer.take(1))])
-                packer.add(f"/in/{number}", size, 0, "")
+                packer.add(f"/in/{number}", FileVersion(size))
         return [*packs, list(_urls(packer.take(1)))] if len(packer) else packs
 
     packs = run()
@@ -137,10 +137,13 @@ def test_small_files_may_wait_for_their_pack_to_be_filled(tmp_path: Path) -> Non
 
 
 class OneByOne(FileSplitterInput):
-    """Takes files one at a time, as it does where somebody listens to them."""
+    """Takes files one at a time, as it does where an operator takes them in."""
 
-    def _take(self, found: Candidate | FoundFiles) -> int:
-        return int(self._begin(found if isinstance(found, Candidate) else Candidate.of(found, 0)))
+    def _take(self, files: ListedFiles) -> int:
+        count = self._begin_each(files.slice(0, 1))
+        if count:
+            self._taken.record(files.slice(0, 1), self._clock.now_millis())
+        return count
 
 
 def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[Any]], Any]:
@@ -157,8 +160,8 @@ def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[
         windows.append([item.to_json() if isinstance(item, SmallFileBatch) else item for item in items])
         items.clear()
     state = splitter.snapshot()
-    versions = [(path, *seen[:3], seen[4]) for path, *seen in state["index"]["recent"]]
-    return windows, (state["cut"], versions, counters)
+    versions = decoded(state.index.recent).drop_columns(["taken_millis"]).to_pylist() if state.index.recent else []
+    return windows, (state.cutter, versions, counters)
 
 
 @settings(max_examples=60)  # a tree is written for each, on a disk that others use

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.context import WindowBudget
 from operators.files.metadata import FileVersion
-from operators.splitter.block_cutter import OpenFile, WindowQuota, count_blocks
+from operators.splitter.block_cutter import OpenFile, count_blocks
 
 
 @given(size=st.integers(0, 10_000), start=st.integers(0, 10_000), block_size=st.integers(1, 3000))
@@ -16,7 +15,7 @@ def test_the_count_of_blocks_is_what_cutting_gives(size: int, start: int, block_
     ends = []
     while file.next_start < size:
         ends.append(file.next_end)
-        file.next_start = file.next_end
+        file = file.after(1)
     assert len(ends) == count_blocks(start, size, block_size)
     assert all(end % block_size == 0 for end in ends[:-1])
     assert ends == [] or ends[-1] == size
@@ -26,19 +25,3 @@ def test_a_block_size_below_one_is_refused() -> None:
     """There is no way to cut."""
     with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
         count_blocks(0, 10, 0)
-
-
-def test_the_first_block_of_a_window_always_fits() -> None:
-    """However small the budget; otherwise a large block would wait for ever."""
-    allowance = WindowQuota(WindowBudget(1, 1))
-    assert allowance.takes_file()
-    assert allowance.takes_block(1 << 40)
-    assert not allowance.takes_block(1)
-    assert not allowance.takes_file()
-
-
-def test_a_limit_of_blocks_takes_the_place_of_the_budget() -> None:
-    """Whoever sets blocks_threshold gets windows of that size."""
-    allowance = WindowQuota(WindowBudget(2, 2), blocks=3)
-    assert [allowance.takes_block(100) for _ in range(4)] == [True, True, True, False]
-    assert not allowance.takes_file()

@@ -8,24 +8,25 @@ import pytest
 
 from dagflow.testing.clock import ManualClock
 from operators.splitter import change_detection
-from operators.splitter.change_detection import Candidate, ChangeDetector, Rules
-from operators.splitter.index.file_index import FileIndex, Seen
+from operators.splitter.change_detection import ChangeDetector, DetectionRules
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinter import Fingerprinter
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from tests.operators.splitter.driving import Follower, write
+from tests.operators.splitter.driving import Follower, each, write
 
 
 @pytest.fixture
 def three_held() -> Iterator[None]:
     """Three files wait in memory at most."""
-    before, change_detection.NEWEST_HELD = change_detection.NEWEST_HELD, 3
+    before, change_detection.MAX_NEWEST = change_detection.MAX_NEWEST, 3
     yield
-    change_detection.NEWEST_HELD = before
+    change_detection.MAX_NEWEST = before
 
 
-def discovery_of(scanner: Scanner, index: FileIndex, rules: Rules) -> ChangeDetector:
+def discovery_of(scanner: Scanner, index: FileIndex, rules: DetectionRules) -> ChangeDetector:
     """A discovery that looks at files in this process."""
     return ChangeDetector(
         scanner, index, rules, Counter(), ManualClock(), Fingerprinter(None), PendingFingerprints(index)
@@ -44,17 +45,16 @@ def test_the_newest_are_found_first_however_many_there_are(tmp_path: Path, count
     discovery = ChangeDetector(
         scanner,
         index,
-        Rules(latest_first=True),
+        DetectionRules(latest_first=True),
         Counter(),
         ManualClock(),
         Fingerprinter(None),
         PendingFingerprints(index),
     )
-    for candidate in discovery.stretches():
-        assert isinstance(candidate, Candidate)
-        stat = candidate.found.stat
+    for candidate in each(discovery.all_changes()):
+        stat = candidate.stats[0]
         found.append(stat.mtime_ns // 10**9 - 1000)
-        index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))
+        index.record(candidate.keys[0], IndexEntry(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))
     assert found == list(reversed(range(count)))
 
 
@@ -81,10 +81,10 @@ def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
 
     def scanned() -> list[str]:
         found = []
-        for candidate in discovery_of(scanner, index, Rules()).candidates():
-            stat = candidate.found.stat
-            found.append(candidate.found.relative_path)
-            index.record(candidate.found.key, Seen(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))
+        for candidate in each(discovery_of(scanner, index, DetectionRules()).changes()):
+            stat = candidate.stats[0]
+            found.append(candidate.relative_path(0))
+            index.record(candidate.keys[0], IndexEntry(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))
         index.snapshot()
         return found
 

@@ -19,20 +19,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from dagflow.errors import JournalError
-from operators.splitter.index import file_index
-from operators.splitter.index.file_index import FileIndex, IndexView, Seen
-from operators.splitter.index.sorted_runs import entries_of
+from operators.splitter.index import file_index, run_set
+from operators.splitter.index.entries import IndexEntry, entries_of
+from operators.splitter.index.file_index import FileIndex
+from operators.splitter.index.index_view import IndexView
 from tests.operators.splitter.driving import WAIT_S
 
 
-def version(number: int) -> Seen:
+def version(number: int) -> IndexEntry:
     """A version that is like no other."""
-    return Seen(number, 2 * number, -number, number)
+    return IndexEntry(number, 2 * number, -number, number)
 
 
-def look_up(view: IndexView, paths: list[bytes], step: int) -> dict[bytes, Seen]:
+def look_up(view: IndexView, paths: list[bytes], step: int) -> dict[bytes, IndexEntry]:
     """What a view says, asked in steps as a scan does."""
-    found: dict[bytes, Seen] = {}
+    found: dict[bytes, IndexEntry] = {}
     ordered = sorted(paths)
     for start in range(0, len(ordered), step):
         part = ordered[start : start + step]
@@ -53,9 +54,9 @@ class IndexHistory(RuleBasedStateMachine):
         """Begin with nothing, in a directory of its own."""
         self.url = str(self.directory / uuid.uuid4().hex)
         self.index = FileIndex(self.url)
-        self.known: dict[bytes, Seen] = {}
+        self.known: dict[bytes, IndexEntry] = {}
         self.state: Any = None
-        self.known_at_snapshot: dict[bytes, Seen] = {}
+        self.known_at_snapshot: dict[bytes, IndexEntry] = {}
         self.number = 0
         self.is_ahead = False
 
@@ -99,7 +100,7 @@ class IndexHistory(RuleBasedStateMachine):
     @rule()
     def merged(self) -> None:
         """Let a merge under way come to its end before the next snapshot."""
-        self.index.wait_for_merge()
+        self.index.wait_for_compaction()
 
     @rule()
     def crash(self) -> None:
@@ -134,13 +135,15 @@ class IndexHistory(RuleBasedStateMachine):
 @pytest.fixture
 def small_limits() -> Iterator[None]:
     """Limits that a history of a few steps reaches."""
-    limits = {"FAN_IN": 3, "MOST_RUNS": 4, "INLINE_ENTRIES": 2, "MEMORY_ENTRIES": 12, "KEPT_SNAPSHOTS": 2}
-    before = {name: getattr(file_index, name) for name in limits}
-    for name, value in limits.items():
-        setattr(file_index, name, value)
-    yield
-    for name, value in before.items():
-        setattr(file_index, name, value)
+    limits = {
+        run_set: {"FAN_IN": 3, "MAX_RUNS": 4, "KEPT_SNAPSHOTS": 2},
+        file_index: {"INLINE_ENTRIES": 2, "MEMORY_ENTRIES": 12},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for module, values in limits.items():
+            for name, value in values.items():
+                patch.setattr(module, name, value)
+        yield
 
 
 @pytest.mark.usefixtures("small_limits")
@@ -179,10 +182,10 @@ def test_merged_runs_stay_until_snapshots_without_them_are_durable(tmp_path: Pat
     states = []
     for window in range(12):
         fill(index, 3 * window, 3 * window + 3)
-        index.wait_for_merge()
+        index.wait_for_compaction()
         states.append(index.snapshot())
         for state in states[-2:]:
-            named = {name for _, files in state["runs"] for name, *_ in files}
+            named = {file.name for run in state.runs for file in run.files}
             assert named <= {path.name for path in tmp_path.glob("*.parquet")}
     index.close()
     assert max(run.level for run in index.runs) == 2
@@ -197,8 +200,8 @@ def test_files_that_come_faster_than_they_are_merged_leave_no_more_runs(tmp_path
             index.record(b"%05d" % ((number * 3 + each) * 7919 % 1200), version(number))
         index.snapshot()
         most = max([most, *Counter(run.level for run in index.runs).values()])
-    assert 3 <= most < file_index.MOST_RUNS
-    assert len(index.runs) < 4 * file_index.MOST_RUNS
+    assert 3 <= most < run_set.MAX_RUNS
+    assert len(index.runs) < 4 * run_set.MAX_RUNS
     assert sum(seen is not None for seen in index.view().look_up(sorted({b"%05d" % n for n in range(1200)}))) == 1200
     index.close()
 
@@ -227,13 +230,14 @@ class SlowIndex(FileIndex):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
+        self.pauses = False
         self.has_begun, self.goes_on = threading.Event(), threading.Event()
 
-    def _held_in_columns(self) -> set[bytes]:
-        held = super()._held_in_columns()
-        self.has_begun.set()
-        assert self.goes_on.wait(WAIT_S)
-        return held
+    def _table_singles(self) -> None:
+        super()._table_singles()
+        if self.pauses:
+            self.has_begun.set()
+            assert self.goes_on.wait(WAIT_S)
 
 
 ACTS: list[Callable[[FileIndex], object]] = [
@@ -252,6 +256,7 @@ def test_a_view_that_is_made_meanwhile_says_what_was_there_before(
     for path in PATHS:
         index.record(path, version(1))
     index.record_table(entries_of(PATHS, [[number] * len(PATHS) for number in version(2)]))
+    index.pauses = True
     with ThreadPoolExecutor(2) as threads:
         view = threads.submit(index.view)
         assert index.has_begun.wait(WAIT_S)
@@ -281,7 +286,7 @@ def test_a_check_holds_no_more_than_a_row_group_of_each_run(tmp_path: Path) -> N
         for number in numbers[start : start + 10_000]:
             index.record(b"/data/2026/%09d.log" % number, version(number))
         state = index.snapshot()
-        index.wait_for_merge()
+        index.wait_for_compaction()
     index.close()
     assert len(pickle.dumps(state)) < 5000
     before, view, held = pa.total_allocated_bytes(), index.view(), 0
@@ -312,7 +317,7 @@ def test_a_check_of_what_is_known_does_not_import_pandas(tmp_path: Path, version
     index = FileIndex(str(tmp_path))
     for version in range(versions):
         for number, path in enumerate(paths[version * 1000 :], start=version * 1000):
-            index.record(path, Seen(number, 1, 1))
+            index.record(path, IndexEntry(number, 1, 1))
         state = index.snapshot()
     told = pickle.dumps((paths, str(tmp_path), state))
     index.close()

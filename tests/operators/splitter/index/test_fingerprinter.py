@@ -115,5 +115,5 @@ def test_fingerprints_come_in_the_order_of_the_files(tmp_path: Path, count: int)
     """Of files, empty ones, directories and what is gone, over several tasks' worth of them."""
     files = [(bytes(write(tmp_path / str(number), b"x" * (number % 3))), number % 3) for number in range(count)]
     ends = [*files, (bytes(tmp_path), -1), (bytes(tmp_path / "gone"), 7)]
-    looked = Fingerprinter(Services().in_tasks).look(ends)
+    looked = Fingerprinter(Services().in_tasks).take(ends)
     assert looked == [fingerprint(path, size) for path, size in files] + [UNKNOWN, UNKNOWN]

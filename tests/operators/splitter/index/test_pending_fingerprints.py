@@ -29,8 +29,9 @@ from dagflow.storage.fingerprint import fingerprint, left_out_from
 from operators import FileSplitterInput
 from operators.files.source_events import FileFingerprints
 from operators.splitter import change_detection
-from operators.splitter.index.file_index import FileIndex, Seen
-from operators.splitter.index.pending_fingerprints import PendingFingerprints
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.file_index import FileIndex
+from operators.splitter.index.pending_fingerprints import FingerprintState, PendingFingerprints
 from tests.operators.splitter.driving import Driver, Follower, write
 from tests.properties.test_growing_files import append, read
 
@@ -137,10 +138,10 @@ def test_a_death_between_windows_loses_no_fingerprint(tmp_path: Path, pack: str,
     assert published(tmp_path) == sorted(expected)
 
 
-def taken(path: Path) -> tuple[bytes, Seen]:
+def taken(path: Path) -> tuple[bytes, IndexEntry]:
     """A file as the splitter saw it."""
     found = path.stat()
-    return os.fsencode(path), Seen(found.st_size, found.st_mtime_ns, found.st_ino, 1)
+    return os.fsencode(path), IndexEntry(found.st_size, found.st_mtime_ns, found.st_ino, 1)
 
 
 def told(*paths: Path) -> FileFingerprints:
@@ -151,7 +152,7 @@ def told(*paths: Path) -> FileFingerprints:
     return FileFingerprints.of("", list(map(str, paths)), sizes, mtimes, looked)
 
 
-def known(index: FileIndex, path: Path) -> Seen | None:
+def known(index: FileIndex, path: Path) -> IndexEntry | None:
     """What the index says of a file."""
     return index.view().look_up([os.fsencode(path)])[0]
 
@@ -165,7 +166,7 @@ def expect(index: FileIndex, ends: PendingFingerprints, path: Path) -> None:
     """Take a file."""
     name, seen = taken(path)
     index.record(name, seen)
-    ends.expect_one(name, seen)
+    ends.add_one(name, seen)
 
 
 Version = tuple[int, int]
@@ -214,14 +215,14 @@ def test_an_entry_is_complete_once_its_own_version_was_told(
         ends.begin_window(number)
         paths = sorted(path for path in files if not files[path][2])
         sizes, mtimes = [files[path][0] for path in paths], [files[path][1] for path in paths]
-        ends.expect(index.record_all(paths, sizes, mtimes, [7] * len(paths), number, [0] * len(paths)))
+        ends.add(index.record_all(paths, sizes, mtimes, [7] * len(paths), number, [0] * len(paths)))
         for path in files.keys() - set(paths):
-            seen = Seen(files[path][0], files[path][1], 7, number, LOOKED_AT)
+            seen = IndexEntry(files[path][0], files[path][1], 7, number, LOOKED_AT)
             index.record(path, seen)
-            ends.expect_nothing(path, seen)
+            ends.supersede_one(path, seen)
     expected = {path: (file[:2], LOOKED_AT * file[2]) for files in taken for path, file in files.items()}
     for number, told in enumerate(data.draw(tellings(len(taken))), 1):
-        ends.hear(number, events_of(told, base, cuts))
+        ends.report(number, events_of(told, base, cuts))
         for path, version in told:
             is_newest = not any(path in files for files in taken[number:])
             if is_newest and expected.get(path) == (version, 0):
@@ -232,7 +233,7 @@ def test_an_entry_is_complete_once_its_own_version_was_told(
     assert list(found) == [(*expected[path][0], expected[path][1]) for path in paths]
     if paths:
         newest = [expected[path] for path in paths]
-        assert ends.expected(paths).tolist() == [size > 0 and not looked for (size, _), looked in newest]
+        assert ends.are_pending(paths).tolist() == [size > 0 and not looked for (size, _), looked in newest]
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -246,7 +247,7 @@ def test_an_end_that_was_read_counts_more_than_a_beginning_that_was_left_out(
     expect(index, ends, path)
     end = told(path)
     events = [end, replace(end, fingerprints=np.array([left_out_from(0)]))]
-    ends.hear(1, events if is_first else events[::-1])
+    ends.report(1, events if is_first else events[::-1])
     seen = known(index, path)
     assert seen is not None
     assert seen.fingerprint == fingerprint(str(path), 6)
@@ -259,17 +260,17 @@ def test_what_is_told_of_many_files_makes_no_object_for_each(tmp_path: Path) -> 
     index = FileIndex(str(tmp_path / "index"))
     ends = PendingFingerprints(index)
     paths = [b"/in/" + name.encode() for name in names]
-    ends.expect(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
+    ends.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
     events = [
         FileFingerprints.of("/in/", names[at : at + 200], *[numbers[at : at + 200]] * 3) for at in range(0, 20_000, 200)
     ]
     tracemalloc.start()
     try:
-        ends.hear(1, events[::-1])
+        ends.report(1, events[::-1])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert not ends.expected(paths).any()
+    assert not ends.are_pending(paths).any()
     assert peak < 100 * len(paths)
 
 
@@ -287,9 +288,9 @@ def test_what_is_told_of_another_version_is_not_taken_for_this_one(
     ends.begin_window(window_id)
     expect(index, ends, path)
     newer = known(index, path)
-    ends.hear(1, [first])
+    ends.report(1, [first])
     assert known(index, path) == newer
-    ends.hear(2, [told(path)])
+    ends.report(2, [told(path)])
     assert newer is not None
     assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
 
@@ -304,15 +305,15 @@ def test_what_is_told_late_of_an_older_version_does_not_take_the_place_of_the_ne
     ends.begin_window(1)
     expect(index, ends, path)
     older = told(path)
-    ends.hear(1, [])
+    ends.report(1, [])
     append(path, b"2\n")
     ends.begin_window(2)
     expect(index, ends, path)
     newer = known(index, path)
     assert newer is not None
-    ends.hear(2, [older] if told_at == 2 else [told(path)])
+    ends.report(2, [older] if told_at == 2 else [told(path)])
     assert known(index, path) == newer._replace(fingerprint=0 if told_at == 2 else told(path).fingerprints[0])
-    ends.hear(3, [told(path)] if told_at == 2 else [older])
+    ends.report(3, [told(path)] if told_at == 2 else [older])
     assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
 
 
@@ -321,35 +322,35 @@ def test_what_a_later_snapshot_holds_is_not_given_back(tmp_path: Path, index: Fi
     ends = PendingFingerprints(index)
     path = write(tmp_path / "a", b"1\n", mtime_s=1000)
     ends.begin_window(1)
-    ends.kept_id = 1
+    ends.snapshot_window = 1
     expect(index, ends, path)
-    ends.hear(1, [told(path)])
-    kept = ends.event_state()
+    ends.report(1, [told(path)])
+    kept = ends.state()
     for newest, is_held in ((1, False), (2, True), (3, True)):
         later = FileIndex()
         after = PendingFingerprints(later)
-        after.kept_id = newest
-        after.restore_event_state(kept)
+        after.snapshot_window = newest
+        after.restore(kept)
         assert (known(later, path) is None) == is_held
-    ends.hear(2, [])
-    assert ends.event_state() == []
+    ends.report(2, [])
+    assert ends.state() == FingerprintState()
 
 
 def test_files_of_which_nobody_tells_do_not_fill_the_memory(tmp_path: Path, index: FileIndex) -> None:
     """A reader of somebody's own may never tell; the newest are waited for longest."""
-    ends = PendingFingerprints(index, most_late=3)
+    ends = PendingFingerprints(index, max_late=3)
     paths = [write(tmp_path / str(number)) for number in range(5)]
     for path in reversed(paths):
         ends.begin_window(ends.window_id + 1)
         name, seen = taken(path)
         index.record(name, seen)
-        ends.expect_one(name, seen._replace(taken_millis=ends.window_id))
+        ends.add_one(name, seen._replace(taken_millis=ends.window_id))
     names = [os.fsencode(path) for path in paths]
-    assert ends.expected(names).tolist() == [True] * 5
-    ends.hear(5, [])
-    assert ends.expected(names).tolist() == [True, True, True, False, False]
-    ends.hear(6, [told(*paths)])
-    assert ends.expected(names).tolist() == [False] * 5
+    assert ends.are_pending(names).tolist() == [True] * 5
+    ends.report(5, [])
+    assert ends.are_pending(names).tolist() == [True, True, True, False, False]
+    ends.report(6, [told(*paths)])
+    assert ends.are_pending(names).tolist() == [False] * 5
     entries = [known(index, path) for path in paths]
     assert [entry is not None and entry.fingerprint != 0 for entry in entries] == [True, True, True, False, False]
 
@@ -364,16 +365,16 @@ def test_what_was_told_outlives_the_index_that_was_told(tmp_path: Path, count: i
     paths = [write(tmp_path / "in" / f"{number:04}") for number in range(count)]
     for path in paths:
         expect(index, ends, path)
-    ends.kept_id = 1
+    ends.snapshot_window = 1
     state = index.snapshot()
-    ends.hear(1, [told(*paths)])
-    kept = ends.event_state()
+    ends.report(1, [told(*paths)])
+    kept = ends.state()
     for _ in range(3):
         later = FileIndex(url)
         later.restore(state)
         after = PendingFingerprints(later)
-        after.kept_id = 1
-        after.restore_event_state(kept)
+        after.snapshot_window = 1
+        after.restore(kept)
         names = [os.fsencode(path) for path in paths]
         assert later.view().look_up(names).fingerprint.tolist() == list(told(*paths).fingerprints)
         again = FileIndex(url)
@@ -391,14 +392,14 @@ def test_files_in_flight_are_held_in_a_fraction_of_their_paths(tmp_path: Path) -
     arrow = pa.total_allocated_bytes()
     tracemalloc.start()
     try:
-        awaited.expect(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
+        awaited.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
         index.snapshot()
         gc.collect()
         held = pa.total_allocated_bytes() - arrow + tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
     assert 0 < held < sum(map(len, paths)) // 2
-    assert awaited.expected([paths[1], paths[2] + b"x", paths[-1]]).tolist() == [True, False, True]
+    assert awaited.are_pending([paths[1], paths[2] + b"x", paths[-1]]).tolist() == [True, False, True]
 
 
 def test_what_readers_tell_of_many_files_is_few_objects() -> None:
@@ -455,7 +456,7 @@ def test_a_file_that_is_rewritten_in_a_run_to_completion_is_left_for_the_next_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that scans again for the rest of many files says that it leaves it, and the next one reads all of it."""
-    monkeypatch.setattr(change_detection, "NEWEST_HELD", 3)
+    monkeypatch.setattr(change_detection, "MAX_NEWEST", 3)
     paths = [write(tmp_path / "in" / str(number), b"%d\n" % number, mtime_s=1000 + number) for number in range(5)]
     splitter, later = (
         FileSplitterInput(files=str(tmp_path / "in"), latest_first=True, max_files_per_window=2) for _ in range(2)

@@ -1,27 +1,16 @@
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.storage.store import Store, open_store
-from operators.splitter.index.sorted_runs import (
-    GROUP_ROWS,
-    SCHEMA,
-    Run,
-    RunCursor,
-    RunFile,
-    RunWriter,
-    merge,
-    merged,
-    newest,
-)
+from operators.splitter.index.entries import SCHEMA, merged, newest
+from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor, RunWriter, compact
 
 paths = st.binary(min_size=1, max_size=3)
 entries = st.dictionaries(paths, st.integers(0, 9), max_size=30)
@@ -98,7 +87,7 @@ def test_a_merge_keeps_the_newest_of_each_path(
     expected: dict[bytes, int] = {}
     for values in reversed(histories):
         expected.update(values)
-    run = merge(store, runs, 1, file_rows=7)
+    run = compact(store, runs, 1, file_rows=7)
     assert read(store, run) == expected
     assert [file.rows for file in run.files[:-1]] == [7] * (len(run.files) - 1)
 
@@ -130,8 +119,8 @@ def test_rows_in_pieces_are_sorted_like_rows_in_one(drawn: list[dict[bytes, int]
 def test_a_merge_forgets_what_is_too_old(store: Store) -> None:
     """Entries that were taken before the horizon are left out, and a run may end up empty."""
     run = run_of(store, {b"a": 1, b"b": 2, b"c": 3})
-    assert read(store, merge(store, [run], 1, 2)) == {b"b": 2, b"c": 3}
-    assert merge(store, [run], 1, 4).files == ()
+    assert read(store, compact(store, [run], 1, 2)) == {b"b": 2, b"c": 3}
+    assert compact(store, [run], 1, 4).files == []
 
 
 def test_only_the_row_groups_of_a_range_are_read(store: Store) -> None:
@@ -159,7 +148,7 @@ def merging_bytes(store: Store, runs: Sequence[Run]) -> int:
     watched = pa.proxy_memory_pool(before)
     pa.set_memory_pool(watched)
     try:
-        merge(store, runs, 1)
+        compact(store, runs, 1)
     finally:
         pa.set_memory_pool(before)
     held_bytes: int = watched.max_memory()
@@ -179,17 +168,3 @@ def test_an_entry_takes_few_bytes(store: Store, tmp_path: Path) -> None:
     run_of(store, values, file_rows=1 << 20)
     size_bytes = sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))
     assert size_bytes / len(values) < 20
-
-
-def test_a_run_of_an_older_index_has_no_fingerprints(tmp_path: Path) -> None:
-    """What was written before there were any is read, and says that none is known."""
-    store = open_store(str(tmp_path))
-    old = table_of({b"a": 7}).drop_columns(["fingerprint"])
-    sink = io.BytesIO()
-    pq.write_table(old, sink)
-    store.create("old.parquet", sink.getvalue())
-    cursor = RunCursor(store, Run(0, (RunFile("old.parquet", b"a", b"a", 1),)))
-    [table] = cursor.read_range(b"a", b"a")
-    assert table.to_pylist() == [
-        {"path": b"a", "size_bytes": 7, "mtime_ns": 7, "identity": 7, "taken_millis": 7, "fingerprint": 0}
-    ]

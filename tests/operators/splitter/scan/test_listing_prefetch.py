@@ -11,24 +11,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dagflow.storage.context import StorageContext
 from operators.splitter.scan import worker_program
-from operators.splitter.scan.listing import LocalLister
 from operators.splitter.scan.listing_prefetch import PrefetchingLister
+from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.queued_directories import QueuedDirectories
 from operators.splitter.scan.roots import find_root
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.walk import Walk
-from operators.splitter.scan.worker_program import LEFT, LIST, LISTED, NOT_REACHED, TO_BE_ENTERED, WALK
-from operators.splitter.scan.workers import Helper, Helpers
-from tests.operators.splitter.driving import write
+from operators.splitter.scan.worker_program import LEFT_TO_WALK, LIST, LISTED, NOT_REACHED, TO_BE_ENTERED, WALK
+from operators.splitter.scan.workers import WorkerProcess, WorkerProcesses, Workers
+from tests.operators.splitter.driving import each, write
 from tests.operators.splitter.index.test_fingerprinter import opened_by_the_driver
 
 
@@ -37,25 +37,25 @@ def directories_of(request: bytes) -> list[bytes]:
     return request.split(b"\0")[{LIST: 1, WALK: 2}[request[:1]] :] if request[:1] in (LIST, WALK) else []
 
 
-class Noting(Helpers):
-    """Notes what is asked of them, from the first file on."""
+class Noting(WorkerProcesses):
+    """Worker processes that begin with the first file and note their requests."""
 
     def __init__(self) -> None:
         super().__init__(after_files=0, count=2)
         self.listed: list[bytes] = []
 
-    def ask(self, request: bytes) -> Helper | None:
+    def ask(self, request: bytes) -> WorkerProcess | None:
         """Note it."""
-        helper = super().ask(request)
-        if helper is not None:
+        pending = super().ask(request)
+        if pending is not None:
             self.listed += directories_of(request)
-        return helper
+        return pending
 
 
-def scanned(files: str, selection: Selection, helpers: Helpers) -> list[str]:
+def scanned(files: str, selection: Selection, helpers: WorkerProcesses) -> list[str]:
     """What a scan finds, with the lengths."""
-    scanner = Scanner([files], selection, helpers=lambda: helpers)
-    return [f"{found.relative_path} {found.stat.size_bytes}" for found in scanner.scan()]
+    scanner = Scanner([files], selection, workers=lambda: helpers)
+    return [f"{one.relative_path(0)} {one.stats[0].size_bytes}" for one in each(scanner.scan())]
 
 
 def test_what_helpers_list_is_not_listed_again(tmp_path: Path) -> None:
@@ -73,31 +73,39 @@ def test_what_helpers_list_is_not_listed_again(tmp_path: Path) -> None:
     assert len([path for path in opened if path.startswith(str(tmp_path))]) < 2 * 61
 
 
-class Immediate(Noting):
-    """Two helpers who are not processes, and answer at once."""
+class Immediate(Workers[int]):
+    """Two workers in this process, which answer at once."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.requests: dict[Any, bytes] = {}
+        super().__init__(max_pending=2, after_files=0)
+        self.listed: list[bytes] = []
+        self.requests: dict[int, bytes] = {}
         self.answers = 0
 
-    def ask(self, request: bytes) -> Any:
-        """Keep the request, unless both have one."""
-        if not request.startswith((LIST, WALK)) or len(self.requests) == 2:
+    @property
+    def has_idle(self) -> bool:
+        """Unless both have a request."""
+        return len(self.requests) < 2
+
+    def ask(self, request: bytes) -> int | None:
+        """Keep the request to list something."""
+        if not request.startswith((LIST, WALK)) or not self.has_idle:
             return None
         self.listed += directories_of(request)
-        self.requests[helper := object()] = request
-        return helper
+        self.requests[pending := self.answers + len(self.requests)] = request
+        return pending
 
-    @staticmethod
-    def done(asked: Iterable[Any], *, waits: bool) -> list[Any]:
+    def ready(self, pending: Iterable[int], *, waits: bool) -> list[int]:
         """All of them."""
-        return list(asked)
+        return list(pending)
 
-    def answer(self, helper: Any) -> bytes:
-        """What a process would say."""
+    def answer(self, pending: int) -> bytes:
+        """What a process would answer."""
         self.answers += 1
-        return worker_program.answer(self.requests.pop(helper))
+        return worker_program.answer(self.requests.pop(pending))
+
+    def close(self) -> None:
+        """Nothing runs."""
 
 
 @pytest.mark.parametrize("first", [20, 5000])
@@ -110,10 +118,10 @@ def test_a_helper_is_asked_for_about_as_much_as_it_answers(tmp_path: Path, first
         for name in range(20 if number else first):
             write(tmp_path / f"{number:02}" / str(name))
     helpers = Immediate()
-    lister = PrefetchingLister(helpers, most_files=80)
+    lister = PrefetchingLister(helpers, max_files=80)
     directories = [bytes(tmp_path / f"{number:02}") for number in range(60)]
-    lister.expect(directories)
-    found = {path: [name for entries in lister.stretches(path) for name in entries.names] for path in directories}
+    lister.queue(directories)
+    found = {path: [name for entries in lister.entries(path) for name in entries.names] for path in directories}
     assert found == {path: sorted(os.listdir(path)) for path in directories}
     assert len(set(helpers.listed)) > 50
     assert len(helpers.listed) < 1.5 * len(set(helpers.listed))
@@ -147,9 +155,9 @@ def test_a_helper_lists_as_the_scan_does(tmp_path: Path) -> None:
         write(tmp_path / text)
     (tmp_path / "link").symlink_to("c")
     (tmp_path / "linked").symlink_to("b")
-    names, (sizes, times, inodes) = worker_program.listed(bytes(tmp_path), 99) or ([], ([], [], []))
+    names, (sizes, times, inodes) = worker_program.list_directory(bytes(tmp_path), 99) or ([], ([], [], []))
     lister = LocalLister()
-    expected = [name for entries in lister.stretches(bytes(tmp_path)) for name in entries.names]
+    expected = [name for entries in lister.entries(bytes(tmp_path)) for name in entries.names]
     assert names == expected
     files, stats = lister.stats(bytes(tmp_path), [name for name in expected if not name.endswith(b"/")])
     told = zip(names, sizes, times, inodes, strict=True)
@@ -167,8 +175,8 @@ def test_a_helper_leaves_to_the_scan_what_needs_a_word(tmp_path: Path, special: 
         os.mkfifo(tmp_path / special)
     else:
         (tmp_path / special).symlink_to("gone")
-    assert worker_program.listed(bytes(tmp_path), 99) is None
-    assert worker_program.listed(bytes(tmp_path / "gone"), 99) is None
+    assert worker_program.list_directory(bytes(tmp_path), 99) is None
+    assert worker_program.list_directory(bytes(tmp_path / "gone"), 99) is None
 
 
 def test_a_helper_does_not_answer_for_more_than_it_should(tmp_path: Path) -> None:
@@ -179,7 +187,7 @@ def test_a_helper_does_not_answer_for_more_than_it_should(tmp_path: Path) -> Non
     asked = b"\0".join(bytes(tmp_path / name) for name in "abcd")
     told = array("q")
     told.frombytes(worker_program.answer(LIST + b"5\0" + asked)[: 12 * 8])
-    assert told.tolist() == [LISTED, 2, 4, LEFT, 0, 0, LISTED, 3, 6, NOT_REACHED, 0, 0]
+    assert told.tolist() == [LISTED, 2, 4, LEFT_TO_WALK, 0, 0, LISTED, 3, 6, NOT_REACHED, 0, 0]
 
 
 @given(st.sets(st.binary(min_size=1, max_size=3)), st.binary(max_size=3), st.integers(0, 5))
@@ -187,7 +195,7 @@ def test_upcoming_directories_come_in_the_order_of_the_walk(paths: set[bytes], e
     """And those before where the walk is are forgotten."""
     upcoming = QueuedDirectories()
     upcoming.add(paths)
-    upcoming.enter(entered)
+    upcoming.take_through(entered)
     rest = sorted(path for path in paths if path > entered)
     assert upcoming.take(count) == rest[:count]
     assert upcoming.take(99) == rest[count:]
@@ -232,7 +240,7 @@ def silence() -> Iterator[None]:
 @settings(max_examples=200)  # a tree is written for each
 @given(
     leaves=TREES,
-    most_files=st.integers(1, 12),
+    max_files=st.integers(1, 12),
     ignored=st.sampled_from([None, re.compile("ign|a0"), re.compile("IGN", re.IGNORECASE), re.compile("ign\0?")]),
     taken=st.sampled_from([None, re.compile("a.*|n\nl")]),
     glob=st.sampled_from([b"", b"/*", b"/[ab]*", b"/**/a*"]),
@@ -240,7 +248,7 @@ def silence() -> Iterator[None]:
 def test_going_down_at_once_finds_what_going_down_step_by_step_does(
     tmp_path_factory: pytest.TempPathFactory,
     leaves: dict[tuple[bytes, ...], str],
-    most_files: int,
+    max_files: int,
     ignored: re.Pattern[str] | None,
     taken: re.Pattern[str] | None,
     glob: bytes,
@@ -253,15 +261,15 @@ def test_going_down_at_once_finds_what_going_down_step_by_step_does(
     told = []
     for ahead in (False, True):
         helpers, counters = Immediate(), Counter[str]()
-        lister = PrefetchingLister(helpers, most_files, ignored) if ahead else LocalLister()
+        lister = PrefetchingLister(helpers, max_files, ignored) if ahead else LocalLister()
         walk = Walk(
-            replace(find_root(os.fsdecode(root + glob)), lister=lister),
+            replace(find_root(os.fsdecode(root + glob), StorageContext.default()), lister=lister),
             selection,
             counters,
-            StatPrefetcher(Helpers(count=0)),
+            StatPrefetcher(WorkerProcesses(count=0)),
         )
         with silence():
-            found = [(each.key, each.stat) for step in walk.steps() for each in step]
+            found = [(one.keys[0], one.stats[0]) for one in each(walk.steps())]
         told.append((found, counters, walk.has_matched))
     assert told[0] == told[1]
 
@@ -272,10 +280,10 @@ def test_a_tree_is_gone_down_without_a_look_at_each_directory(tmp_path: Path) ->
         write(tmp_path / f"{number // 100}" / f"{number:03}" / "deep" / "x")
     (tmp_path / "1" / "150" / "deep" / "up").symlink_to("../..")
     helpers = Immediate()
-    lister = PrefetchingLister(helpers, most_files=100)
+    lister = PrefetchingLister(helpers, max_files=100)
     names = [b"0/", b"1/", b"2/", b"3/"]
-    lister.expect([bytes(tmp_path) + b"/" + name for name in names], entirely=True)
-    pieces = list(lister.below(bytes(tmp_path) + b"/", names))
+    lister.queue([bytes(tmp_path) + b"/" + name for name in names], is_whole_tree=True)
+    pieces = list(lister.walked(bytes(tmp_path) + b"/", names))
     found = [name for piece in pieces for name in piece.names]
     assert found == sorted(found)
     assert len(found) == 1 + 3 * 301 + 1

@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -15,17 +16,17 @@ from hypothesis import strategies as st
 from dagflow.errors import MissingError, StorageError
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.sharding import ShardedLister
-from tests.operators.splitter.driving import write
+from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
+from tests.operators.splitter.driving import each, write
 
 
 def scan(*locations: Path | str, recursive: bool = True, **patterns: str) -> list[str]:
     """The files that a scan finds, as URLs; and the law that keys ascend and no key comes twice."""
     selection = Selection(recursive, **{name: re.compile(pattern) for name, pattern in patterns.items()})
     found = list(Scanner([str(location) for location in locations], selection).scan())
-    keys = [entry.key for entry in found]
+    keys = [key for files in found for key in files.keys]
     assert keys == sorted(set(keys))
-    return [entry.url for entry in found if not entry.is_directory]
+    return [one.url(0) for one in each(found) if not one.is_directory(0)]
 
 
 def below(root: Path, *locations: Path | str, recursive: bool = True, **patterns: str) -> list[str]:
@@ -101,7 +102,7 @@ def test_a_hidden_file_beside_others_changes_nothing(
         selection = Selection(recursive, **{name: re.compile(pattern) for name, pattern in patterns.items()})
         scanner = Scanner([f"{root}/{pattern}"], selection, counters)
         try:
-            return [each.url for each in scanner.scan()], counters
+            return [one.url(0) for one in each(scanner.scan())], counters
         except MissingError:
             return [], counters
 
@@ -199,12 +200,14 @@ def test_links_are_followed_and_loops_are_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tolerates_missing", [False, True])
-@pytest.mark.parametrize("sharded", [None, lambda: ShardedLister(lambda function, items: list(map(function, items)))])
+@pytest.mark.parametrize(
+    "workers", [WorkerProcesses, lambda: TaskWorkers(lambda function, items: list(map(function, items)))]
+)
 @pytest.mark.parametrize("target", ["a/x", "gone", "link"])
 def test_a_link_that_leads_nowhere_leaves_out_nothing_else(
     tmp_path: Path,
     target: str,
-    sharded: Callable[[], ShardedLister] | None,
+    workers: Callable[[], Workers[Any]],
     tolerates_missing: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -213,8 +216,8 @@ def test_a_link_that_leads_nowhere_leaves_out_nothing_else(
         write(directory / "a")
         write(directory / "z")
         (directory / "link").symlink_to(target)
-    scanner = Scanner([str(tmp_path)], Selection(), tolerates_missing=tolerates_missing, sharded=sharded)
-    found = [each.relative_path for each in scanner.scan() if not each.is_directory]
+    scanner = Scanner([str(tmp_path)], Selection(), tolerates_missing=tolerates_missing, workers=workers)
+    found = [one.relative_path(0) for one in each(scanner.scan()) if not one.is_directory(0)]
     assert found == ["a", "sub/a", "sub/z", "z"]
     assert {record.getMessage() for record in caplog.records} == {
         f"gone, or a link that leads nowhere, left out path={directory}/link"
@@ -286,7 +289,7 @@ def test_thousands_of_locations_are_opened_one_after_the_other(tmp_path: Path) -
     for number in range(30):
         write(tmp_path / f"{number:03}" / "a")
     locations = sorted((str(path) for path in tmp_path.iterdir()), reverse=True)
-    scanning = Scanner(locations, Selection()).scan()
-    assert next(scanning).url == str(tmp_path / "000" / "a")
+    scanning = each(Scanner(locations, Selection()).scan())
+    assert next(scanning).url(0) == str(tmp_path / "000" / "a")
     (tmp_path / "001" / "b").write_bytes(b"")
-    assert [found.relative_path for found in scanning][:2] == ["a", "b"]
+    assert [found.relative_path(0) for found in scanning][:2] == ["a", "b"]

@@ -13,22 +13,24 @@ import pytest
 from hypothesis import given, settings
 
 from dagflow.errors import StorageError
-from operators.splitter.scan.listing import LocalLister, Stat
+from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.listing import Entries
+from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.stat_prefetch import Group, StatPrefetcher
-from operators.splitter.scan.worker_program import examined
-from operators.splitter.scan.workers import Helpers
-from tests.operators.splitter.driving import write
-from tests.operators.splitter.scan.test_sharding import TREES, grown
+from operators.splitter.scan.stat_prefetch import StatPrefetcher
+from operators.splitter.scan.worker_program import stat_files
+from operators.splitter.scan.workers import WorkerProcesses
+from tests.operators.splitter.driving import each, write
+from tests.operators.splitter.scan.test_workers import TREES, grown
 
-Versions = list[tuple[bytes, Stat]]
+Versions = list[tuple[bytes, ListedStat]]
 
 
-def scanned(root: bytes | Path, helpers: Helpers) -> Versions:
+def scanned(root: bytes | Path, helpers: WorkerProcesses) -> Versions:
     """The files that a scan finds below a directory."""
-    scanner = Scanner([os.fsdecode(root)], Selection(), helpers=lambda: helpers)
-    return [(found.key, found.stat) for found in scanner.scan() if not found.is_directory]
+    scanner = Scanner([os.fsdecode(root)], Selection(), workers=lambda: helpers)
+    return [(one.keys[0], one.stats[0]) for one in each(scanner.scan()) if not one.is_directory(0)]
 
 
 @settings(max_examples=20)  # each starts processes, and writes a tree
@@ -42,11 +44,11 @@ def test_helpers_find_what_the_scan_finds_itself(
     for name in "abc":
         (folder / name).mkdir()
         root = os.path.dirname(grown(folder / name, paths))
-    helpers = Helpers(after_files=0, count=2)
-    expected = scanned(root, Helpers(count=0))
+    helpers = WorkerProcesses(after_files=0, count=2)
+    expected = scanned(root, WorkerProcesses(count=0))
     assert scanned(root, helpers) == expected
-    assert len(helpers.started) == 2
-    assert all(helper.process.returncode is not None for helper in helpers.started)
+    assert len(helpers.processes) == 2
+    assert all(helper.process.returncode is not None for helper in helpers.processes)
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def test_files_that_are_examined_together_are_few_objects_at_a_time(tmp_path: Pa
         (tmp_path / os.fsdecode(name)).touch()
     tracemalloc.start()
     try:
-        found = examined(os.fsencode(tmp_path), names)
+        found = stat_files(os.fsencode(tmp_path), names)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -81,7 +83,7 @@ def test_files_that_are_examined_together_are_few_objects_at_a_time(tmp_path: Pa
 def test_what_is_no_file_is_left_out_and_told_of_once(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A helper leaves such a directory to the scan, which knows what to say."""
     caplog.set_level(logging.WARNING)
-    assert len(scanned(tree, Helpers(after_files=0, count=3))) == 3000
+    assert len(scanned(tree, WorkerProcesses(after_files=0, count=3))) == 3000
     assert [record.getMessage() for record in caplog.records] == [
         f"gone, or a link that leads nowhere, left out path={tree}/1/nowhere",
         f"neither file nor directory, left out path={tree}/2/pipe",
@@ -91,57 +93,60 @@ def test_what_is_no_file_is_left_out_and_told_of_once(tree: Path, caplog: pytest
 @pytest.mark.parametrize("after_steps", range(8))
 def test_a_scan_outlives_its_helpers(tree: Path, after_steps: int) -> None:
     """Whenever they are killed, every file is found once, with its version, in order."""
-    helpers = Helpers(after_files=0, count=2)
-    steps = Scanner([str(tree)], Selection(), helpers=lambda: helpers).steps()
+    helpers = WorkerProcesses(after_files=0, count=2)
+    steps = Scanner([str(tree)], Selection(), workers=lambda: helpers).scan()
     found: Versions = []
     for number, step in enumerate(steps):
-        found += [(each.key, each.stat) for each in step if not each.is_directory]
+        found += [(one.keys[0], one.stats[0]) for one in each([step]) if not one.is_directory(0)]
         if number == after_steps:
-            for helper in helpers.started:
+            for helper in helpers.processes:
                 helper.process.kill()
                 helper.process.wait()
-    assert found == scanned(tree, Helpers(count=0))
+    assert found == scanned(tree, WorkerProcesses(count=0))
 
 
 def test_a_scan_that_is_given_up_leaves_no_helper(tree: Path) -> None:
     """The next one starts its own."""
-    helpers = Helpers(after_files=0, count=2)
-    steps = Scanner([str(tree)], Selection(), helpers=lambda: helpers).steps()
+    helpers = WorkerProcesses(after_files=0, count=2)
+    steps = Scanner([str(tree)], Selection(), workers=lambda: helpers).scan()
     assert isinstance(steps, Iterator)
     next(steps)
-    assert [helper.process.poll() for helper in helpers.started] == [None, None]
+    assert [helper.process.poll() for helper in helpers.processes] == [None, None]
     steps.close()  # type: ignore[attr-defined]  # it is a generator
-    assert [helper.process.returncode for helper in helpers.started] == [-9, -9]
+    assert [helper.process.returncode for helper in helpers.processes] == [-9, -9]
 
 
 def test_a_helper_that_cannot_be_started_is_not_needed(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter that is embedded, or gone, has no path."""
-    expected = scanned(tree, Helpers(count=0))
+    expected = scanned(tree, WorkerProcesses(count=0))
     for executable in ("", str(tree / "no-python")):
         monkeypatch.setattr("sys.executable", executable)
-        helpers = Helpers(after_files=0, count=2)
+        helpers = WorkerProcesses(after_files=0, count=2)
         assert scanned(tree, helpers) == expected
-        assert helpers.started == ()
+        assert helpers.processes == ()
 
 
 def test_what_was_found_comes_before_the_error_that_followed(tree: Path) -> None:
     """Going ahead of the walk does not lose what lies before a directory that cannot be listed."""
     names = [b"%05d" % number for number in range(0, 30, 3)]
 
-    def steps() -> Iterator[list[Group]]:
+    def steps() -> Iterator[list[Entries]]:
         for name in names:
-            yield [Group(bytes(tree) + b"/0/", [name], None)]
+            yield [Entries([name], directory=bytes(tree) + b"/0/")]
         raise StorageError("cannot be listed", url="x")
 
     found = []
-    with closing(Helpers(after_files=0, count=3)) as helpers, pytest.raises(StorageError, match="cannot be listed"):
-        for step in StatPrefetcher(helpers).examined(LocalLister(), steps()):
+    with (
+        closing(WorkerProcesses(after_files=0, count=3)) as helpers,
+        pytest.raises(StorageError, match="cannot be listed"),
+    ):
+        for step in StatPrefetcher(helpers).with_stats(LocalLister(), steps()):
             found += [name for group in step for name in group.names]
     assert found == names
 
 
 def test_few_files_need_no_helpers(tree: Path) -> None:
     """Starting one takes longer than it saves."""
-    helpers = Helpers()
+    helpers = WorkerProcesses()
     assert len(scanned(tree, helpers)) == 3000
-    assert helpers.started == ()
+    assert helpers.processes == ()

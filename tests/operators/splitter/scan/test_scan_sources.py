@@ -8,12 +8,12 @@ import pytest
 
 from dagflow.api.context import WindowBudget
 from dagflow.errors import SourceChangedError, TransientStorageError
+from dagflow.storage.context import StorageContext
 from dagflow.testing.clock import ManualClock
-from operators.splitter.change_detection import Candidate
-from operators.splitter.scan.listed_files import Found
-from operators.splitter.scan.listing import Stat
-from operators.splitter.scan.periodic_scan import QUEUED_CANDIDATES, TimeBasedDirectoryScanner
+from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_stats import ListedStat
 from operators.splitter.scan.roots import find_root
+from operators.splitter.scan.scan_sources import MAX_QUEUED_FILES, TimeBasedDirectoryScanner
 from tests.operators.splitter.driving import WAIT_S, Follower, Services, twelve_files, write
 
 
@@ -221,18 +221,18 @@ def test_a_forgotten_file_is_read_again(tmp_path: Path) -> None:
         assert [w.paths for w in (follower.scanned(), follower.next_scan(), follower.next_scan())] == [["a"], [], ["a"]]
 
 
-def candidates(path: Path, count: int) -> list[Candidate]:
+def candidates(path: Path, count: int) -> list[ListedFiles]:
     """Candidates as of a scan."""
-    root = find_root(str(path))
-    return [Candidate(Found(b"%d" % number, Stat(0), root)) for number in range(count)]
+    root = find_root(str(path), StorageContext.default())
+    return [ListedFiles.single(root, b"%d" % number, ListedStat(0)) for number in range(count)]
 
 
 def test_a_scan_pauses_while_too_much_waits(tmp_path: Path) -> None:
     """Memory does not grow with what is new; the scan goes on as candidates are taken."""
     made = []
 
-    def scan() -> Iterator[Candidate]:
-        for candidate in candidates(tmp_path, QUEUED_CANDIDATES + 50):
+    def scan() -> Iterator[ListedFiles]:
+        for candidate in candidates(tmp_path, MAX_QUEUED_FILES + 50):
             made.append(candidate)
             yield candidate
 
@@ -241,8 +241,8 @@ def test_a_scan_pauses_while_too_much_waits(tmp_path: Path) -> None:
     taken = 0
     while not scanner.wait_for_scans(1, 0):
         if scanner.peek() is not None:
-            assert len(made) - taken <= QUEUED_CANDIDATES + 1
-            scanner.pop()
+            assert len(made) - taken <= MAX_QUEUED_FILES + 1
+            scanner.pop(1)
             taken += 1
     scanner.stop()
     assert taken >= 50
@@ -252,7 +252,7 @@ def test_a_scan_that_a_store_broke_off_is_made_again(tmp_path: Path) -> None:
     """It is counted, and what it had found is not lost."""
     scans = 0
 
-    def scan() -> Iterator[Candidate]:
+    def scan() -> Iterator[ListedFiles]:
         nonlocal scans
         scans += 1
         if scans == 1:
@@ -274,7 +274,7 @@ def test_a_scan_that_a_store_broke_off_is_made_again(tmp_path: Path) -> None:
 def test_an_unforeseen_failure_of_a_scan_is_raised_where_windows_are_made(tmp_path: Path) -> None:
     """A scanner whose thread died silently would look like a directory without news."""
 
-    def scan() -> Iterator[Candidate]:
+    def scan() -> Iterator[ListedFiles]:
         yield from candidates(tmp_path, 1)
         raise ZeroDivisionError("scan")
 
@@ -282,7 +282,7 @@ def test_an_unforeseen_failure_of_a_scan_is_raised_where_windows_are_made(tmp_pa
     scanner.start()
     assert scanner.wait_for_scans(1, WAIT_S)
     assert scanner.peek() is not None
-    scanner.pop()
+    scanner.pop(1)
     with pytest.raises(ZeroDivisionError, match="scan"):
         scanner.peek()
     scanner.stop()

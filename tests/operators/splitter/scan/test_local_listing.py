@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from operators.splitter.scan.listing import LocalLister, Stat
+from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.local_listing import LocalLister
 from tests.operators.splitter.driving import write
 
 
@@ -20,5 +21,5 @@ def test_a_large_directory_is_listed_in_parts(tmp_path: Path, held_names: int) -
 
 def test_an_etag_is_an_identity_and_otherwise_the_inode_is() -> None:
     """The index holds a number for either."""
-    assert Stat(1, 2, "", 77).identity == 77
-    assert Stat(1, 2, "abc").identity == Stat(5, 6, "abc", 9).identity != Stat(1, 2, "abd").identity
+    assert ListedStat(1, 2, "", 77).identity == 77
+    assert ListedStat(1, 2, "abc").identity == ListedStat(5, 6, "abc", 9).identity != ListedStat(1, 2, "abd").identity

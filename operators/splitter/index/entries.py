@@ -1,0 +1,144 @@
+"""Entries of the index as Arrow tables sorted by path: one row for each path, the version that was taken."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagflow.storage.columns import binary_column, bool_column, flags_of, int64_column
+
+SCHEMA = pa.schema(
+    [
+        ("path", pa.binary()),
+        ("size_bytes", pa.int64()),
+        ("mtime_ns", pa.int64()),
+        ("identity", pa.int64()),
+        ("taken_millis", pa.int64()),
+        ("fingerprint", pa.int64()),
+    ]
+)
+# Not empty_table(), which imports pandas where it is installed.
+NO_ENTRIES = pa.Table.from_batches([], SCHEMA)
+
+Numbers = Sequence[int] | npt.NDArray[np.int64]
+
+
+class IndexEntry(NamedTuple):
+    """The version of a file that was taken.
+
+    Attributes:
+        size_bytes: Length; -1 for a directory.
+        mtime_ns: Modification time in nanoseconds since 1970.
+        identity: ListedStat.identity.
+        taken_millis: When it was taken, in milliseconds since 1970.
+        fingerprint: Head and tail fingerprint; 0 where unknown; below 0 where a reader skipped the file, see
+            read_until().
+    """
+
+    size_bytes: int
+    mtime_ns: int
+    identity: int
+    taken_millis: int = 0
+    fingerprint: int = 0
+
+
+def entries_of(paths: Sequence[bytes], columns: Sequence[Numbers]) -> pa.Table:
+    """A table of these paths; the columns are those of SCHEMA behind the path."""
+    numbers = (int64_column(np.asarray(column, np.int64)) for column in columns)
+    return pa.Table.from_arrays([binary_column(paths), *numbers], schema=SCHEMA)
+
+
+def encoded(entries: pa.Table) -> bytes:
+    """The entries as a compressed Arrow IPC stream: a tenth of their memory, 0.1 µs each."""
+    sink = pa.BufferOutputStream()
+    # No threads, here and below: one that acquires Python's lock while the interpreter ends aborts the process.
+    options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+    with pa.ipc.new_stream(sink, SCHEMA, options=options) as stream:
+        stream.write_table(entries)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def decoded(data: bytes) -> pa.Table:
+    """The entries that encoded() was given."""
+    return pa.ipc.open_stream(data, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
+
+
+def first_and_last(entries: pa.Table) -> tuple[bytes, bytes]:
+    """First and last path of at least one entry."""
+    paths = entries.column("path")
+    return paths[0].as_py(), paths[-1].as_py()
+
+
+def within(entries: pa.Table, first: bytes, last: bytes) -> pa.Table:
+    """The entries whose path is in [first, last]."""
+    paths = entries.column("path").combine_chunks()
+    # No path lies between a path and the same with a NUL behind it.
+    start = count_through(paths, first) - 1
+    start += start < 0 or paths[start].as_py() != first
+    return entries.slice(start, max(0, count_through(paths, last) - start))
+
+
+def count_through(paths: pa.BinaryArray, bound: bytes) -> int:
+    """How many of the sorted paths are at most bound."""
+    low, high = 0, len(paths)
+    while low < high:
+        middle = (low + high) // 2
+        if paths[middle].as_py() <= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def merged(tables: Sequence[pa.Table]) -> pa.Table:
+    """The entries of several tables; of several with one path the one whose table comes first."""
+    distinct: list[pa.Table] = []
+    alike: dict[tuple[int, bytes, bytes], list[pa.Table]] = {}
+    for table in tables:
+        if not table.num_rows:
+            continue
+        # Entries are often recorded again with their fingerprints: two tables of the same paths need no sort.
+        newer = alike.setdefault((table.num_rows, *first_and_last(table)), [])
+        if not any(table.column("path").equals(each.column("path")) for each in newer):
+            newer.append(table)
+            distinct.append(table)
+    if not distinct:
+        return NO_ENTRIES
+    ordered = sorted(distinct, key=first_and_last)
+    is_disjoint = all(
+        first_and_last(before)[1] < first_and_last(after)[0] for before, after in itertools.pairwise(ordered)
+    )
+    return pa.concat_tables(ordered) if is_disjoint else newest(pa.concat_tables(distinct))
+
+
+def newest(table: pa.Table) -> pa.Table:
+    """The rows sorted by path; of several with one path the first."""
+    table = table.combine_chunks()
+    if _is_ascending(table):
+        return table
+    # Arrow's sort is stable: among equal paths the first stays first.
+    table = table.take(pc.sort_indices(table, sort_keys=[("path", "ascending")])).combine_chunks()
+    paths = table.column("path").chunk(0)
+    differs = flags_of(pc.not_equal(paths.slice(1), paths.slice(0, len(paths) - 1)))
+    return table if differs.all() else table.filter(bool_column(np.concatenate(([True], differs))))
+
+
+def without(entries: pa.Table, others: pa.Table) -> pa.Table:
+    """The entries whose paths are not among others'."""
+    shared = pc.is_in(entries.column("path"), value_set=others.column("path"))
+    return entries.filter(pc.invert(shared))
+
+
+def _is_ascending(table: pa.Table) -> bool:
+    """Whether the rows are sorted by path, each path once."""
+    if table.num_rows < 2:
+        return True
+    paths = table.column("path").chunk(0)
+    return bool(pc.all(pc.less(paths.slice(0, len(paths) - 1), paths.slice(1))).as_py())

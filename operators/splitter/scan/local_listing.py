@@ -1,0 +1,126 @@
+"""Lists the machine's own file systems."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dagflow.errors import MissingError, StorageError
+from dagflow.storage.local_disk import bounded_ns
+from operators.splitter.scan.listed_stats import ListedStat, ListedStats
+from operators.splitter.scan.listing import ENTRIES_AT_ONCE, Entries, Kind, Lister
+from operators.splitter.scan.worker_program import stat_files
+
+logger = logging.getLogger(__name__)
+
+
+class LocalLister(Lister):
+    """Lists local directories.
+
+    Args:
+        held_names: Names of one directory that are in memory at a time, about 80 bytes each. A larger directory is
+            read several times, each time for the names that come next.
+    """
+
+    is_local = True
+
+    def __init__(self, held_names: int = 500_000) -> None:
+        self._held_names = held_names
+
+    def entries(self, directory: bytes) -> Iterator[Entries]:
+        """See Lister."""
+        after: bytes | None = b""
+        while after is not None:
+            names, after = self._smallest(directory, after)
+            yield Entries(names)
+
+    def _smallest(self, directory: bytes, after: bytes) -> tuple[list[bytes], bytes | None]:
+        """The first names behind `after`, sorted, and the last of them; None for it where there are no more."""
+        names: list[bytes] = []
+        bound: bytes | None = None
+        try:
+            with os.scandir(directory) as entries:
+                while some := [
+                    entry.name + b"/" if _is_directory(entry) else entry.name
+                    for entry in itertools.islice(entries, ENTRIES_AT_ONCE)
+                ]:
+                    if after or bound is not None:
+                        some = [name for name in some if name > after and (bound is None or name < bound)]
+                    names += some
+                    if len(names) > 2 * self._held_names:
+                        names.sort()
+                        del names[self._held_names :]
+                        bound = names[-1]
+        except OSError as error:
+            raise _listing_error(error, directory, "cannot be listed") from error
+        names.sort()
+        if bound is None and len(names) <= self._held_names:
+            return names, None
+        del names[self._held_names :]
+        return names, names[-1]
+
+    def stat(self, path: bytes) -> ListedStat | None:
+        """See Lister. Pipes, sockets, devices and broken links are no files; each is logged."""
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            if _is_missing(error):
+                logger.warning("gone, or a link that leads nowhere, left out path=%s", os.fsdecode(path))
+                return None
+            raise _listing_error(error, path, "cannot be examined") from error
+        if not stat.S_ISREG(found.st_mode):
+            logger.warning("neither file nor directory, left out path=%s", os.fsdecode(path))
+            return None
+        return ListedStat(found.st_size, bounded_ns(found.st_mtime_ns), "", found.st_ino)
+
+    def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], ListedStats]:
+        """See Lister."""
+        if (columns := stat_files(directory, names)) is None:
+            # One by one, so that the log or the error names the file.
+            return super().stats(directory, names)
+        sizes, times, ids = (np.array(column, np.int64) for column in columns)
+        return names, ListedStats(sizes, times, ids)
+
+    def kind(self, path: bytes) -> Kind | None:
+        """See Lister."""
+        if os.path.isdir(path):
+            return "directory"
+        return "file" if os.path.lexists(path) else None
+
+    def identity(self, directory: bytes) -> object:
+        """Device and inode, which are the same through a symbolic link."""
+        try:
+            found = os.stat(directory)
+        except OSError as error:
+            raise _listing_error(error, directory, "cannot be examined") from error
+        return found.st_dev, found.st_ino
+
+    def is_link(self, directory: bytes) -> bool:
+        """See Lister."""
+        return os.path.islink(directory.rstrip(b"/"))
+
+
+def _is_directory(entry: os.DirEntry[Any]) -> bool:
+    """Whether it is a directory, or a link to one."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link to itself; or stat() gives the reason later
+
+
+def _is_missing(error: OSError) -> bool:
+    """Whether nothing is under the name: gone, or a link to nothing, through a file, or to itself."""
+    return isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno == errno.ELOOP
+
+
+def _listing_error(error: OSError, path: bytes, what: str) -> StorageError:
+    kind = MissingError if _is_missing(error) else StorageError
+    hint = "give read permission, or leave it out with ignore_pattern" if isinstance(error, PermissionError) else ""
+    return kind(f"{what}: {error.strerror}", url=os.fsdecode(path), hint=hint)

@@ -1,0 +1,196 @@
+"""Where a splitter takes its files from: one scan, or scans again and again in a thread beside the windows."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator
+
+from dagflow.errors import TransientStorageError
+from dagflow.metrics import names
+from operators.splitter.clock import Clock
+from operators.splitter.scan.listed_files import ListedFiles
+
+logger = logging.getLogger(__name__)
+
+MAX_QUEUED_FILES = 10_000
+"""A scan pauses when so many files wait, so that memory does not grow with the number of new files."""
+
+
+class ScanSource(ABC):
+    """Files that are to be read, in order."""
+
+    @abstractmethod
+    def peek(self) -> ListedFiles | None:
+        """The next files, or None where there are none for now.
+
+        Raises:
+            DagflowError: The scan failed.
+        """
+
+    @abstractmethod
+    def pop(self, count: int) -> None:
+        """Take the first files, so many, of those that peek() gave; the index has them now."""
+
+    @property
+    @abstractmethod
+    def queued_bytes(self) -> int:
+        """Bytes of the files that were found and not taken, as far as a scan has come."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the scan; what was not taken will be found again."""
+
+
+class SingleScan(ScanSource):
+    """The files of one scan, which goes on as they are taken.
+
+    Args:
+        found: What the scan finds.
+    """
+
+    def __init__(self, found: Generator[ListedFiles]) -> None:
+        self._found = found
+        self._head: ListedFiles | None = None
+
+    def peek(self) -> ListedFiles | None:
+        """See ScanSource."""
+        if self._head is None:
+            self._head = next(self._found, None)
+        return self._head
+
+    def pop(self, count: int) -> None:
+        """See ScanSource."""
+        head, self._head = self._head, None
+        if head is not None and count < len(head):
+            self._head = head.slice(count, len(head))
+
+    @property
+    def queued_bytes(self) -> int:
+        """See ScanSource."""
+        return 0 if self._head is None else self._head.unread_bytes
+
+    def stop(self) -> None:
+        """See ScanSource."""
+        self._found.close()
+
+
+class TimeBasedDirectoryScanner(ScanSource):
+    """Scans in a thread of its own, once in each interval and whenever a scan is requested.
+
+    Guarantee: a scan begins only when all files of the scan before have been taken, so that they are compared
+    with an index that has all of them.
+
+    Args:
+        scan: Makes one scan.
+        interval_millis: From the end of a scan to the start of the next.
+        clock: The time.
+        counters: Where failed scans are counted.
+    """
+
+    def __init__(
+        self, scan: Callable[[], Iterator[ListedFiles]], interval_millis: int, clock: Clock, counters: Counter[str]
+    ) -> None:
+        self._scan = scan
+        self._interval_s = interval_millis / 1000
+        self._clock = clock
+        self._counters = counters
+        self._changed = threading.Condition()
+        self._queue: deque[ListedFiles] = deque()
+        self._queued_files = self._queued_bytes = 0
+        self._error: BaseException | None = None
+        self._stopping = False
+        self._is_requested = False
+        self._scans = 0
+        self._thread = threading.Thread(target=self._run, name="directory-scanner", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, which scans at once."""
+        self._thread.start()
+
+    def peek(self) -> ListedFiles | None:
+        """See ScanSource."""
+        with self._changed:
+            if self._queue:
+                return self._queue[0]
+            if self._error is not None:
+                raise self._error
+            return None
+
+    def pop(self, count: int) -> None:
+        """See ScanSource."""
+        with self._changed:
+            head = self._queue.popleft()
+            taken = head.slice(0, count)
+            if count < len(head):
+                self._queue.appendleft(head.slice(count, len(head)))
+            self._queued_files -= len(taken)
+            self._queued_bytes -= taken.unread_bytes
+            self._changed.notify_all()
+
+    @property
+    def queued_bytes(self) -> int:
+        """See ScanSource."""
+        return self._queued_bytes
+
+    def scan_now(self) -> None:
+        """Request a scan without waiting for the interval to pass."""
+        with self._changed:
+            self._is_requested = True
+            self._changed.notify_all()
+
+    def wait_for_scans(self, count: int, timeout_s: float) -> bool:
+        """Wait until that many scans are complete, or one has failed; False after timeout_s."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._scans >= count or self._error is not None, timeout_s)
+
+    def stop(self) -> None:
+        """See ScanSource."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._scan_once()
+                self._wait_for_turn()
+        except BaseException as error:  # raised in the driver's thread, by peek
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _scan_once(self) -> None:
+        # A request during a scan asks for another one: this scan may have passed what is new.
+        with self._changed:
+            self._is_requested = False
+        try:
+            for files in self._scan():
+                if not self._offer(files):
+                    return
+        except TransientStorageError as error:
+            self._counters[names.FAILED_SCANS] += 1
+            logger.warning("scan failed, will scan again error=%s", error)
+        with self._changed:
+            self._scans += 1
+            self._changed.notify_all()
+
+    def _offer(self, files: ListedFiles) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._queued_files < MAX_QUEUED_FILES)
+            if not self._stopping:
+                self._queue.append(files)
+                self._queued_files += len(files)
+                self._queued_bytes += files.unread_bytes
+            return not self._stopping
+
+    def _wait_for_turn(self) -> None:
+        due_s = self._clock.elapsed_s() + self._interval_s
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or not self._queue)
+            while not self._stopping and not self._is_requested and self._clock.elapsed_s() < due_s:
+                self._clock.wait_until(self._changed, due_s)
