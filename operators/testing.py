@@ -160,6 +160,7 @@ class FormatContract(ABC):
 
     def test_the_blocks_of_any_file_give_its_records(self) -> None:
         """Whatever the content, the block size and the chunk size, the blocks together give the file's records."""
+        # Optional: a dependency of tests.
         from hypothesis import given, settings
         from hypothesis import strategies as st
 
@@ -263,6 +264,7 @@ class SinkContract(ABC):
 
     def test_any_records_are_read_back_from_any_files(self) -> None:
         """All of them, in order, whatever the batches, the windows and the size of files; twice the same bytes."""
+        # Optional: a dependency of tests.
         from hypothesis import given, settings
         from hypothesis import strategies as st
 

@@ -1,1 +1,1 @@
-"""Operators that make one result of all records of a window."""
+"""Operators that give one result for all records of a window."""

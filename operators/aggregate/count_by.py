@@ -1,4 +1,4 @@
-"""How often each value occurs in a window."""
+"""Count how often each value occurs in a window."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
-from operators.aggregate.ordering import concatenated, ordered, require_columns
+from operators.aggregate.ordering import concatenated, ordered
+from operators.required_columns import require_columns
 
 COUNT = "count"
 """The column that holds the counts."""
 
 _COMPACT_ROWS = 1 << 16
-"""Partial counts are added up when there are this many of them: memory follows the keys, not the records."""
+"""Partial counts are added up when there are so many of them: memory grows with the keys, not with the records."""
 
 
 class _Summing(Operator):
-    """Adds up partial counts, by key."""
+    """Adds up partial counts by key, and emits the sums at the end of each window."""
 
     by: Annotated[Columns, Field(description="the column, or columns, whose values are counted")]
 
@@ -31,12 +32,12 @@ class _Summing(Operator):
     output = OutputPort()
 
     def check_properties(self) -> None:
-        """The name of the counts is taken."""
+        """Refuse a column of the name that the counts have."""
         if COUNT in self.by:
             raise ValueError(f"by: a column of the name '{COUNT}' would be hidden by the counts")
 
     def begin_window(self, window_id: int) -> None:
-        """Forget the window before."""
+        """Start without counts."""
         self._parts: list[pa.Table] = []
         self._rows = 0
         self._limit = _COMPACT_ROWS
@@ -62,7 +63,7 @@ class _Summing(Operator):
 
 
 class CountMerger(_Summing):
-    """Adds up what the partitions of a CountBy have counted."""
+    """Adds up the counts of the partitions of a CountBy."""
 
     input = InputPort()
 
@@ -92,12 +93,12 @@ class CountBy(_Summing, Unified):
             self._add(counted.rename_columns([*self.by, COUNT]))
 
     def unifier(self, port: str) -> Operator:
-        """The sums of the partitions' counts."""
+        """Adds up the partitions' counts."""
         return CountMerger(by=self.by)
 
 
 def _with_equal_keys(keys: pa.Table) -> pa.Table:
-    """The table, where values that are equal have equal bits, by which they are grouped: one zero and one NaN."""
+    """Give equal values equal bits, by which they are grouped: one zero and one NaN."""
     for index, field in enumerate(keys.schema):
         if pa.types.is_float32(field.type) or pa.types.is_float64(field.type):
             column = keys.column(index)

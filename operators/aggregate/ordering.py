@@ -1,4 +1,4 @@
-"""Tables in an order that depends on nothing but their rows."""
+"""Puts the rows of tables into an order that depends on nothing but the rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all tables; columns that some lack are null there.
+    """Join the rows of all tables; a column that a table lacks is null in its rows.
 
     Raises:
         ValueError: A column has types that do not go together.
@@ -21,10 +21,10 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def ordered(table: pa.Table, first: Sequence[tuple[str, str]]) -> pa.Table:
-    """The rows by the given columns, then by all others; nulls come last.
+    """Sort rows by the given columns, then by all others; nulls come last.
 
-    Rows that are left equal differ in nothing that can be sorted, so that the order is the same whatever order
-    they came in.
+    Rows that are still equal then differ in nothing that can be sorted, so the result does not depend on the order
+    in which the rows came.
 
     Args:
         table: The rows.
@@ -37,15 +37,3 @@ def ordered(table: pa.Table, first: Sequence[tuple[str, str]]) -> pa.Table:
 
 def _is_sortable(kind: pa.DataType) -> bool:
     return not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)
-
-
-def require_columns(table: pa.Table | pa.RecordBatch, names: Sequence[str]) -> None:
-    """Refuse records that lack a column.
-
-    Raises:
-        LookupError: One is missing, with the columns that there are.
-    """
-    missing = [name for name in names if name not in table.schema.names]
-    if missing:
-        has = ", ".join(table.schema.names)
-        raise LookupError(f"the records have no column '{missing[0]}'; they have {has}")

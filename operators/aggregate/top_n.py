@@ -1,4 +1,4 @@
-"""The largest or smallest records of a window."""
+"""Find the records of a window with the largest or smallest values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
-from operators.aggregate.ordering import concatenated, ordered, require_columns
+from operators.aggregate.ordering import concatenated, ordered
+from operators.required_columns import require_columns
 
 
 class TopN(Operator, Unified):
@@ -32,12 +33,12 @@ class TopN(Operator, Unified):
     output = OutputPort()
 
     def begin_window(self, window_id: int) -> None:
-        """Forget the window before."""
+        """Start without records."""
         self._best: pa.Table | None = None
 
     @input.batch
     def take(self, batch: RecordBatch) -> None:
-        """Keep the best of what has arrived so far."""
+        """Keep the best of the records that have arrived so far."""
         if not len(batch):
             return
         arrived = pa.Table.from_batches([batch.to_arrow()])
@@ -46,7 +47,7 @@ class TopN(Operator, Unified):
         self._best = ordered(rows, [(self.by, "descending" if self.largest else "ascending")]).slice(0, self.n)
 
     def _candidates(self, arrived: pa.Table, best: pa.Table) -> pa.Table:
-        """The rows that are no worse than the last of the best: most are worse, and need not be sorted in."""
+        """Select the rows that are no worse than the last of the best: most are worse, and need not be sorted in."""
         worst = best.column(self.by)[-1]
         values = arrived.column(self.by)
         # Numbers of another type are compared when both are of a type that holds them.
@@ -56,12 +57,12 @@ class TopN(Operator, Unified):
         return arrived.filter(pc.greater_equal(values, worst) if self.largest else pc.less_equal(values, worst))
 
     def end_window(self) -> None:
-        """Emit the best."""
+        """Emit the best records."""
         if self._best is not None:
             self.output.emit(RecordBatch(self._best.combine_chunks().to_batches()[0]))
 
     def unifier(self, port: str) -> TopN:
-        """The best of the partitions' best are the best of all."""
+        """Find the best of the partitions' best records."""
         return TopN(by=self.by, n=self.n, largest=self.largest)
 
 

@@ -1,1 +1,1 @@
-"""Control operators behind the readers: they see each window's results once, in the driver."""
+"""Control operators that take in each window's results, once and in order, in the driver."""

@@ -1,8 +1,9 @@
-"""Says of each file when all of it is done."""
+"""Emits each file when all of it is read and published."""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.control import ControlOperator
@@ -10,12 +11,36 @@ from dagflow.api.ports import InputPort, OutputPort
 from operators.files.metadata import BlockMetadata, FileMetadata
 
 
+@dataclass(frozen=True, slots=True)
+class FileInProgress:
+    """A file that is begun and not done.
+
+    Attributes:
+        file: The file.
+        blocks_left: How many of its blocks were not read yet.
+    """
+
+    file: FileMetadata
+    blocks_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileCompletionState:
+    """The state of FileCompletion.
+
+    Attributes:
+        files: The files that are begun, in the order in which they were found.
+    """
+
+    files: list[FileInProgress]
+
+
 class FileCompletion(ControlOperator):
     """Emits a file's metadata in the window in which the last of its blocks is published.
 
-    It takes what the splitter says of files and what the readers say of blocks that they have read. A file
-    without blocks is done in the window that found it; directories are never reported. A file of which a
-    block was left out, because it could not be read, is not done.
+    It takes in the files that the splitter emits, and the blocks that the readers have read. A file without blocks
+    is done in the window that found it; directories are never reported. A file of which a block was left out,
+    because it could not be read, is not done.
 
     Guarantee: each file once for each time that the splitter found it, also after crashes; a file that was
     appended to or replaced was found anew. Its state grows with the files that are begun and not done.
@@ -29,6 +54,8 @@ class FileCompletion(ControlOperator):
     files_metadata_input = InputPort(FileMetadata)
     blocks_metadata_input = InputPort(BlockMetadata)
     output = OutputPort(FileMetadata)
+
+    state_type = FileCompletionState
 
     def __init__(self, **properties: Any) -> None:
         super().__init__(**properties)
@@ -73,12 +100,14 @@ class FileCompletion(ControlOperator):
             self.output.emit(file)
         self._done.clear()
 
-    def snapshot(self) -> list[tuple[FileMetadata, int]]:
-        """The files that are begun, each with the number of blocks that it waits for."""
-        return [(file, self._remaining[first_id]) for first_id, file in self._files.items()]
+    def snapshot(self) -> FileCompletionState:
+        """The files that are begun."""
+        return FileCompletionState(
+            [FileInProgress(file, self._remaining[first_id]) for first_id, file in self._files.items()]
+        )
 
-    def restore(self, state: list[tuple[FileMetadata, int]]) -> None:
-        """Go on waiting for those."""
-        self._files = {file.first_block_id: file for file, _ in state}
-        self._remaining = {file.first_block_id: count for file, count in state}
+    def restore(self, state: FileCompletionState) -> None:
+        """Go on waiting for the rest of their blocks."""
+        self._files = {each.file.first_block_id: each.file for each in state.files}
+        self._remaining = {each.file.first_block_id: each.blocks_left for each in state.files}
         self._first_ids = sorted(self._files)

@@ -1,10 +1,10 @@
-"""Remove or archive input files, once what became of them is published."""
+"""Remove or archive input files, once their records are published."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -18,20 +18,72 @@ from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.originals import archive_version, remove_version, require_archive, settle
-from operators.files.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBytes:
+    """How much of a file is read, of those that are read in part or were left where they are.
+
+    Attributes:
+        version: The version that the newest block was cut from.
+        size_bytes: How many bytes of that version are read.
+    """
+
+    version: FileVersion
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowReports:
+    """What was read in a window that is not known to be published.
+
+    Attributes:
+        window_id: The window.
+        blocks: The blocks, as BlockMetadata.to_rows gives them.
+        batches: The batches of small files, as SmallFileBatch.to_json gives them.
+    """
+
+    window_id: int
+    blocks: list[Any]
+    batches: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, window_id: int, reports: list[BlockMetadata | SmallFileBatch]) -> WindowReports:
+        """Take down the reports of a window, whose order does not matter."""
+        blocks = sorted((each for each in reports if isinstance(each, BlockMetadata)), key=_first_id)
+        batches = [each.to_json() for each in reports if isinstance(each, SmallFileBatch)]
+        return cls(window_id, BlockMetadata.to_rows(blocks), batches)
+
+    def reports(self) -> list[BlockMetadata | SmallFileBatch]:
+        """The reports that were taken down."""
+        return [*BlockMetadata.from_rows(self.blocks), *map(SmallFileBatch.from_json, self.batches)]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerState:
+    """The state of SourceCleaner.
+
+    Attributes:
+        reports: What was read, by window.
+        read_bytes: Files that may still become complete, by URL.
+    """
+
+    reports: list[WindowReports]
+    read_bytes: dict[str, ReadBytes]
 
 
 class SourceCleaner(ControlOperator, CommitListener):
     """Takes in the blocks that a reader has read, and removes or archives their files.
 
     Guarantee: a file is touched only after every window that has read a part of it is published and on disk, and
-    only while it is the version that the reader has read, from its first byte to its last. One stays of which a part
-    was left out, or that was too long to be read whole, or at whose end a record waits for its delimiter; with what
-    was appended it goes when that is read too. After a crash what was not done is done, and what was done does no harm
-    when it is done again.
+    only while it is the version that the reader has read, from its first byte to its last. A file stays if a part of
+    it was left out, if it was too long to be read whole, or if a record at its end waits for its delimiter; a file
+    that was appended to goes when the rest is read too. After a crash the work is finished; doing it twice does no
+    harm.
     """
 
     action: Annotated[
@@ -47,14 +99,15 @@ class SourceCleaner(ControlOperator, CommitListener):
     input = InputPort(BlockMetadata, tuple_batches=True)
 
     removes_input = True
+    state_type = CleanerState
 
     _context: OperatorContext
 
     def check_properties(self) -> None:
-        """An archive needs a place.
+        """Check that there is an archive exactly where one is needed.
 
         Raises:
-            ValueError: It has none, has one in vain, or one that is not on a local disk.
+            ValueError: There is none, one without action: archive, or one that is not on a local disk.
         """
         if (self.action == "archive") != bool(self.archive):
             raise ValueError("give archive, a directory, together with action: archive, and only then")
@@ -73,9 +126,8 @@ class SourceCleaner(ControlOperator, CommitListener):
         self._context = context
         self._window_id = 0
         self._reports: dict[int, list[BlockMetadata | SmallFileBatch]] = {}
-        # By URL the newest block, and how many bytes of its version are read: of files that are read in part, or
-        # were left where they are, since what is appended to those may still come.
-        self._covered: dict[str, tuple[BlockMetadata, int]] = {}
+        # A file that was left where it is may still become complete, with what is appended to it.
+        self._read_bytes: dict[str, ReadBytes] = {}
 
     def begin_window(self, window_id: int) -> None:
         """Called before the reports of a window arrive."""
@@ -101,38 +153,39 @@ class SourceCleaner(ControlOperator, CommitListener):
         Raises:
             StorageError: The store refused; the next run tries again.
         """
-        is_settled = False
+        is_durable = False
         for window in sorted(window for window in self._reports if window <= window_id):
             # In the order in which they were planned: parallel readers report as they come.
             for report in sorted(self._reports[window], key=_first_id):
                 for block in filter(self._completes, _blocks(report)):
-                    if not is_settled:
-                        # An original may only go when nothing, not even a power loss, can take what was made of it.
+                    if not is_durable:
+                        # A file may only go when nothing, not even a power loss, can take what was made of it.
                         settle()
-                        is_settled = True
+                        is_durable = True
                     self._clean(block)
             del self._reports[window]
 
     def _completes(self, block: BlockMetadata) -> bool:
         """Whether with this block all of its file's version is read."""
-        known, covered = self._covered.pop(block.url, (block, 0))
-        if known.version != block.version:
-            # What was appended completes a file only if all that was there before is read, and not left out.
-            is_tail = block.resumes and covered == known.version.size_bytes == block.start
-            covered = block.start if is_tail else 0
-        covered += block.size_bytes
-        if covered == block.version.size_bytes:
+        before = self._read_bytes.pop(block.url, ReadBytes(block.version, 0))
+        size_bytes = before.size_bytes
+        if before.version != block.version:
+            # An appended part completes a file only if all before it was read, and not left out.
+            is_tail = block.resumes and size_bytes == before.version.size_bytes == block.start
+            size_bytes = block.start if is_tail else 0
+        size_bytes += block.size_bytes
+        if size_bytes == block.version.size_bytes:
             return True
         if not block.is_last:
-            self._covered[block.url] = block, covered
+            self._read_bytes[block.url] = ReadBytes(block.version, size_bytes)
         return False
 
     def _clean(self, block: BlockMetadata) -> None:
         reason = "its last record waits for its delimiter" if block.is_open else self._put_away(_stat_of(block))
         self._context.counters[CLEANED_NOT if reason else CLEANED] += 1
         if reason:
-            self._covered[block.url] = block, block.version.size_bytes
-            logger.warning("original left where it is url=%s: %s", redacted(block.url), reason)
+            self._read_bytes[block.url] = ReadBytes(block.version, block.version.size_bytes)
+            logger.warning("source file left where it is url=%s: %s", redacted(block.url), reason)
 
     def _put_away(self, expected: FileStat) -> str:
         if self.action == "remove":
@@ -145,18 +198,15 @@ class SourceCleaner(ControlOperator, CommitListener):
             )
         return archive_version(expected, join(self._archive, expected.url.removeprefix(self._below)))
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> CleanerState:
         """What was read in windows that are not known to be published, and what is read in part."""
-        return {"reports": self._reports, "covered": self._covered}
+        reports = [WindowReports.of(window_id, reports) for window_id, reports in self._reports.items()]
+        return CleanerState(reports, dict(self._read_bytes))
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: CleanerState) -> None:
         """Take back what snapshot gave."""
-        self._covered = state["covered"]
-        if "due" in state:
-            # In checkpoints of before there is, instead of reports, one block of each file that was read in full.
-            self._reports = {window: [_as_whole(each) for each in due] for window, due in state["due"].items()}
-        else:
-            self._reports = state["reports"]
+        self._reports = {each.window_id: each.reports() for each in state.reports}
+        self._read_bytes = dict(state.read_bytes)
 
 
 def _first_id(report: BlockMetadata | SmallFileBatch) -> int:
@@ -166,11 +216,6 @@ def _first_id(report: BlockMetadata | SmallFileBatch) -> int:
 def _blocks(report: BlockMetadata | SmallFileBatch) -> Iterator[BlockMetadata]:
     """What was read; of a pack its empty files too."""
     return map(report.block, range(len(report))) if isinstance(report, SmallFileBatch) else iter((report,))
-
-
-def _as_whole(report: BlockMetadata | SmallFileBatch) -> BlockMetadata | SmallFileBatch:
-    """For the block of a file the one that has all of it."""
-    return report if isinstance(report, SmallFileBatch) else replace(report, start=0, end=report.version.size_bytes)
 
 
 def _stat_of(block: BlockMetadata) -> FileStat:

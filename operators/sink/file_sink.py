@@ -9,7 +9,6 @@ from typing import Any
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.records import RecordBatch
 from dagflow.errors import MissingError, StorageError
-from dagflow.storage.files import list_directory
 from dagflow.storage.location import join, name_of
 from operators.sink.formats.base import FileStream, SinkFormat
 from operators.sink.naming import numbered_name
@@ -28,7 +27,7 @@ def claim_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> N
     """
     run.claim(root)
     with contextlib.suppress(MissingError):
-        entries = list_directory(root)
+        entries = run.storage.list_directory(root)
         # A group of merged files is a directory, which may have any name.
         found = {entry.url for entry in entries if not entry.is_directory and names.fullmatch(name_of(entry.url))}
         if found:

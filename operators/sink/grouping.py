@@ -1,4 +1,4 @@
-"""Which originals go into one merged file: groups by their paths."""
+"""Groups of source files by their paths: each has merged files of its own."""
 
 from __future__ import annotations
 

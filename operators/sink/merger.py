@@ -30,7 +30,7 @@ class FileMerger(Operator):
     """Writes whole files, as the format whole_file reads them, into larger ones.
 
     Guarantee: every file that arrives is in exactly one published file, whole and never cut. A published file
-    holds at most max_bytes, or a single larger original. Each partition ends its files with the window; so
+    holds at most max_bytes, or a single larger file. Each partition ends its files with the window; so
     there are at most (all bytes / max_bytes) + (windows x partitions x groups) of them. With packs: whole, and packs
     as large as max_bytes, the second part is as small as the listing allows. A window that is run again writes the
     same names and bytes.
@@ -44,7 +44,7 @@ class FileMerger(Operator):
             "by a newline; json: a line with path and content for each; parquet: a row with path and content for each"
         ),
     ] = "concat"
-    max_bytes: Annotated[Size, Field(ge=1, description="bytes of originals in a merged file at most")] = 128 << 20
+    max_bytes: Annotated[Size, Field(ge=1, description="bytes of source files in a merged file at most")] = 128 << 20
     below: Annotated[str, Field(description="directory that paths are told from; all of the path if not given")] = ""
     group_by: Annotated[
         str,

@@ -1,1 +1,1 @@
-"""Operators that remember keys from one window to the next."""
+"""Operators whose state is kept by key, over all windows."""

@@ -1,4 +1,4 @@
-"""Let the first record of each key pass."""
+"""Drop records whose key was seen before."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RECORD, RecordBatch
 from dagflow.metrics.names import DUPLICATES, FORGOTTEN_KEYS
-from operators.stateful.keys import column_of
+from operators.required_columns import column_of
 
 
 class Deduplicator(KeyedOperator):
-    """Drops the records whose key was there before.
+    """Drops the records whose key was seen before.
 
     Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
     Which record of a key is the first is decided by the order of windows, and within a window by the order of
-    arrival, which is the same when the window is run again. What is remembered travels with every window, so a
-    window takes about a second longer for each million of keys.
+    arrival, which is the same when the window is run again. A task loads all keys of its partition, so a window
+    takes about a second longer for each million of keys.
 
-    Guarantee: of the records of a key that is remembered, none passes. A key is remembered for horizon_windows
-    windows after the one that had its first record, and as long as it is among the newest max_keys; without
-    a horizon and below that number, for ever. Keys that are forgotten are counted, and a later record passes again.
+    Guarantee: no further record of a remembered key is emitted. A key is remembered for horizon_windows windows
+    after the window of its first record, and as long as it is among the newest max_keys; without a horizon and below
+    that number, for ever. Keys that are forgotten are counted, and a later record of them is emitted again.
     """
 
     key: Annotated[str, Field(min_length=1, description="column that holds the key; record: the whole raw record")] = (
@@ -53,7 +53,7 @@ class Deduplicator(KeyedOperator):
         self._context = context
 
     def begin_window(self, window_id: int) -> None:
-        """Forget the keys whose time is over."""
+        """Forget the keys of windows before the horizon."""
         self._window_id = window_id
         if self.horizon_windows is not None:
             horizon = window_id - self.horizon_windows
@@ -61,7 +61,7 @@ class Deduplicator(KeyedOperator):
 
     @input.batch
     def deduplicate(self, batch: RecordBatch) -> None:
-        """Pass on the records with new keys."""
+        """Emit the records with new keys."""
         state = self.state
         first = []
         for position, key in enumerate(column_of(batch, self.key).to_pylist()):
@@ -75,7 +75,7 @@ class Deduplicator(KeyedOperator):
             self.output.emit(batch.take(np.array(first, np.int64)))
 
     def end_window(self) -> None:
-        """Forget the oldest keys, where there are too many."""
+        """Forget the oldest keys where there are too many."""
         surplus = len(self.state) - max(1, self.max_keys // self._context.partitions)
         if surplus > 0:
             self._forget(heapq.nsmallest(surplus, self.state, key=self.state.__getitem__))

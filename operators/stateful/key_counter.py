@@ -10,20 +10,20 @@ from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.partitioning import Key, canonical, key_bytes
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
-from operators.stateful.keys import column_of
+from operators.required_columns import column_of
 
 
 class KeyCounter(KeyedOperator):
-    """Counts the records of each key over all windows, and says at the end of each window what has changed.
+    """Counts the records of each key over all windows, and emits at the end of each window the counts that changed.
 
-    Emits a raw record for each key that the window has counted: the key, the separator, and the count of all its
-    records so far, in the order in which the keys came. The newest record of a key is its count. 2.0 is the key 2,
-    and written so; true is not 1, and written True.
+    Emits a raw record for each key of the window: the key, the separator, and the count of all its records so far,
+    in the order in which the keys first came. The newest record of a key holds its count. 2.0 is the key 2, and
+    written so; true is not 1, and written True.
 
     Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
 
     Guarantee: each record is counted once, whatever restarts and changes of partitions come between. All keys are
-    remembered for ever, and travel with every window: each million takes about 120 MB of memory and the keys, and
+    remembered for ever, and loaded by every window: each million takes about 120 MB of memory and the keys, and
     makes a window about a second longer.
     """
 
@@ -38,12 +38,12 @@ class KeyCounter(KeyedOperator):
     _touched: dict[Key, None]
 
     def begin_window(self, window_id: int) -> None:
-        """Nothing has changed yet."""
+        """Start without changes."""
         self._touched = {}
 
     @input.batch
     def count(self, batch: RecordBatch) -> None:
-        """Add up one batch."""
+        """Count the records of one batch."""
         counted = column_of(batch, self.key).value_counts()
         keys = map(canonical, counted.field("values").to_pylist())
         for key, count in zip(keys, counted.field("counts").to_pylist(), strict=True):

@@ -14,7 +14,7 @@ from dagflow.api.records import RECORD, RecordBatch
 
 
 class RecordMatch(BaseModel):
-    """Which records are meant; exactly one of the four."""
+    """A condition on records; exactly one of the four is given."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -36,7 +36,7 @@ class RecordMatch(BaseModel):
         return self
 
     def mask(self, batch: RecordBatch) -> pa.BooleanArray:
-        """For each record, whether it is meant; a null is never.
+        """Tell for each record whether it matches; a null never does.
 
         Raises:
             TypeError: The records are not raw, and have no column record of text or bytes.
@@ -57,7 +57,7 @@ class RecordMatch(BaseModel):
 
 
 def _comparable(batch: RecordBatch, pattern: bytes) -> pa.Array:
-    """The records in the cheaper form that a search for pattern cannot tell from the records themselves."""
+    """The records with their delimiters where that cannot change whether pattern matches: those need no copy."""
     delimiter = batch.delimiters.uniform
     # A match that reaches into a delimiter, or lies in it, has a byte in common with it.
     if batch.is_raw and delimiter and set(delimiter).isdisjoint(pattern):
@@ -66,7 +66,7 @@ def _comparable(batch: RecordBatch, pattern: bytes) -> pa.Array:
 
 
 def _text_of(batch: RecordBatch) -> pa.Array:
-    """The raw records, or the column of that name beside others."""
+    """The raw records, or the column `record` of records with columns."""
     columns = batch.to_arrow()
     kind = columns.schema.field(RECORD).type if RECORD in columns.schema.names else None
     if kind is None or not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
@@ -90,13 +90,13 @@ class RecordFilter(Operator):
     output = OutputPort()
 
     def check_properties(self) -> None:
-        """Exactly one of keep and drop is given."""
+        """Require exactly one of keep and drop."""
         if (self.keep is None) == (self.drop is None):
             raise ValueError("give exactly one of keep and drop, such as drop: {prefix: '#'}")
 
     @input.batch
     def filter(self, batch: RecordBatch) -> None:
-        """Pass on what is to be kept."""
+        """Emit the records that are kept."""
         if self.drop is not None:
             self.output.emit(batch.filter(pc.invert(self.drop.mask(batch))))
         elif self.keep is not None:

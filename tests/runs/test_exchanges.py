@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,7 @@ class Careless(RecordWriter):
 
     def setup(self, context: OperatorContext) -> None:
         """Forget the partition."""
-        super().setup(context)
-        self._partition = 0
+        super().setup(replace(context, partition=0))
 
 
 def test_equal_keys_meet_in_one_partition(tmp_path: Path, runtime: RuntimeFactory) -> None:

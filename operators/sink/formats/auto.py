@@ -9,7 +9,7 @@ from dagflow.api.records import RecordBatch
 from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
 from operators.sink.formats.json_lines import JsonLinesSink
 from operators.sink.formats.raw import RawSink
-from operators.sink.formats.text import TextCompression
+from operators.sink.formats.text_format import TextCompression
 
 
 class AutoSink(SinkFormat):

@@ -79,7 +79,7 @@ class SinkFormat(Configurable, ABC):
     """An output format: says how records become the bytes of files.
 
     A subclass declares its options as annotated class attributes, as an operator does its properties, and writes
-    rows_of and start; formats/text.py has a base class for formats that write one record behind the other.
+    rows_of and start; formats/text_format.py has a base class for formats that write one record behind the other.
 
     Guarantee: the same batches give the same bytes, on every machine, so that a window can be run again.
     """

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
-from operators.sink.formats.text import TextFormat
+from operators.sink.formats.text_format import TextFormat
 
 
 class RawSink(TextFormat):

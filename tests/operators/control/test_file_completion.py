@@ -16,7 +16,7 @@ from dagflow.errors import DagflowError, OperatorError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
-from operators.control.file_completion import FileCompletion
+from operators.control.file_completion import FileCompletion, FileCompletionState
 from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
 from operators.sink.metadata_writer import MetadataWriter
@@ -56,7 +56,7 @@ def test_each_file_is_told_once_with_its_last_block(counts: list[int], random: o
         harness.window({"blocks_metadata_input": window})
         remaining.subtract(block.url for block in window)
     assert sorted(told) == sorted(file.url for file in files)
-    assert harness.operator.snapshot() == []
+    assert harness.operator.snapshot() == FileCompletionState([])
 
 
 def test_directories_are_not_told_and_empty_files_are_at_once() -> None:

@@ -18,10 +18,10 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.store import open_store
 from dagflow.testing.operators import OperatorHarness
-from operators import BlockReader, FileSplitterInput, SourceCleaner
+from operators import BlockReader, SourceCleaner
 from tests.operators.reader.test_small_file_batch_reader import written
 from tests.operators.sink.test_merger import app_in, source_files_of
-from tests.operators.splitter.driving import Driver, Follower, write
+from tests.operators.splitter.driving import Follower, write
 
 SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"
 REMOVE = "action: remove"
@@ -36,7 +36,7 @@ def tree(root: Path) -> dict[str, bytes]:
 
 
 def left(root: Path) -> dict[str, bytes]:
-    """The originals that are still there."""
+    """The source files that are still there."""
     return {path.name: path.read_bytes() for path in (root / "in").iterdir()}
 
 
@@ -50,7 +50,7 @@ def failing(window_id: int) -> Any:
     return lambda program: InlineRuntime(program, before=before)
 
 
-def test_originals_go_when_they_are_published(tmp_path: Path) -> None:
+def test_source_files_go_when_they_are_published(tmp_path: Path) -> None:
     """At the end all is merged and nothing is left; a further run finds nothing to do."""
     contents = tree(tmp_path)
     run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=InlineRuntime)
@@ -69,8 +69,8 @@ def test_what_was_published_is_not_removed_when_it_is_the_only_copy(tmp_path: Pa
 
 
 @pytest.mark.parametrize("window_id", range(1, 9))
-def test_no_original_goes_before_it_is_published(window_id: int, tmp_path: Path) -> None:
-    """Wherever a run dies, every original is there or merged; the next run finishes, each exactly once."""
+def test_no_source_file_goes_before_it_is_published(window_id: int, tmp_path: Path) -> None:
+    """Wherever a run dies, every source file is there or merged; the next run finishes, each exactly once."""
     contents = tree(tmp_path)
     try:
         run(app_in(tmp_path, splitter=SPLITTER, cleaner=REMOVE), runtime=failing(window_id))
@@ -82,7 +82,7 @@ def test_no_original_goes_before_it_is_published(window_id: int, tmp_path: Path)
     assert (source_files_of(tmp_path), left(tmp_path)) == (contents, {})
 
 
-def test_an_original_that_changed_meanwhile_stays(tmp_path: Path) -> None:
+def test_a_source_file_that_changed_meanwhile_stays(tmp_path: Path) -> None:
     """What was merged is another version than what lies there now."""
     contents = tree(tmp_path)
 
@@ -100,7 +100,7 @@ def test_an_original_that_changed_meanwhile_stays(tmp_path: Path) -> None:
     assert left(tmp_path) == {"001": b"new content"}
 
 
-def test_an_original_that_was_left_out_stays(tmp_path: Path) -> None:
+def test_a_source_file_that_was_left_out_stays(tmp_path: Path) -> None:
     """With on_error: skip the reader's report does not name it."""
     contents = tree(tmp_path)
 
@@ -113,7 +113,7 @@ def test_an_original_that_was_left_out_stays(tmp_path: Path) -> None:
     assert source_files_of(tmp_path) == contents
 
 
-def test_archived_originals_keep_their_paths(tmp_path: Path) -> None:
+def test_archived_files_keep_their_paths(tmp_path: Path) -> None:
     """Moved below the archive, with their directories."""
     contents = tree(tmp_path)
     (tmp_path / "in" / "sub").mkdir()
@@ -182,8 +182,8 @@ def test_an_archive_needs_a_place() -> None:
 
 
 @pytest.mark.parametrize("archive", ["old", "old/er"])
-def test_an_archive_that_cannot_be_written_to_is_refused_before_anything_runs(tmp_path: Path, archive: str) -> None:
-    """Here a file is in its way; nothing is published, and every original is where it was."""
+def test_an_archive_that_cannot_be_written_to_is_refused_at_once(tmp_path: Path, archive: str) -> None:
+    """Here a file is in its way; nothing is published, and every source file is where it was."""
     contents = tree(tmp_path)
     (tmp_path / "old").write_bytes(b"in the way")
     cleaner = f"action: archive, archive: {tmp_path}/{archive}"
@@ -206,7 +206,7 @@ def reports_of(blocks: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
-def test_an_original_with_a_record_in_progress_stays(pack_bytes: int, tmp_path: Path) -> None:
+def test_a_source_file_with_a_record_in_progress_stays(pack_bytes: int, tmp_path: Path) -> None:
     """What waits for its delimiter is published nowhere; the files beside it, of which nothing waits, go."""
     for name, content in {"a": "1\ntw", "b": "3\n", "c": "4", "d": "5\n"}.items():
         write(tmp_path / "in" / name, content)
@@ -249,12 +249,13 @@ class Cleaning:
     @property
     def remembered(self) -> int:
         """Of how many files and windows the cleaner keeps something."""
-        return sum(map(len, self.cleaner.snapshot().values()))
+        state = self.cleaner.snapshot()
+        return len(state.reports) + len(state.read_bytes)
 
 
 @pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
 @pytest.mark.parametrize("appended", ["2\n", "2\n3\n4\n5\n", "2"])
-def test_an_original_goes_when_what_was_appended_to_it_is_published(
+def test_a_source_file_goes_when_what_was_appended_to_it_is_published(
     appended: str, pack_bytes: int, tmp_path: Path
 ) -> None:
     """It stays when its first version is published, and then nothing of it is remembered."""
@@ -272,7 +273,7 @@ def test_an_original_goes_when_what_was_appended_to_it_is_published(
 
 
 @pytest.mark.parametrize("is_one_window", [True, False])
-def test_versions_of_an_original_may_be_published_at_once(is_one_window: bool, tmp_path: Path) -> None:
+def test_versions_of_a_source_file_may_be_published_at_once(is_one_window: bool, tmp_path: Path) -> None:
     """Also where parallel readers tell of the blocks in another order than that of the file."""
     with Cleaning(tmp_path, pack_bytes=0, block_size=4) as cleaning:
         reports = cleaning.append("2\n3\n4\n")[::-1]
@@ -283,7 +284,7 @@ def test_versions_of_an_original_may_be_published_at_once(is_one_window: bool, t
 
 
 @pytest.mark.parametrize("is_ignored", [True, False])
-def test_an_original_stays_whose_beginning_was_left_out(is_ignored: bool, tmp_path: Path) -> None:
+def test_a_source_file_stays_whose_beginning_was_left_out(is_ignored: bool, tmp_path: Path) -> None:
     """What was appended to it is read, but what was there before is published nowhere."""
     with Cleaning(tmp_path, pack_bytes=0, existing="ignore" if is_ignored else "process") as cleaning:
         for content in ("2\n", "3\n"):
@@ -292,18 +293,6 @@ def test_an_original_stays_whose_beginning_was_left_out(is_ignored: bool, tmp_pa
             cleaning.take(reports)
         cleaning.cleaner.committed(2)
     assert (left(tmp_path), cleaning.remembered) == ({"a": b"1\n2\n3\n"}, 0)
-
-
-def test_a_checkpoint_of_before_tells_which_originals_are_read(tmp_path: Path) -> None:
-    """There it had one block of each file that was read in full, and of others how many bytes were."""
-    for name in ("due", "half"):
-        write(tmp_path / "in" / name, "1\n2\n3\n", mtime_s=1_000_000_000)
-    blocks = Driver(FileSplitterInput(files=str(tmp_path / "in"), pack_bytes=0, block_size=2)).everything().blocks
-    harness = OperatorHarness(cleaner := SourceCleaner(action="remove"))
-    cleaner.restore({"due": {1: [blocks[1]]}, "covered": {blocks[3].url: (blocks[3], 4)}})
-    harness.window({"input": [blocks[5]]})
-    cleaner.committed(1)
-    assert (left(tmp_path), harness.counters[CLEANED]) == ({}, 2)
 
 
 def test_what_is_left_out_is_in_the_journal(tmp_path: Path) -> None:
@@ -338,7 +327,7 @@ streams:
 
 
 @pytest.mark.parametrize("rules", ["block_size: 4, pack_bytes: 0, blocks_threshold: 1", "pack_files: 2"])
-def test_originals_that_two_readers_read_stay(rules: str, tmp_path: Path) -> None:
+def test_source_files_that_two_readers_read_stay(rules: str, tmp_path: Path) -> None:
     """What both have read of a file adds up to its size when half of it is unread."""
     for name in "abc":
         write(tmp_path / "in" / name, b"one\ntwo\nsix\nten\n")

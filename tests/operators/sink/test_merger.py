@@ -53,7 +53,7 @@ def app_in(root: Path, *, splitter: str = "recursive: true", merger: str = "outp
 
 
 def source_files_of(root: Path) -> dict[str, bytes]:
-    """What every original is, as the merged files below root/out give it back."""
+    """What every source file is, as the merged files below root/out give it back."""
     return {entry.path: b"".join(extract(entry)) for entry in entries(str(root / "out"))}
 
 
@@ -115,7 +115,7 @@ def test_parquet_has_a_row_for_each_file(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(0, 30), max_size=25), st.integers(1, 40))
 @settings(max_examples=60)  # files are written, on a disk that others use
-def test_no_merged_file_exceeds_its_size_and_no_original_is_cut(
+def test_no_merged_file_exceeds_its_size_and_no_source_file_is_cut(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], max_bytes: int
 ) -> None:
     """Originals fill files in order up to max_bytes; a larger one has a file of its own."""
@@ -130,7 +130,7 @@ def test_no_merged_file_exceeds_its_size_and_no_original_is_cut(
         assert len(before) + len(first) > max_bytes
 
 
-def test_every_original_is_found_again(tmp_path: Path) -> None:
+def test_every_source_file_is_found_again(tmp_path: Path) -> None:
     """Any bytes, any names, empty files too; also over windows, partitions and merged files."""
     contents = {f"d{n % 3}/f{n} \udcff\n": bytes(range(256))[: n * 3 % 200] for n in range(40)}
     for name, content in contents.items():
@@ -141,8 +141,8 @@ def test_every_original_is_found_again(tmp_path: Path) -> None:
     assert source_files_of(tmp_path) == contents
     for name, content in contents.items():
         assert b"".join(extract(find(str(tmp_path / "out"), name))) == content
-    with pytest.raises(MissingError, match="no index here knows nobody"):
-        find(str(tmp_path / "out"), "nobody")
+    with pytest.raises(MissingError, match="no index here knows missing"):
+        find(str(tmp_path / "out"), "missing")
 
 
 @pytest.mark.parametrize("listing", ["driver", "sharded"])
@@ -168,7 +168,7 @@ def test_many_directories_of_one_file_and_one_directory_of_many_files(tmp_path: 
 
 
 def test_a_file_that_was_cut_after_it_was_published_is_not_extracted(tmp_path: Path) -> None:
-    """An index that does not fit its file is an error, not half an original."""
+    """An index that does not fit its file is an error, not half a source file."""
     (tmp_path / "in").mkdir()
     written(tmp_path / "in", [b"abc"])
     run(app_in(tmp_path), runtime=InlineRuntime)
@@ -227,7 +227,7 @@ def test_a_group_has_merged_files_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_group_may_be_called_as_merged_files_are(tmp_path: Path) -> None:
-    """A later run does not take it for somebody else's file."""
+    """A later run does not take it for a file that is in the way."""
     (tmp_path / "in" / "merged-00000001-00000-0000").mkdir(parents=True)
     for name in "ab":
         (tmp_path / "in" / "merged-00000001-00000-0000" / name).write_bytes(name.encode())

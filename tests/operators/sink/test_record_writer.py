@@ -55,7 +55,7 @@ def written(harness: OperatorHarness) -> dict[str, bytes]:
     return {url.rpartition("/")[2]: data for url, data in harness.outputs.files.items()}
 
 
-def test_each_block_gets_a_file_named_by_its_id_also_when_nothing_is_left_of_it(tmp_path: Path) -> None:
+def test_each_block_has_a_file_of_its_id_even_if_no_record_is_left(tmp_path: Path) -> None:
     """One output file per block, in hex, of equal width so that names sort as blocks do."""
     harness = OperatorHarness(RecordWriter(path=str(tmp_path), file_name="block"))
     harness.window({"input": batch(b"a", b"b", blocks=(block(10),))})
@@ -92,8 +92,8 @@ def test_records_without_a_block_cannot_be_named_by_block(tmp_path: Path) -> Non
         harness.window({"input": [b"a"]})
 
 
-def test_foreign_files_are_left_alone_and_do_not_matter(tmp_path: Path) -> None:
-    """Other names in the directory are nobody's business."""
+def test_files_of_other_names_are_left_alone(tmp_path: Path) -> None:
+    """Files of other names in the directory do not matter."""
     (tmp_path / "README").write_text("mine")
     (tmp_path / "part-of-me").write_text("mine")
     run = Preparation()
@@ -102,10 +102,10 @@ def test_foreign_files_are_left_alone_and_do_not_matter(tmp_path: Path) -> None:
     assert [(tmp_path / name).read_text() for name in ("README", "part-of-me")] == ["mine", "mine"]
 
 
-def test_a_name_that_somebody_else_has_taken_stops_the_run_before_it_starts(tmp_path: Path) -> None:
+def test_a_name_that_is_taken_stops_the_run_before_it_starts(tmp_path: Path) -> None:
     """A clash is found before anything is read."""
     taken = tmp_path / f"{1:016x}"
-    taken.write_text("somebody's")
+    taken.write_text("not dagflow's")
     writer = RecordWriter(path=str(tmp_path), file_name="block")
     with pytest.raises(StorageError, match=r"holds 1 files that this checkpoint did not publish.*0000000000000001"):
         writer.prepare(Preparation())

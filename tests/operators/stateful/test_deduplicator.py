@@ -90,5 +90,5 @@ def test_a_truth_value_is_no_number_and_decimals_are() -> None:
 
 def test_a_column_that_is_not_there_is_named() -> None:
     """The complaint says which columns there are."""
-    with pytest.raises(OperatorError, match="there is no column 'host'; the records have record"):
+    with pytest.raises(OperatorError, match="the records have no column 'host'; they have record"):
         run_operator(Deduplicator(key="host"), [b"a"])

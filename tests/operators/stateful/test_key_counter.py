@@ -47,7 +47,7 @@ def test_numbers_are_counted_whatever_their_batch_makes_of_them() -> None:
     assert harness.emitted["output"] == [b"0\t4", b"2.5\t2", b"nan\t4", b"2\t4"]
 
 
-def test_a_truth_value_is_counted_apart_from_numbers_and_decimals_with_them() -> None:
+def test_truth_values_are_counted_apart_from_numbers() -> None:
     """Each is written as what it is, in every window."""
     harness = OperatorHarness(KeyCounter(key="k"))
     found: list[bytes] = []

@@ -1,0 +1,32 @@
+"""Columns that an operator needs in the records that it takes in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from dagflow.api.records import RecordBatch
+
+
+def require_columns(rows: pa.Table | pa.RecordBatch, names: Sequence[str]) -> None:
+    """Refuse records that lack a column.
+
+    Raises:
+        LookupError: One is missing, with the columns that there are.
+    """
+    missing = [name for name in names if name not in rows.schema.names]
+    if missing:
+        has = ", ".join(rows.schema.names)
+        raise LookupError(f"the records have no column '{missing[0]}'; they have {has}")
+
+
+def column_of(batch: RecordBatch, name: str) -> pa.Array:
+    """A column of records; `record` is the whole of a raw record.
+
+    Raises:
+        LookupError: There is no such column.
+    """
+    rows = batch.to_arrow()
+    require_columns(rows, [name])
+    return rows.column(name)
