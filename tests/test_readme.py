@@ -8,6 +8,8 @@ from pathlib import Path
 
 import yaml
 
+import dagflow
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -51,11 +53,23 @@ def test_the_test_in_readme_passes() -> None:
 
 def test_every_file_that_the_documents_name_is_there() -> None:
     """Links and paths in the documents exist."""
+    packages = Path(dagflow.__file__).parent.parent  # as installed
     for document in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]:
         text = document.read_text(encoding="utf-8")
-        links = [(document.parent, link) for link in re.findall(r"\]\(([^)#:]+)\)", text)]
-        paths = [(ROOT, path) for path in re.findall(r"`((?:apps|data|docs|tests|benchmarks)/[\w./-]+)`", text)]
-        assert [link for folder, link in [*links, *paths] if not (folder / link).exists()] == [], document
+        named = [document.parent / link for link in re.findall(r"\]\(([^)#:]+)", text)]
+        named += [ROOT / path for path in re.findall(r"`((?:apps|data|docs|tests|benchmarks)/[\w./-]+)`", text)]
+        named += [packages / path for path in re.findall(r"`((?:dagflow|operators)/[\w./-]+)`", text)]
+        assert [path for path in named if not path.exists()] == [], document
+
+
+def test_every_heading_that_the_documents_link_to_is_there() -> None:
+    """A link to a section leads to a heading of that page."""
+    for document in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]:
+        for page, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text(encoding="utf-8")):
+            target = document.parent / page if page else document
+            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+            assert anchor in anchors, f"{document}: {page}#{anchor}"
 
 
 def test_the_glossary_holds_at_most_forty_words() -> None:
