@@ -59,9 +59,8 @@ class Segment:
     def unpack(self) -> tuple[dict[Key, Any], list[Key]]:
         """What of() was given."""
         values, gone = pickle.loads(self.data)
-        if any(key != key or isinstance(key, bool) for key in itertools.chain(values, gone)):
-            # What was pickled is another NaN, in which nobody would find the one that canonical() gives; and truth
-            # values were once kept as they are.
+        if any(key != key for key in itertools.chain(values, gone)):
+            # A pickled NaN is another object than the one that canonical() gives, by which dicts find it.
             return {canonical(key): value for key, value in values.items()}, list(map(canonical, gone))
         return values, gone
 

@@ -146,6 +146,6 @@ def _make_model(owner: type) -> type[BaseModel]:
             fields[name] = (hints[name], getattr(owner, name, ...))
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True, protected_namespaces=())
     with warnings.catch_warnings():
-        # A property may have a name, such as validate, under which pydantic keeps a method that nobody calls.
+        # A property may have a name, such as validate, under which pydantic keeps a method that is not called.
         warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
         return create_model(owner.__name__, __config__=config, **fields)

@@ -69,8 +69,7 @@ LINE_FEED = Delimiters((b"\n",))
 class Origin:
     """Where the records of a batch begin: blocks, and byte offsets in their files.
 
-    Selections are kept and only carried out when somebody asks, because most batches are written
-    without anybody asking.
+    Selections are kept and only carried out on demand, because most batches are written without any.
 
     Attributes:
         blocks: The blocks that the records were read from, at least one, in reading order.
@@ -113,7 +112,7 @@ class Origin:
         """The same blocks, with the place of each record unknown."""
         return Origin(self.blocks)
 
-    def settled(self, count: int) -> Origin:
+    def materialized(self, count: int) -> Origin:
         """The same facts with every selection carried out, fit to be sent to another process."""
         offsets = None if self.starts is None else self.offsets(count)
         codes = None if self.block_codes is None else self.block_indices(count)
@@ -125,7 +124,7 @@ class RecordBatch:
 
     A raw batch has one column, `record`, with the bytes of each record without its delimiter. Inside,
     raw records that came from a file lie framed, each followed by its delimiter, so that filtering and
-    writing them back copies every byte once; the column is made when somebody asks for it.
+    writing them back copies every byte once; the column is made on demand.
 
     Attributes:
         origin: Where the records come from, or None for records that an operator made out of nothing.
@@ -348,7 +347,7 @@ class RecordBatch:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
-        origin = None if self.origin is None else self.origin.settled(len(self))
+        origin = None if self.origin is None else self.origin.materialized(len(self))
         return _unpickled, (sink.getvalue().to_pybytes(), column is not None, self.delimiters, origin)
 
 

@@ -212,7 +212,7 @@ class _Wiring:
         names = list(self._spec.operators)
         if len(in_topological_order(names, arcs)) == len(names):
             return
-        # Imported here, because it takes a tenth of a second, and few apps have cycles.
+        # Imported late: it takes a tenth of a second, and few apps have cycles.
         import networkx as nx
 
         graph: nx.DiGraph[str] = nx.DiGraph(list(arcs))
@@ -258,7 +258,7 @@ class _Wiring:
             self._check_key(edge)
 
     def _check_partitioner(self, operator: OperatorSpec) -> None:
-        """A policy needs partitions that nobody else has counted."""
+        """A policy decides the number of partitions only where the app does not."""
         policy, partition, cls = operator.partitioner, operator.partition, operator.operator_class
         if policy is None:
             return
@@ -296,6 +296,7 @@ def _fits(given: object, taken: object) -> bool:
 
 def _cycle_through(first: str, graph: nx.DiGraph[str], component: set[str]) -> tuple[str, ...]:
     """A shortest way from an operator back to itself."""
+    # Imported late, as by the caller.
     import networkx as nx
 
     inside = graph.subgraph(component)

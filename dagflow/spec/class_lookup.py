@@ -26,8 +26,12 @@ Its table RENAMED has today's name of each class by a name that it had.
 
 _MAX_NAME = 250
 """File systems refuse longer names with an error of their own."""
-_added_paths: set[str] = set()
-"""What this module put on sys.path, and may therefore take away again."""
+
+
+class _AddedFolder(str):
+    """An entry of sys.path that find_class has made, and may therefore take away again."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,7 @@ def find_class(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
     _forget_other_users(top, origin_of(top, search_path))
     paths_before, modules_before = list(sys.path), set(sys.modules)
     # At the end, so that a user's yaml.py or types.py hides nothing from the rest of the process.
-    fresh = [folder for folder in search_path if folder not in sys.path]
+    fresh = [_AddedFolder(folder) for folder in search_path if folder not in sys.path]
     sys.path += fresh
     importlib.invalidate_caches()
     try:
@@ -126,7 +130,6 @@ def find_class(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
             if _lies_in(sys.modules[other], search_path):
                 del sys.modules[other]
         raise
-    _added_paths.update(fresh)
     return found
 
 
@@ -223,10 +226,13 @@ def _lies_in(module: ModuleType, folders: Sequence[str]) -> bool:
 def _forget_other_users(top: str, origin: Path | None) -> None:
     """Drop a module of the same name that another app of this process brought from another directory."""
     module = sys.modules.get(top)
-    if module is None or origin is None or _is_from(module, origin) or not _lies_in(module, tuple(_added_paths)):
+    if module is None or origin is None or _is_from(module, origin) or not _lies_in(module, _added_folders()):
         return
     for name in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
         del sys.modules[name]
-    stale = {folder for folder in _added_paths if _lies_in(module, (folder,))}
+    stale = {folder for folder in _added_folders() if _lies_in(module, (folder,))}
     sys.path[:] = [folder for folder in sys.path if folder not in stale]
-    _added_paths.difference_update(stale)
+
+
+def _added_folders() -> list[str]:
+    return [folder for folder in sys.path if isinstance(folder, _AddedFolder)]

@@ -13,7 +13,7 @@ from dagflow.spec.module_reader import ModuleFileReader
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.operator_reader import OperatorReader
 from dagflow.spec.problems import Place, did_you_mean, nearest, quoted
-from dagflow.spec.yaml_tree import Entry, Items, Mapping, Node, Scalar
+from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar
 
 STREAM_KEYS = ("from", "to", "broadcast")
 
@@ -101,7 +101,7 @@ class GraphReader(NodeReader):
         ports = inner.exposed_ports(found.root, "input", graph), inner.exposed_ports(found.root, "output", graph)
         return Module(found.file, graph, *ports, found.properties, found.description)
 
-    def _operator(self, name: str, entry: Entry) -> OperatorSpec:
+    def _operator(self, name: str, entry: MappingEntry) -> OperatorSpec:
         if isinstance(entry.value, Mapping):
             reader = OperatorReader(self.search_path, self.environment, self.problems)
             return reader.read(name, entry.key_place, entry.value)

@@ -15,7 +15,7 @@ from dagflow.spec.environment import Environment
 from dagflow.spec.graph import Module
 from dagflow.spec.graph_reader import GraphReader
 from dagflow.spec.problems import Place, Problems
-from dagflow.spec.yaml_tree import Entry, Mapping, Scalar
+from dagflow.spec.yaml_tree import Mapping, MappingEntry, Scalar
 
 
 def describe_module(path: str) -> ClassInfo:
@@ -29,7 +29,7 @@ def describe_module(path: str) -> ClassInfo:
     """
     problems = Problems()
     place = Place(path)
-    use = Mapping(place, {"module": Entry(place, Scalar(place, path, path, path))})
+    use = Mapping(place, {"module": MappingEntry(place, Scalar(place, path, path, path))})
     reader = GraphReader(search_path_of(path), Environment(os.environ), problems, "")
     module = reader.read_module("module", use)
     if module is None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Place, Problems, did_you_mean, quoted
 from dagflow.spec.yaml_parser import parse_text
-from dagflow.spec.yaml_tree import Entry, Mapping, Node, Scalar, kind_of
+from dagflow.spec.yaml_tree import Mapping, MappingEntry, Node, Scalar, kind_of
 
 
 def apply(
@@ -53,7 +53,7 @@ def _apply_one(operators: Mapping, pair: str, environment: Environment, problems
     if value is None or not isinstance(found.value, Mapping):
         return operators
     changed = put(found.value, ["properties", *path], value, place, problems)
-    return replace(operators, entries={**operators.entries, operator: Entry(found.key_place, changed)})
+    return replace(operators, entries={**operators.entries, operator: MappingEntry(found.key_place, changed)})
 
 
 def put(mapping: Mapping, path: Sequence[str], value: Node, place: Place, problems: Problems) -> Mapping:
@@ -71,4 +71,4 @@ def put(mapping: Mapping, path: Sequence[str], value: Node, place: Place, proble
         key_place = entry.key_place if entry else place
     else:
         key_place = place
-    return replace(mapping, entries={**mapping.entries, name: Entry(key_place, value)})
+    return replace(mapping, entries={**mapping.entries, name: MappingEntry(key_place, value)})

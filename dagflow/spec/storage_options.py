@@ -11,7 +11,7 @@ from dagflow.storage.options import HIDDEN, is_telling, known_protocols, secrets
 
 
 def storage_of(section: Node | None, environment: Environment, problems: Problems) -> dict[str, dict[str, Any]]:
-    """The options by protocol; from here on nobody is shown the credentials among them.
+    """The options by protocol; the credentials among them are not shown from here on.
 
     Args:
         section: The attribute, or None where there is none.

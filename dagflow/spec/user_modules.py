@@ -44,7 +44,7 @@ def _imports(origin: Path) -> Iterator[str]:
         try:
             tree = ast.parse(file.read_bytes())
         except (SyntaxError, ValueError, OSError):
-            # A broken file that nobody has imported is no obstacle; one that somebody has was reported.
+            # A broken file that was imported has been reported; one that was not does no harm.
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):

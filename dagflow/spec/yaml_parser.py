@@ -13,7 +13,7 @@ import yaml
 
 from dagflow.spec.environment import Environment, hide_braces, show_braces
 from dagflow.spec.problems import Place, Problems, quoted
-from dagflow.spec.yaml_tree import Entry, Items, Mapping, Node, Scalar, ScalarValue
+from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar, ScalarValue
 
 MAX_BYTES: Final = 16 << 20
 MAX_NODES: Final = 200_000
@@ -198,7 +198,7 @@ class _Builder:
     def _close(self, done: _Open) -> Node:
         if not done.is_mapping:
             return Items(done.place, tuple(done.children), done.weight, done.height)
-        entries: dict[str, Entry] = {}
+        entries: dict[str, MappingEntry] = {}
         merged: list[Node] = []
         for key, value in zip(done.children[::2], done.children[1::2], strict=True):
             assert isinstance(key, Scalar)  # _add has refused every other kind
@@ -208,7 +208,7 @@ class _Builder:
                 first = entries[key.text].key_place.line
                 self._problems.add(key.place, f"duplicate key {quoted(key.text)}; it is at line {first} already")
             else:
-                entries[key.text] = Entry(key.place, value)
+                entries[key.text] = MappingEntry(key.place, value)
         for source in merged:
             if not isinstance(source, Mapping):
                 raise _UnusableError(source.place, "'<<' takes a mapping or a list of mappings")

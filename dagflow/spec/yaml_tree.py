@@ -48,7 +48,7 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MappingEntry:
     """One key of a mapping with its value.
 
     Attributes:
@@ -72,7 +72,7 @@ class Mapping:
     """
 
     place: Place
-    entries: dict[str, Entry]
+    entries: dict[str, MappingEntry]
     weight: int = 1
     height: int = 1
 

@@ -8,6 +8,7 @@ faults, and compares what is published, until a run comes through without meetin
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +33,7 @@ class Faults:
     Args:
         at: Which call, counted from 1; 0 for none.
         moment: "before" the call changes anything, "after" it did, or "lost_reply": it did, and the caller is told
-            that nobody knows. After a crash every call fails; after a lost reply life goes on.
+            that the outcome is not known. After a crash every call fails; after a lost reply life goes on.
     """
 
     def __init__(self, at: int = 0, moment: Moment = "before") -> None:
@@ -152,8 +153,38 @@ class FaultyStore(ReadBackStore):
 
 _CHANGES = {"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_disks: list[tuple[str, Faults]] = []
-_is_hooked = False
+
+
+class _DiskWatch:
+    """Counts the calls that change names below some directories; see crashing_disk.
+
+    An audit hook cannot be taken away again; it does nothing while no directory is watched.
+    """
+
+    def __init__(self) -> None:
+        self.watched: list[tuple[str, Faults]] = []
+        sys.addaudithook(self._look)
+
+    def _look(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.watched:
+            return
+        if event == "open":
+            path, _, flags = args
+            if not isinstance(flags, int) or not flags & _WRITING:
+                return
+        elif event in _CHANGES:
+            path = args[1] if event in ("os.link", "os.rename") else args[0]
+        else:
+            return
+        if isinstance(path, (str, bytes)):
+            for root, faults in list(self.watched):
+                if os.fsdecode(path).startswith(root):
+                    faults.call(lambda: None)
+
+
+@functools.cache
+def _disk_watch() -> _DiskWatch:
+    return _DiskWatch()
 
 
 @contextlib.contextmanager
@@ -170,32 +201,10 @@ def crashing_disk(root: str, at: int = 0) -> Iterator[Faults]:
     Yields:
         The count, and whether the crash came.
     """
-    global _is_hooked
-    if not _is_hooked:
-        # An audit hook cannot be taken away again; it looks at nothing while no disk is listed.
-        sys.addaudithook(_look)
-        _is_hooked = True
     faults = Faults(at)
-    entry = (root, faults)
-    _disks.append(entry)
+    watched, entry = _disk_watch().watched, (root, faults)
+    watched.append(entry)
     try:
         yield faults
     finally:
-        _disks.remove(entry)
-
-
-def _look(event: str, args: tuple[Any, ...]) -> None:
-    if not _disks:
-        return
-    if event == "open":
-        path, _, flags = args
-        if not isinstance(flags, int) or not flags & _WRITING:
-            return
-    elif event in _CHANGES:
-        path = args[1] if event in ("os.link", "os.rename") else args[0]
-    else:
-        return
-    if isinstance(path, (str, bytes)):
-        for root, faults in list(_disks):
-            if os.fsdecode(path).startswith(root):
-                faults.call(lambda: None)
+        watched.remove(entry)

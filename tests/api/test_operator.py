@@ -24,11 +24,11 @@ class Base(Operator):
         self.output.emit(record)
 
 
-async def awaited(self: Operator, *_: object) -> None:
+async def asynchronous(self: Operator, *_: object) -> None:
     """Stands for a method."""
 
 
-async def awaited_in_pieces(self: Operator, *_: object) -> AsyncIterator[None]:
+async def asynchronous_generator(self: Operator, *_: object) -> AsyncIterator[None]:
     """Stands for a method."""
     yield
 
@@ -38,17 +38,17 @@ def paused(self: Operator, *_: object) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize("method", [awaited, awaited_in_pieces])
+@pytest.mark.parametrize("method", [asynchronous, asynchronous_generator])
 @pytest.mark.parametrize("name", ["each", "setup", "end_window", "teardown", "snapshot", "emit_tuples"])
 def test_an_asynchronous_method_is_refused_when_its_class_is_defined(name: str, method: object) -> None:
-    """Nobody would await it, and what it emits would be lost without a word; also where it overrides a handler."""
+    """It would never be awaited, and what it emits would be lost silently; also where it overrides a handler."""
     with pytest.raises(TypeError, match=rf"Mine\.{name}\(\) is asynchronous.* write a plain def.*asyncio\.run\(\)"):
         type("Mine", (Base,), {name: method})
 
 
 @pytest.mark.parametrize("name", ["setup", "begin_window", "end_window", "teardown", "committed"])
-def test_a_generator_in_the_life_cycle_is_refused_when_its_class_is_defined(name: str) -> None:
-    """Nobody would run it."""
+def test_a_generator_that_is_no_handler_is_refused(name: str) -> None:
+    """It would never be iterated."""
     with pytest.raises(TypeError, match=rf"Mine\.{name}\(\) is a generator.* without yield"):
         type("Mine", (Base,), {name: paused})
 

@@ -63,7 +63,7 @@ NUMBERS: list[Key] = [
 
 
 @pytest.mark.parametrize("one", NUMBERS, ids=repr)
-def test_keys_are_one_key_if_they_are_equal_and_both_or_neither_is_a_truth_value(one: Key) -> None:
+def test_keys_are_one_if_equal_and_of_one_kind_truth_value_or_not(one: Key) -> None:
     """A dictionary tells them apart as users do, and the hash of those that it holds for one key is the same."""
     for other in NUMBERS:
         are_one = one == other and isinstance(one, bool) == isinstance(other, bool)

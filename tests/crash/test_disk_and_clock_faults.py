@@ -16,7 +16,7 @@ from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.execution.messages import WindowTask
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.testing.clock import ManualClock
+from dagflow.testing.manual_clock import ManualClock
 from operators.splitter.splitter import FileSplitterInput
 from tests.crash.apps import files_app, leftovers, published, require_part_of
 

@@ -30,7 +30,7 @@ streams:
 """
 
 
-class Misfit(Operator, Unified):
+class Unfitting(Operator, Unified):
     """Asks for a unifier of another type."""
 
     input = InputPort()
@@ -46,7 +46,7 @@ class Misfit(Operator, Unified):
         return Lines()
 
 
-def test_a_unifier_stands_between_the_operator_and_whoever_takes_its_results(tmp_path: Path) -> None:
+def test_a_unifier_stands_between_the_operator_and_its_receivers(tmp_path: Path) -> None:
     """In one partition, with what is parallel to the operator beside it."""
     (tmp_path / "app.yaml").write_text(APP)
     logical = load_app(tmp_path / "app.yaml")
@@ -79,7 +79,7 @@ def test_a_unifier_must_fit_its_port(tmp_path: Path) -> None:
     """Its ports are called input and output, and carry what the port carries."""
     app = dag(
         tmp_path,
-        {"source": Source(texts=[b"a"]), "lines": Lines(), "odd": Misfit(), "end": Misfit()},
+        {"source": Source(texts=[b"a"]), "lines": Lines(), "odd": Unfitting(), "end": Unfitting()},
         ["source.out lines.samples", "lines.records odd.input", "odd.output end.input"],
     )
     with pytest.raises(PlanError, match="operator 'odd': the unifier of its port 'output' does not fit"):

@@ -152,9 +152,9 @@ def test_all_mistakes_are_reported_at_once_in_file_order(tmp_path: Path) -> None
         .replace("Step\n", "Stepp\n")
         .replace("to: reader.pieces", "to: reader.piecs")
     )
-    problems = problems_of(tmp_path, text, ["nobody.x=1"])
+    problems = problems_of(tmp_path, text, ["nowhere.x=1"])
     heads = [problem.split(":")[0] for problem in problems]
-    assert len(problems) == 6 and heads == ["--set nobody.x", "1", "2", "9", "11", "21"], problems
+    assert len(problems) == 6 and heads == ["--set nowhere.x", "1", "2", "9", "11", "21"], problems
 
 
 def test_load_raises_all_of_them(tmp_path: Path) -> None:

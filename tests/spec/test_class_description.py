@@ -48,7 +48,7 @@ def test_names_within_a_property_are_told_as_well() -> None:
 
 
 def test_every_built_in_property_has_a_meaning() -> None:
-    """Nobody has to read the source."""
+    """No user has to read the source."""
     operators, partitioners = describe_operators(), describe_partitioners()
     for infos in (operators, partitioners):
         assert [info.name for info in infos] == sorted(info.name for info in infos)

@@ -131,7 +131,7 @@ def test_an_authors_own_mistakes_are_problems_too(tmp_path: Path, body: str, exp
     ],
 )
 def test_an_empty_path_is_refused(tmp_path: Path, operator: str, name: str, shown: str, given: str) -> None:
-    """It would be the working directory; whoever has it from a variable does not mean that."""
+    """It would be the working directory; one that comes from an empty variable was not meant so."""
     value = f'[a, "{given}"]' if "[" in shown else f'"{given}"'
     text = f"name: x\noperators:\n  x: {{class: {operator}, properties: {{{name}: {value}}}}}\n"
     expected = f"operator 'x' ({operator}), property '{shown}': expected text of 1 characters or more, got"

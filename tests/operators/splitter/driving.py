@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.api.context import OperatorContext, WindowBudget
-from dagflow.testing.clock import ManualClock
+from dagflow.testing.manual_clock import ManualClock
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata
 from operators.splitter import FileSplitterBase, FileSplitterInput
 from operators.splitter.scan.listed_files import ListedFiles

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.ports import Emitter
-from dagflow.testing.clock import ManualClock
+from dagflow.testing.manual_clock import ManualClock
 from operators import FileSplitterInput
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch

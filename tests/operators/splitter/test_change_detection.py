@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.testing.clock import ManualClock
+from dagflow.testing.manual_clock import ManualClock
 from operators.splitter import change_detection
 from operators.splitter.change_detection import ChangeDetector, DetectionRules
 from operators.splitter.index.entries import IndexEntry

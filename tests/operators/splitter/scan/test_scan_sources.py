@@ -9,7 +9,7 @@ import pytest
 from dagflow.api.context import WindowBudget
 from dagflow.errors import SourceChangedError, TransientStorageError
 from dagflow.storage.context import StorageContext
-from dagflow.testing.clock import ManualClock
+from dagflow.testing.manual_clock import ManualClock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
 from operators.splitter.scan.roots import find_root

@@ -27,14 +27,14 @@ class ManualClock:
 
     def wait_until(self, condition: threading.Condition, deadline_s: float) -> None:
         """Wait until the condition, which the caller holds, is notified, or the clock is advanced to the deadline."""
-        # Entered before the time is looked at: whoever advances the clock in between finds the entry or is seen.
+        # Entered before the time is read, so that a thread that advances the clock in between finds the entry.
         self._waiting.append(condition)
         if self.elapsed_s() < deadline_s:
             condition.wait()
         self._waiting.remove(condition)
 
     def advance(self, millis: int) -> None:
-        """Let time pass, and wake whoever waits for it."""
+        """Let time pass, and wake the threads that wait for it."""
         self._now_millis += millis
         self._elapsed_millis += millis
         for condition in list(self._waiting):

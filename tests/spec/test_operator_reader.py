@@ -62,7 +62,7 @@ streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
   records: {from: reader.messages, to: writer.input}
 """
-HERE = "tests.plan.test_partitioners"
+HERE = "tests.spec.test_operator_reader"
 
 
 def test_a_policy_takes_the_operators_place(tmp_path: Path) -> None:
