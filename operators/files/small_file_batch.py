@@ -10,7 +10,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from dagflow.api.ports import TupleBatch
-from operators.files.columns import Column, NameColumn
+from operators.files.file_columns import Column, NameColumn
 from operators.files.metadata import BlockMetadata, FileVersion
 
 

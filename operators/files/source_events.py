@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.files.columns import Column
+from operators.files.file_columns import Column
 
 
 @dataclass(frozen=True, slots=True, eq=False)

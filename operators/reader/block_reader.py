@@ -14,6 +14,7 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Size
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
+from operators.reader.backlog_scaling import BacklogScaled
 from operators.reader.block_files import BlockFiles
 from operators.reader.block_processor import BlockProcessor
 from operators.reader.content import ContentReader
@@ -21,7 +22,6 @@ from operators.reader.on_error import ErrorPolicy
 from operators.reader.prescan import BlockPreScanner
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.reject_limit import RejectLimited
-from operators.reader.scaling import BacklogScaled
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 from operators.reader.task_accounting import TaskAccounting
 

@@ -15,7 +15,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.metrics.names import BLOCKS, BYTES, FILES
 from dagflow.storage.location import is_local, redacted
 from dagflow.storage.small_files import SmallFiles, load, room_for
-from operators.files.columns import Column
+from operators.files.file_columns import Column
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_processor import ReadStep, no_records

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from dagflow.api.properties import Count, Millis, Size
 from dagflow.storage.roots import Roots
-from operators.files.columns import Column
+from operators.files.file_columns import Column
 from operators.files.metadata import FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.clock import Clock

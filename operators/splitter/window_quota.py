@@ -6,7 +6,7 @@ import numpy as np
 
 from dagflow.api.context import WindowBudget
 from dagflow.api.control import WindowLimits
-from operators.files.columns import Column
+from operators.files.file_columns import Column
 
 # A window without a driver's budget, as in a unit test: enough for any small input in one go.
 DEFAULT_BUDGET = WindowBudget(tuples=10_000, size_bytes=1 << 62)

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tests.cli.processes import dagflow_command
-from tests.operators.reader.format_cases import CASES, IS_TAGGED, NAME, is_tagged
 from tests.operators.reader.test_byte_accounting import published
+from tests.runs.format_cases import CASES, IS_TAGGED, NAME, is_tagged
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 

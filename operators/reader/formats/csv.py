@@ -16,7 +16,7 @@ from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, GrowingSource
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.formats.columns import ColumnTypes, parse_columns, reject, valid_text
+from operators.reader.formats.column_parsing import ColumnTypes, parse_columns, reject, valid_text
 from operators.reader.formats.csv_rows import RowParser
 from operators.reader.formats.delimited import Delimited
 from operators.reader.formats.file_view import Bytes, FileView, read_exactly

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
-from operators.reader.formats.columns import arrow_type
+from operators.reader.formats.column_parsing import arrow_type
 from operators.reader.formats.terminated import BYTE_ORDER_MARK
 
 

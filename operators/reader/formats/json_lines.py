@@ -16,7 +16,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.formats.columns import ColumnTypes, arrow_type, parse_columns, reject, valid_text
+from operators.reader.formats.column_parsing import ColumnTypes, arrow_type, parse_columns, reject, valid_text
 from operators.reader.formats.delimited import Delimited
 from operators.reader.formats.file_view import Bytes
 from operators.reader.formats.framing import borders_of, joined

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
-from operators.files.columns import Column
+from operators.files.file_columns import Column
 from operators.files.small_file_batch import SmallFileBatch, SmallFileBlocks
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from operators.files.columns import Column
+from operators.files.file_columns import Column
 from operators.files.metadata import FileVersion
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
 from operators.splitter.scan.roots import Root

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from operators.files.columns import Column
+from operators.files.file_columns import Column
 
 
 class ListedStat(NamedTuple):

@@ -1,4 +1,4 @@
-"""Packs of small files."""
+"""Many small files as one tuple."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda parts: "/in/" + "/".j
 FILES = st.lists(st.tuples(PATHS, st.integers(0, 9), st.integers(0, 2**62)), min_size=1, max_size=12)
 
 
-def packed(files: list[tuple[str, int, int]], etags: tuple[str, ...] = ()) -> SmallFileBatch:
-    """The files in one pack, from id 7 on."""
+def batch_of(files: list[tuple[str, int, int]], etags: tuple[str, ...] = ()) -> SmallFileBatch:
+    """The files as one batch, from id 7 on."""
     urls, sizes, mtimes = zip(*files, strict=True)
     return SmallFileBatch.of(7, urls, sizes, mtimes, etags)
 
@@ -41,56 +41,56 @@ def expected(files: list[tuple[str, int, int]]) -> list[BlockMetadata]:
 
 
 @given(FILES)
-def test_a_pack_stands_for_its_files_blocks(files: list[tuple[str, int, int]]) -> None:
+def test_a_batch_stands_for_its_files_blocks(files: list[tuple[str, int, int]]) -> None:
     """Whatever the names, its tuples are one block a file, with consecutive ids; empty files have none."""
-    pack = packed(files)
-    assert list(pack) == expected(files)
-    assert (len(pack), pack.size_bytes) == (len(files), sum(size for _, size, _ in files))
+    batch = batch_of(files)
+    assert list(batch) == expected(files)
+    assert (len(batch), batch.size_bytes) == (len(files), sum(size for _, size, _ in files))
 
 
 @given(FILES)
-def test_a_pack_survives_journal_and_pickle(files: list[tuple[str, int, int]]) -> None:
+def test_a_batch_survives_journal_and_pickle(files: list[tuple[str, int, int]]) -> None:
     """As JSON text and as a pickle it says the same."""
-    pack = packed(files, tuple(f"tag{number}" for number in range(len(files))))
+    batch = batch_of(files, tuple(f"tag{number}" for number in range(len(files))))
     for copy in (
-        SmallFileBatch.from_json(json.loads(json.dumps(pack.to_json()))),
-        pickle.loads(pickle.dumps(pack)),
+        SmallFileBatch.from_json(json.loads(json.dumps(batch.to_json()))),
+        pickle.loads(pickle.dumps(batch)),
     ):
-        assert [copy.block(index) for index in range(len(copy))] == [pack.block(index) for index in range(len(pack))]
+        assert [copy.block(index) for index in range(len(copy))] == [batch.block(index) for index in range(len(batch))]
 
 
 @given(FILES, st.data())
-def test_the_slices_of_a_pack_are_the_pack(files: list[tuple[str, int, int]], data: st.DataObject) -> None:
+def test_the_slices_of_a_batch_are_the_batch(files: list[tuple[str, int, int]], data: st.DataObject) -> None:
     """Cut anywhere, the two parts have the blocks of the whole, under the same ids."""
-    pack = packed(files)
+    batch = batch_of(files)
     cut = data.draw(st.integers(0, len(files)))
-    assert [*pack.slice(0, cut), *pack.slice(cut, len(files))] == list(pack)
+    assert [*batch.slice(0, cut), *batch.slice(cut, len(files))] == list(batch)
 
 
-def test_blocks_and_packs_share_a_plan() -> None:
+def test_blocks_and_batch_share_a_plan() -> None:
     """A window's plan gives back blocks and batches in the order in which they were emitted."""
     block = BlockMetadata(1, "/in/large", FileVersion(20, 5), 0, 10, False)
     after = BlockMetadata(2, "/in/large", FileVersion(20, 5), 10, 20, True, 1)
-    pack = packed([("/in/a", 3, 1), ("/in/b", 0, 2)])
-    restored = decode_tuples(BlockMetadata, encode_tuples(BlockMetadata, [block, after, pack, block]))
-    assert list(unbatched(restored)) == [block, after, *pack, block]
+    batch = batch_of([("/in/a", 3, 1), ("/in/b", 0, 2)])
+    restored = decode_tuples(BlockMetadata, encode_tuples(BlockMetadata, [block, after, batch, block]))
+    assert list(unbatched(restored)) == [block, after, *batch, block]
     assert [isinstance(item, TupleBatch) for item in restored] == [False, False, True, False]
     assert tuple_count(restored) == 5
 
 
 def test_blocks_of_records_are_made_when_asked_for_and_travel_alone() -> None:
-    """A batch that is sent elsewhere takes along only the stretch of the pack that it is from."""
-    pack = packed([(f"/in/{number:03}", 1, number) for number in range(100)])
-    blocks = SmallFileBlocks(pack, np.array([40, 41, 43]))
+    """A batch that is sent elsewhere takes along only the stretch of the batch that it is from."""
+    batch = batch_of([(f"/in/{number:03}", 1, number) for number in range(100)])
+    blocks = SmallFileBlocks(batch, np.array([40, 41, 43]))
     assert [block.url for block in blocks] == blocks.urls == ["/in/040", "/in/041", "/in/043"]
     copy = pickle.loads(pickle.dumps(blocks))
     assert list(copy) == list(blocks)
-    assert len(pickle.dumps(blocks)) < len(pickle.dumps(SmallFileBlocks(pack, np.arange(100)))) / 2
+    assert len(pickle.dumps(blocks)) < len(pickle.dumps(SmallFileBlocks(batch, np.arange(100)))) / 2
 
 
 @pytest.mark.parametrize("urls", [["/a/b"], ["/a/b/c", "/a/bc"], ["/", "/x"]])
 def test_urls_are_whole_whatever_they_have_in_common(urls: list[str]) -> None:
     """The common beginning ends with a slash, never within a name."""
-    pack = SmallFileBatch.of(1, urls, [1] * len(urls), [1] * len(urls))
-    assert [pack.url(index) for index in range(len(urls))] == urls
-    assert pack.base.endswith("/")
+    batch = SmallFileBatch.of(1, urls, [1] * len(urls), [1] * len(urls))
+    assert [batch.url(index) for index in range(len(urls))] == urls
+    assert batch.base.endswith("/")

@@ -72,7 +72,7 @@ def test_rejects_leave_the_errors_port_as_json_lines(tmp_path: Path) -> None:
     assert (harness.counters["rejected"], harness.counters["rejected_bytes"]) == (1, 1)
 
 
-def test_a_reject_that_nobody_listens_to_fails_the_run(tmp_path: Path) -> None:
+def test_a_reject_fails_the_run_if_errors_is_not_connected(tmp_path: Path) -> None:
     """The error has file, offset and cause, and says how to go on."""
     path = tmp_path / "a.bin"
     path.write_bytes(b"abcd\xff")
@@ -108,25 +108,25 @@ def test_a_change_while_a_block_is_read_is_noticed_at_its_end(tmp_path: Path) ->
     assert done == []
 
 
-def test_a_survey_tells_each_block_what_it_is_entered_in(tmp_path: Path) -> None:
+def test_a_prescan_gives_each_block_the_state_it_begins_in(tmp_path: Path) -> None:
     """Also over the border between two windows, and after a restart in between."""
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"x\ny\nz"\nb\n')
     blocks = blocks_of(path, 3)
     reader = BlockReader(format="csv")
-    findings = [reader.prescan(block, STORAGE) if reader.needs_prescan(block) else None for block in blocks]
-    assert findings[-1] is None
-    first = reader.resolve(blocks[:2], findings[:2])
+    results = [reader.prescan(block, STORAGE) if reader.needs_prescan(block) else None for block in blocks]
+    assert results[-1] is None
+    first = reader.resolve(blocks[:2], results[:2])
     restarted = BlockReader(format="csv")
     restarted.restore_prescan(pickle.loads(pickle.dumps(reader.prescan_state())))
-    resolved = first + restarted.resolve(blocks[2:], findings[2:])
+    resolved = first + restarted.resolve(blocks[2:], results[2:])
     assert [block.entry_state for block in resolved] == [0, 1, 1, 0]
     assert restarted.prescan_state() is None
     emitted = run_operator(BlockReader(format="csv"), resolved, port="blocks_metadata_input")
     assert emitted["messages"] == [{"a": "x\ny\nz"}, {"a": "b"}]
 
 
-def test_a_survey_of_what_is_gone_is_left_to_the_reader(tmp_path: Path) -> None:
+def test_a_prescan_leaves_a_missing_file_to_the_reader(tmp_path: Path) -> None:
     """Whether the run goes on without the file is decided once, where it is read."""
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"b\nc"\n')
@@ -156,7 +156,7 @@ def test_what_a_format_cannot_go_on_from_may_be_left_out(tmp_path: Path) -> None
     assert harness.counters == {"skipped": 1, "skipped_bytes": 9, "left_out_bytes": 9}
 
 
-def test_what_a_survey_could_not_read_leaves_no_guess(tmp_path: Path) -> None:
+def test_blocks_behind_one_that_was_not_scanned_are_left_out(tmp_path: Path) -> None:
     """A file that was away while it was planned, and is back: what would begin in the middle of a field is left out."""
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"b\nc"\n"d\ne"\n')
@@ -173,7 +173,7 @@ def test_what_a_survey_could_not_read_leaves_no_guess(tmp_path: Path) -> None:
     assert reader.prescan_state() is None
 
 
-def test_a_survey_leaves_to_the_reader_what_may_not_be_read(tmp_path: Path) -> None:
+def test_a_prescan_leaves_a_forbidden_file_to_the_reader(tmp_path: Path) -> None:
     """As it does what is gone: it cannot be read, and the app says what to do then."""
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"b\nc"\n')
@@ -194,18 +194,18 @@ def test_a_survey_leaves_to_the_reader_what_may_not_be_read(tmp_path: Path) -> N
 def test_a_damaged_archive_is_left_out_before_any_of_it_is_given(tmp_path: Path) -> None:
     """What is wrong with it shows at its end, and by then its records would have gone on."""
     path = tmp_path / "a.gz"
-    packed = gzip.compress(b"line\n" * 1000)
-    path.write_bytes(packed[:-8] + bytes(8))
+    compressed = gzip.compress(b"line\n" * 1000)
+    path.write_bytes(compressed[:-8] + bytes(8))
     blocks = blocks_of(path, 1 << 20)
     harness = OperatorHarness(BlockReader(on_error="skip"))
     harness.window({"blocks_metadata_input": blocks})
     assert harness.emitted == {"blocks_metadata_output": [], "messages": [], "errors": []}
-    assert harness.counters == {"skipped": 1, "skipped_bytes": len(packed), "left_out_bytes": len(packed)}
+    assert harness.counters == {"skipped": 1, "skipped_bytes": len(compressed), "left_out_bytes": len(compressed)}
     with pytest.raises(CorruptArchiveError, match="on_error: skip"):
         OperatorHarness(BlockReader()).window({"blocks_metadata_input": blocks})
 
 
-def test_formats_that_need_no_survey_cost_none() -> None:
+def test_blocks_of_formats_without_prescan_are_unchanged() -> None:
     """Their blocks are handed back as they are."""
     block = BlockMetadata(7, "x", FileVersion(10), 5, 8, False)
     reader = BlockReader()

@@ -1,4 +1,4 @@
-"""The account of a run: what became of every byte, what was refused, and when that is too much."""
+"""The byte accounting of a run: what became of every byte, what was refused, and when that is too much."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run_app(
     threshold: int = 1000,
     pack_bytes: int = 0,
     file_name: str = "part",
-    is_heard: bool = True,
+    takes_rejects: bool = True,
 ) -> RunSnapshot:
     """Read files with a BlockReader of the given properties, in this process.
 
@@ -61,9 +61,9 @@ def run_app(
         files: Contents of files that are put into `in` first.
         block_size: Bytes of a block.
         threshold: Blocks of a window.
-        pack_bytes: Smaller files are read in packs.
+        pack_bytes: Smaller files are read in batches.
         file_name: Names of the published files.
-        is_heard: Whether the reader's errors are written.
+        takes_rejects: Whether the reader's errors are written.
     """
     (work / "in").mkdir(exist_ok=True)
     for name, content in (files or {}).items():
@@ -77,8 +77,8 @@ def run_app(
             threshold=threshold,
             pack_bytes=pack_bytes,
             name=file_name,
-            rejects=REJECTS.format(work=work) if is_heard else "",
-            refused=REFUSED if is_heard else "",
+            rejects=REJECTS.format(work=work) if takes_rejects else "",
+            refused=REFUSED if takes_rejects else "",
         )
     )
     return run(load_app(str(app)), runtime=InlineRuntime)
@@ -177,7 +177,7 @@ def test_a_limit_that_is_none_is_refused(tmp_path: Path, most: str) -> None:
 
 @pytest.mark.parametrize("most", ["150%", "100.01%"])
 def test_a_share_of_more_than_all_records_is_refused_where_it_stands(tmp_path: Path, most: str) -> None:
-    """Whoever writes it does not mean what it would do, which is nothing."""
+    """It would limit nothing, which is not what was meant."""
     (tmp_path / "app.yaml").write_text(
         f"name: x\noperators:\n  r: {{class: BlockReader, properties: {{max_rejects: {most}}}}}\n"
     )
@@ -202,7 +202,7 @@ def test_a_format_that_loses_or_makes_up_bytes_fails_the_run(tmp_path: Path, wro
 
 
 @pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
-def test_a_file_that_is_left_out_does_not_upset_the_account(tmp_path: Path, pack_bytes: int) -> None:
+def test_a_file_that_is_left_out_keeps_the_accounting_right(tmp_path: Path, pack_bytes: int) -> None:
     """The records of the others count, and what was left out is on record elsewhere."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "gone.txt").symlink_to(tmp_path / "nowhere")
@@ -233,7 +233,7 @@ FORMATS = [
 def test_every_byte_of_a_run_is_accounted_for_whatever_the_blocks(
     format: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Bytes are records, delimiters, rejects and skips; the sums of a run say so, in files and in packs."""
+    """Bytes are records, delimiters, rejects and skips; the sums of a run say so, in files and in batches."""
 
     @settings(max_examples=8)
     @given(

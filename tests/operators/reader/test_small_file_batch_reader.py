@@ -1,4 +1,4 @@
-"""Packs, read file by file and side by side."""
+"""Small-file batches, read file by file and many files at once."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def written(folder: Path, contents: Sequence[bytes]) -> list[Path]:
     return paths
 
 
-def pack_of(paths: Sequence[Path]) -> SmallFileBatch:
-    """A pack of files as they are now."""
+def batch_of(paths: Sequence[Path]) -> SmallFileBatch:
+    """A batch of files as they are now."""
     stats = [path.stat() for path in paths]
     return SmallFileBatch.of(1, list(map(str, paths)), [s.st_size for s in stats], [s.st_mtime_ns for s in stats])
 
@@ -67,28 +67,28 @@ def read(reader: BlockReader, items: Sequence[BlockMetadata | SmallFileBatch]) -
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=str)
-def test_a_pack_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_batch_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Records, offsets, blocks and delimiters are those of the files read one by one: no border is lost or made."""
 
     @settings(max_examples=60)  # files are written, on a disk that others use
     @given(CONTENTS, st.integers(1, 20))
     def check(contents: list[bytes], buffer_bytes: int) -> None:
-        pack = pack_of(written(tmp_path_factory.mktemp("pack"), contents))
-        blocks: list[BlockMetadata | SmallFileBatch] = list(pack)
+        batch = batch_of(written(tmp_path_factory.mktemp("batch"), contents))
+        blocks: list[BlockMetadata | SmallFileBatch] = list(batch)
         if format == "whole_file":
-            blocks = [pack.block(index) for index in range(len(pack))]
+            blocks = [batch.block(index) for index in range(len(batch))]
         wanted = read(BlockReader(format=format), blocks)
         kept, small_file_batch_reader.BUFFER_BYTES = small_file_batch_reader.BUFFER_BYTES, buffer_bytes
         try:
-            assert read(BlockReader(format=format), [pack]) == wanted
+            assert read(BlockReader(format=format), [batch]) == wanted
         finally:
             small_file_batch_reader.BUFFER_BYTES = kept
 
     check()
 
 
-def test_the_common_formats_read_files_side_by_side() -> None:
-    """What makes packs fast is in use for lines and whole files, and nowhere where it could be wrong."""
+def test_the_common_formats_read_files_at_once() -> None:
+    """What makes batches fast is in use for lines and whole files, and nowhere where it could be wrong."""
     fast = [make_format(format).multi_file_reader() is not None for format in FORMATS]
     assert fast == [True, True, False, True, False, False, True, False]
 
@@ -96,23 +96,23 @@ def test_the_common_formats_read_files_side_by_side() -> None:
 def damaged(tmp_path: Path) -> SmallFileBatch:
     """Seven files that were planned, of which only the first, the third and the last are as they were."""
     paths = written(tmp_path, [b"zero\n", b"one\n", b"two", b"three\n", b"four\n", b"five\n", b"six\n"])
-    pack = pack_of(paths)
+    batch = batch_of(paths)
     paths[1].unlink()
     paths[3].write_bytes(b"longer than before\n")
     os.utime(paths[4], ns=(1, 1))
     paths[5].unlink()
     paths[5].mkdir()
-    return pack
+    return batch
 
 
 @pytest.mark.parametrize("format", ["lines", {"type": "lines", "skip_header": 0, "keep_delimiter": True}], ids=str)
-def test_a_bad_file_does_not_fail_its_pack(format: Any, tmp_path: Path) -> None:
+def test_a_bad_file_does_not_fail_its_batch(format: Any, tmp_path: Path) -> None:
     """With on_error: skip the others are read, and each bad one is recorded by itself with its reason."""
-    pack = damaged(tmp_path)
+    batch = damaged(tmp_path)
     reader = BlockReader(format=format, on_error="skip")
     context = OperatorContext()
     reader.setup(context)
-    assert [(block, record.rstrip()) for block, _, record, _ in read(reader, [pack])] == [
+    assert [(block, record.rstrip()) for block, _, record, _ in read(reader, [batch])] == [
         (1, b"zero"),
         (3, b"two"),
         (7, b"six"),
@@ -134,9 +134,9 @@ def test_a_bad_file_ends_the_run_unless_told_otherwise(tmp_path: Path) -> None:
 
 
 def test_a_large_file_that_is_not_as_planned_is_left_out_too(tmp_path: Path) -> None:
-    """What holds for packs holds for blocks: nothing of another version is read."""
+    """What holds for batches holds for blocks: nothing of another version is read."""
     (path,) = written(tmp_path, [b"as planned\n"])
-    block = next(iter(pack_of([path])))
+    block = next(iter(batch_of([path])))
     path.write_bytes(b"otherwise\n")
     with pytest.raises(SourceChangedError, match="changed after it was planned"):
         read(BlockReader(), [block])
@@ -155,7 +155,7 @@ def test_a_large_file_that_is_not_as_planned_is_left_out_too(tmp_path: Path) -> 
     kind=st.sampled_from(["cut", "changed"]),
     format=st.sampled_from(["lines", "whole_file"]),
 )
-def test_a_damaged_archive_does_not_fail_its_pack(
+def test_a_damaged_archive_does_not_fail_its_batch(
     tmp_path_factory: pytest.TempPathFactory,
     contents: list[bytes],
     bad: set[int],
@@ -164,67 +164,69 @@ def test_a_damaged_archive_does_not_fail_its_pack(
     format: str,
 ) -> None:
     """With on_error: skip nothing of it is given, though its checksum lies behind its records; others are whole."""
-    packed = [gzip.compress(content * 9, mtime=0) for content in contents]
-    bad = {index for index in bad if index < len(packed)}
+    compressed = [gzip.compress(content * 9, mtime=0) for content in contents]
+    bad = {index for index in bad if index < len(compressed)}
     for index in bad:
         if kind == "cut":
-            packed[index] = packed[index][: 10 + place % (len(packed[index]) - 10)]
+            compressed[index] = compressed[index][: 10 + place % (len(compressed[index]) - 10)]
         else:
-            at = len(packed[index]) - 1 - place % 8  # the checksum, or the length behind it
-            packed[index] = packed[index][:at] + bytes([packed[index][at] ^ 0x10]) + packed[index][at + 1 :]
-    folder = tmp_path_factory.mktemp("pack")
+            at = len(compressed[index]) - 1 - place % 8  # the checksum, or the length behind it
+            compressed[index] = (
+                compressed[index][:at] + bytes([compressed[index][at] ^ 0x10]) + compressed[index][at + 1 :]
+            )
+    folder = tmp_path_factory.mktemp("batch")
     plain = [content * 9 for index, content in enumerate(contents) if index not in bad]
-    pack = pack_of(written(folder, [*packed, b"plain\n"]))
+    batch = batch_of(written(folder, [*compressed, b"plain\n"]))
     reader = BlockReader(format=format, on_error="skip")
     context = OperatorContext()
     reader.setup(context)
-    found = read(reader, [pack])
+    found = read(reader, [batch])
     whole = [*plain, b"plain\n"]
     expected = whole if format == "whole_file" else [line for content in whole for line in content.splitlines()]
     assert [record for _, _, record, _ in found] == expected
     assert sorted(int(Path(skipped.url).name) for skipped in context.skipped) == sorted(bad)
     assert all("archive at offset " in skipped.reason for skipped in context.skipped)
-    sound = set(range(len(packed) + 1)) - bad
+    sound = set(range(len(compressed) + 1)) - bad
     assert {block - 1 for block, *_ in found} <= sound
     assert context.counters["blocks"] == len(sound)
     assert context.counters["skipped"] == len(bad)
     assert not any(context.accounting.values())
     if bad:
         with pytest.raises(CorruptArchiveError, match="cannot be read as gzip"):
-            read(BlockReader(format=format), [pack])
+            read(BlockReader(format=format), [batch])
 
 
-def test_rejects_of_a_pack_know_their_file(tmp_path: Path) -> None:
+def test_rejects_of_a_batch_know_their_file(tmp_path: Path) -> None:
     """A bad record in one of many files is told with that file's name and offset."""
-    pack = pack_of(written(tmp_path, [b"ab", b"abc", b"ab"]))
+    batch = batch_of(written(tmp_path, [b"ab", b"abc", b"ab"]))
     reader = BlockReader(format={"type": "fixed", "length": 2})
     rejects: list[Any] = []
     reader.errors.connect(lambda batch: rejects.extend(b.block_id for b in batch.blocks))
-    assert [block for block, *_ in read(reader, [pack])] == [1, 2, 3]
+    assert [block for block, *_ in read(reader, [batch])] == [1, 2, 3]
     assert rejects == [2]
 
 
 def test_what_was_read_is_reported_without_what_was_left_out(tmp_path: Path) -> None:
     """The reader's metadata output has the blocks of the good files, each once."""
-    pack = damaged(tmp_path)
+    batch = damaged(tmp_path)
     reader = BlockReader(on_error="skip")
     done: list[BlockMetadata] = []
     reader.blocks_metadata_output.connect(done.append)
-    read(reader, [pack])
+    read(reader, [batch])
     assert [block.block_id for block in done] == [1, 3, 7]
 
 
-def test_all_files_of_a_pack_may_be_gone(tmp_path: Path) -> None:
-    """A directory that was removed between plan and read leaves a pack without records."""
+def test_all_files_of_a_batch_may_be_gone(tmp_path: Path) -> None:
+    """A directory that was removed between plan and read leaves a batch without records."""
     folder = tmp_path / "gone"
     folder.mkdir()
     paths = written(folder, [b"a\n", b"b\n"])
-    pack = pack_of(paths)
+    batch = batch_of(paths)
     for path in paths:
         path.unlink()
     folder.rmdir()
     reader = BlockReader(on_error="skip")
-    assert read(reader, [pack]) == []
+    assert read(reader, [batch]) == []
     with pytest.raises(StorageError, match="No such file"):
-        read(BlockReader(), [pack])
-    assert np.count_nonzero(pack.sizes) == 2
+        read(BlockReader(), [batch])
+    assert np.count_nonzero(batch.sizes) == 2

@@ -25,7 +25,7 @@ from dagflow.storage.concatenated import INDEX_SUFFIX, entries, extract, find
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators import BlockReader, FileMerger
 from operators.sink.grouping import Grouping
-from tests.operators.reader.test_small_file_batch_reader import pack_of, written
+from tests.operators.reader.test_small_file_batch_reader import batch_of, written
 
 APP = """
 name: merge
@@ -59,7 +59,7 @@ def source_files_of(root: Path) -> dict[str, bytes]:
 
 def merged(contents: Sequence[bytes], folder: Path, **properties: Any) -> dict[str, bytes]:
     """The files that one window of one partition writes, by name."""
-    pack = pack_of(written(folder, contents))
+    pack = batch_of(written(folder, contents))
     harness = OperatorHarness(FileMerger(path="/merged", below=str(folder), **properties))
     reader = BlockReader(format="whole_file")
     batches: list[Any] = []
@@ -259,7 +259,7 @@ def test_records_that_are_no_whole_files_are_refused(tmp_path: Path) -> None:
     reader = BlockReader()
     batches: list[Any] = []
     reader.messages.connect(batches.append)
-    for _ in reader.read(pack_of([path])) or ():
+    for _ in reader.read(batch_of([path])) or ():
         pass
     with pytest.raises(OperatorError, match="format: whole_file"):
         OperatorHarness(FileMerger(path="/merged")).window({"input": batches[0]})

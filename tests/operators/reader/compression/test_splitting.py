@@ -81,19 +81,19 @@ FORMATS: list[Any] = [
 URL = {compression.name: f"x{compression.suffixes[0]}" for compression in COMPRESSIONS}
 
 
-def read_cut(codec_name: str, packed: bytes, block_size: int, format: Any, look_back_bytes: int = 1) -> Records:
+def read_cut(codec_name: str, compressed: bytes, block_size: int, format: Any, look_back_bytes: int = 1) -> Records:
     """Offset and bytes of every record of a file that is cut at multiples of block_size."""
     compression, made, source, url = (
         COMPRESSION_BY_NAME[codec_name],
         make_format(format),
-        MemorySource(packed),
+        MemorySource(compressed),
         URL[codec_name],
     )
     records: Records = []
     progress, due = CutProgress(), 0
-    for start in range(0, len(packed), block_size):
-        end = min(start + block_size, len(packed))
-        block = BlockMetadata(1, url, FileVersion(len(packed)), start, end, end == len(packed))
+    for start in range(0, len(compressed), block_size):
+        end = min(start + block_size, len(compressed))
+        block = BlockMetadata(1, url, FileVersion(len(compressed)), start, end, end == len(compressed))
         chains = None if progress.is_over else chains_of(source, block, compression, look_back_bytes)
         block, progress = assign_range(block, chains, progress, compression, look_back_bytes)
         accounting = BlockAccounting(url, Counter(), None)
@@ -116,12 +116,12 @@ def read_plain(content: bytes, format: Any) -> Records:
     return records
 
 
-def shares(codec_name: str, packed: bytes, block_size: int) -> list[int]:
+def shares(codec_name: str, compressed: bytes, block_size: int) -> list[int]:
     """How many bytes each block that has any has; -1 for all that are left."""
-    compression, source, progress, found = COMPRESSION_BY_NAME[codec_name], MemorySource(packed), CutProgress(), []
-    for start in range(0, len(packed), block_size):
-        end = min(start + block_size, len(packed))
-        block = BlockMetadata(1, URL[codec_name], FileVersion(len(packed)), start, end, end == len(packed))
+    compression, source, progress, found = COMPRESSION_BY_NAME[codec_name], MemorySource(compressed), CutProgress(), []
+    for start in range(0, len(compressed), block_size):
+        end = min(start + block_size, len(compressed))
+        block = BlockMetadata(1, URL[codec_name], FileVersion(len(compressed)), start, end, end == len(compressed))
         block, progress = assign_range(block, chains_of(source, block, compression), progress, compression)
         assert block.decompressed is not None
         if block.decompressed.exit < 0 <= block.decompressed.entry:
@@ -143,31 +143,31 @@ def test_whatever_the_cuts_the_records_are_those_of_the_plain_file(
 ) -> None:
     """Also where units hold nothing, and records and delimiters begin in one unit and end in another."""
     compression, compress = COMPRESS[kind]
-    packed = b"".join(map(compress, pieces))
-    block_size = data.draw(st.integers(1, len(packed) + 1))
+    compressed = b"".join(map(compress, pieces))
+    block_size = data.draw(st.integers(1, len(compressed) + 1))
     look_back = data.draw(st.sampled_from([1, 5, 1000]))
-    assert read_cut(compression, packed, block_size, format, look_back) == read_plain(b"".join(pieces), format)
+    assert read_cut(compression, compressed, block_size, format, look_back) == read_plain(b"".join(pieces), format)
 
 
 @pytest.mark.parametrize("kind", COMPRESS)
-def test_every_block_size_gives_the_same_records_and_each_unit_is_read_apart(kind: str) -> None:
+def test_every_block_size_gives_the_same_records(kind: str) -> None:
     """A unit belongs to the block in which it begins; where each has its own, none is left to another."""
     compression, compress = COMPRESS[kind]
     pieces = [b"one\ntw", b"o\nthr", b"ee\n", b"four\nfi", b"ve"]
-    packed = b"".join(map(compress, pieces))
+    compressed = b"".join(map(compress, pieces))
     expected = read_plain(b"".join(pieces), "lines")
-    for block_size in range(1, len(packed) + 1):
-        assert read_cut(compression, packed, block_size, "lines") == expected, block_size
-    assert shares(compression, packed, 1) == [len(piece) for piece in pieces]
+    for block_size in range(1, len(compressed) + 1):
+        assert read_cut(compression, compressed, block_size, "lines") == expected, block_size
+    assert shares(compression, compressed, 1) == [len(piece) for piece in pieces]
 
 
 def test_blocks_of_bzip2_are_found_at_any_bit() -> None:
     """The blocks of one stream do not begin at bytes."""
     content = b"".join(b"%d %d\n" % (number, number * number % 7919) for number in range(60_000))
-    packed = bz2.compress(content, 1)
-    assert len(shares("bzip2", packed, 10_000)) > 5
+    compressed = bz2.compress(content, 1)
+    assert len(shares("bzip2", compressed, 10_000)) > 5
     for block_size in (10_000, 33_333):
-        assert read_cut("bzip2", packed, block_size, "lines", 1000) == read_plain(content, "lines")
+        assert read_cut("bzip2", compressed, block_size, "lines", 1000) == read_plain(content, "lines")
 
 
 def test_data_that_look_like_units_are_no_cut() -> None:
@@ -177,10 +177,10 @@ def test_data_that_look_like_units_are_no_cut() -> None:
     magics = b"\x28\xb5\x2f\xfd\n\x1f\x8b\x08\0\n" + b"\x50\x2a\x4d\x18\1\0\0\0a"
     for compression, compress in (("gzip", stored), ("gzip", gzip.compress), ("zstd", zstd.compress)):
         contents = [b"first\n" + inner + b"\n", magics + frames, inner + frames, b"last\n"]
-        packed = b"".join(map(compress, contents))
+        compressed = b"".join(map(compress, contents))
         expected = read_plain(b"".join(contents), "lines")
-        for block_size in range(1, len(packed), 3):
-            assert read_cut(compression, packed, block_size, "lines") == expected, (compression, block_size)
+        for block_size in range(1, len(compressed), 3):
+            assert read_cut(compression, compressed, block_size, "lines") == expected, (compression, block_size)
 
 
 @pytest.mark.parametrize("kind", COMPRESS)
@@ -188,17 +188,17 @@ def test_damage_in_the_middle_is_an_error_with_its_place(kind: str) -> None:
     """All that is left belongs to the block in which it lies, and reading that says where."""
     compression, compress = COMPRESS[kind]
     units = [compress(b"line %d\n" % number * 9) for number in range(6)]
-    before, packed = sum(map(len, units[:3])), b"".join(units)
+    before, compressed = sum(map(len, units[:3])), b"".join(units)
     # The checksum of what is compressed, or the content where the format leaves a checksum to choice.
     for place in {"zstd": (0, 1), "gzip": (0, len(units[3]) - 6), "bzip2": (0, 12)}[compression]:
         if kind == "frames with others between" and place == 1:
             continue
         at = before + place
-        damaged = packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1 :]
-        for block_size in (1, 20, len(units[0]), len(packed) // 2):
+        damaged = compressed[:at] + bytes([compressed[at] ^ 0xFF]) + compressed[at + 1 :]
+        for block_size in (1, 20, len(units[0]), len(compressed) // 2):
             with pytest.raises(CorruptArchiveError, match=f"cannot be read as {compression}") as caught:
                 read_cut(compression, damaged, block_size, "lines")
-            assert before <= caught.value.offset <= len(packed)
+            assert before <= caught.value.offset <= len(compressed)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in COMPRESS if kind != "stored members"])
@@ -206,16 +206,16 @@ def test_a_file_that_was_cut_short_is_an_error_at_every_length(kind: str) -> Non
     """But where it is cut between two units: that is a shorter file."""
     compression, compress = COMPRESS[kind]
     units = [compress(b"one\n"), compress(b"two\n")]
-    packed = b"".join(units)
-    for length in range(len(units[0]) + 1, len(packed)):
+    compressed = b"".join(units)
+    for length in range(len(units[0]) + 1, len(compressed)):
         if kind == "frames with others between" and length == len(units[0]) + 12:
             continue  # behind the frame that holds nothing
         with pytest.raises(CorruptArchiveError, match=f"cannot be read as {compression}"):
-            read_cut(compression, packed[:length], 7, "lines")
+            read_cut(compression, compressed[:length], 7, "lines")
 
 
 def test_a_header_that_tells_a_wrong_length_is_an_error() -> None:
-    """A survey goes by the headers of BGZF, and reading makes sure of them."""
+    """A pre-scan goes by the headers of BGZF, and reading checks them."""
     member = bgzf(b"one\ntwo\n")
     lying = member[:-4] + (3).to_bytes(4, "little")
     with pytest.raises(CorruptArchiveError, match="cannot be read as gzip"):
@@ -225,9 +225,9 @@ def test_a_header_that_tells_a_wrong_length_is_an_error() -> None:
 @pytest.mark.parametrize(("compression", "compress"), [("gzip", gzip.compress), ("bzip2", bz2.compress)])
 def test_zeros_behind_the_last_unit_are_padding(compression: str, compress: Callable[[bytes], bytes]) -> None:
     """Wherever a cut lies in them."""
-    packed = compress(b"a\n") + compress(b"b\n") + b"\0" * 50
-    for block_size in range(1, len(packed) + 1):
-        assert read_cut(compression, packed, block_size, "lines") == [(0, b"a"), (2, b"b")], block_size
+    compressed = compress(b"a\n") + compress(b"b\n") + b"\0" * 50
+    for block_size in range(1, len(compressed) + 1):
+        assert read_cut(compression, compressed, block_size, "lines") == [(0, b"a"), (2, b"b")], block_size
 
 
 @pytest.mark.parametrize("most_bytes", [None, 300])
@@ -252,10 +252,10 @@ def test_a_run_reads_a_cut_file_as_what_is_compressed_in_it(
 
 @pytest.mark.parametrize("compression", ["gzip", "bzip2", "zstd"])
 @pytest.mark.parametrize("unterminated", ["keep", "wait"])
-def test_what_grows_is_not_cut_where_only_the_reader_knows_that_it_is_compressed(
+def test_a_growing_file_is_not_cut_if_only_the_app_tells_compression(
     tmp_path: Path, compression: str, unterminated: Any
 ) -> None:
-    """The splitter cuts what its name says nothing of; a survey of the blocks would say that each has the file."""
+    """The splitter cuts it because its name promises no compression; a pre-scan would give each block the file."""
     packs: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "bzip2": bz2.compress, "zstd": zstd.compress}
     members = [packs[compression](b"%d of a member\n" % number * 20) for number in range(8)]
     lines = [b"%d of a member" % number for number in range(8) for _ in range(20)]
@@ -307,7 +307,7 @@ def test_what_lies_before_damage_in_a_cut_file_is_read(tmp_path: Path, place: in
     assert summary.counts["reader:skipped"] >= 1
 
 
-def test_what_would_be_decompressed_twice_is_cut_only_when_the_app_says_so() -> None:
+def test_files_that_are_decompressed_twice_are_cut_only_on_request() -> None:
     """Cutting bzip2 costs as much again as reading it: on two cores one task is sooner done."""
     assert not any(stays_whole(f"a{suffix}", CUT_SUFFIXES) for suffix in (".bgz", ".zst", ".zstd", ".txt"))
     assert all(stays_whole(f"a{suffix}", CUT_SUFFIXES) for suffix in (".bz2", ".gz", ".tgz", ".xz"))

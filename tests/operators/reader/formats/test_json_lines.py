@@ -125,7 +125,7 @@ def test_columns_can_be_inferred() -> None:
 @pytest.mark.parametrize("columns", [None, {"a": "int64"}, "infer"])
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
 def test_a_line_that_is_nested_too_deeply_is_refused_by_itself(columns: object, opening: bytes) -> None:
-    """Its neighbours are read; what a file holds must not end the run while somebody listens to rejects."""
+    """Its neighbours are read: no content of a file ends a run that takes rejects."""
     closing = {b"[": b"]", b'{"a":': b"}"}[opening]
     deep = opening * 100_000 + b"1" + closing * 100_000
     content = b'{"a":1}\n' + deep + b'\n{"a":2}\n'
@@ -135,7 +135,7 @@ def test_a_line_that_is_nested_too_deeply_is_refused_by_itself(columns: object, 
 
 
 def test_a_line_that_is_no_json_fails_with_its_place() -> None:
-    """Where nobody listens to rejects."""
+    """Where rejects are not taken in."""
     with pytest.raises(RecordError, match=r"memory\.bin offset 2 \(4 bytes\): not JSON: "):
         columns_of(make_format("json_lines"), b"1\n{1:}\n")
 

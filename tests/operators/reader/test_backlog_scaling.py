@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dagflow.api.partitioning import BacklogStats, Partitioner, StatsListener
+from operators.reader.backlog_scaling import readers_for
 from operators.reader.block_reader import BlockReader
-from operators.reader.scaling import readers_for
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from operators.testing import FormatContract, Records, Rejects, read_range
 
 
 class OneByte(RecordFormat):
-    """Every byte is a record: a format that somebody else wrote."""
+    """Every byte is a record: a format of a user."""
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         buffer = bytearray(1)

@@ -110,10 +110,10 @@ def test_streams_that_follow_one_another_are_one(tmp_path: Path, compression: st
 @pytest.mark.parametrize("compression", sorted(COMPRESS))
 def test_the_content_tells_where_the_name_says_nothing(tmp_path: Path, compression: str) -> None:
     """A compressed file under a plain name is read as what it is, unless the app says otherwise."""
-    packed = COMPRESS[compression](b"a\nb\n" * 100)
-    path = write(tmp_path / "data", packed)
+    compressed = COMPRESS[compression](b"a\nb\n" * 100)
+    path = write(tmp_path / "data", compressed)
     assert len(outcome(path, "lines")[0]) == 200
-    assert b"".join(raw for _, raw in outcome(path, {"type": "lines", "keep_delimiter": True}, "none")[0]) == packed
+    assert b"".join(raw for _, raw in outcome(path, {"type": "lines", "keep_delimiter": True}, "none")[0]) == compressed
 
 
 def test_a_name_that_promises_what_the_file_does_not_hold_is_an_error(tmp_path: Path) -> None:
@@ -131,23 +131,25 @@ def test_a_name_that_promises_what_the_file_does_not_hold_is_an_error(tmp_path: 
 @pytest.mark.parametrize("compression", sorted(COMPRESS))
 def test_a_file_that_was_cut_short_is_an_error_at_every_length(tmp_path: Path, compression: str) -> None:
     """No prefix of a compressed file is taken for a shorter file."""
-    packed = COMPRESS[compression](b"".join(b"line %d\n" % number for number in range(50)))
-    for length in range(len(COMPRESSION_BY_NAME[compression].magic) + 7, len(packed)):
+    compressed = COMPRESS[compression](b"".join(b"line %d\n" % number for number in range(50)))
+    for length in range(len(COMPRESSION_BY_NAME[compression].magic) + 7, len(compressed)):
         with pytest.raises(DagflowError, match=r"cannot be read as \w+ on from about this place"):
-            outcome(write(tmp_path / f"x{SUFFIX[compression]}", packed[:length]), "lines")
+            outcome(write(tmp_path / f"x{SUFFIX[compression]}", compressed[:length]), "lines")
 
 
 @pytest.mark.parametrize("compression", sorted(COMPRESS))
 def test_a_damaged_file_is_an_error_with_its_place(tmp_path: Path, compression: str) -> None:
     """Checksums are checked, and what follows a stream and is none is not passed over."""
-    packed = COMPRESS[compression](bytes(range(256)) * 20)
-    middle = len(packed) // 2
+    compressed = COMPRESS[compression](bytes(range(256)) * 20)
+    middle = len(compressed) // 2
     path = tmp_path / f"x{SUFFIX[compression]}"
     with pytest.raises(CorruptArchiveError, match="cannot be read as") as caught:
-        outcome(write(path, packed[:middle] + bytes([packed[middle] ^ 0x5A]) + packed[middle + 1 :]), "lines")
+        outcome(
+            write(path, compressed[:middle] + bytes([compressed[middle] ^ 0x5A]) + compressed[middle + 1 :]), "lines"
+        )
     assert caught.value.url == str(path)
     with pytest.raises(CorruptArchiveError, match="cannot be read as"):
-        outcome(write(path, packed + b"garbage behind the end"), "lines")
+        outcome(write(path, compressed + b"garbage behind the end"), "lines")
 
 
 def test_zeros_behind_the_end_are_padding(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from dagflow.api.properties import property_model
 from dagflow.errors import AppError, DagflowError
 from dagflow.report.status import status
 from operators.reader.formats import RECORD_FORMATS
-from tests.operators.reader.format_cases import CASES, FAILURES, MISUSES, NAME, Case
 from tests.operators.reader.test_byte_accounting import published, run_app
+from tests.runs.format_cases import CASES, FAILURES, MISUSES, NAME, Case
 
 
 def options_of(name: str) -> set[str]:
@@ -54,25 +54,25 @@ def test_an_option_does_in_an_app_what_it_says(case: Case, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.rejects], ids=lambda case: case.label)
-def test_what_would_be_refused_fails_the_run_where_nobody_listens(case: Case, tmp_path: Path) -> None:
+def test_a_refused_record_fails_a_run_that_takes_no_rejects(case: Case, tmp_path: Path) -> None:
     """The error has the facts of that reject which comes first, and nothing is published."""
     (offset, _), *_ = case.rejects
-    for name, is_heard in (("heard", True), ("alone", False)):
+    for name, takes_rejects in (("heard", True), ("alone", False)):
         (tmp_path / name).mkdir()
-        if is_heard:
+        if takes_rejects:
             run_app(tmp_path / name, reader(case.format), {NAME: case.content})
             continue
         told = map(json.loads, published(tmp_path / "heard" / "rejects").splitlines())
         (first,) = (each for each in told if each["offset"] == offset)
         place = f"{NAME} offset {offset} ({first['length']} bytes): {first['reason']}"
         with pytest.raises(DagflowError, match=re.escape(place)):
-            run_app(tmp_path / name, reader(case.format), {NAME: case.content}, is_heard=False)
+            run_app(tmp_path / name, reader(case.format), {NAME: case.content}, takes_rejects=False)
         assert published(tmp_path / name / "out") == b""
 
 
 @pytest.mark.parametrize("case", FAILURES, ids=lambda case: case.label)
 def test_what_an_option_forbids_fails_the_run_with_the_place(case: Case, tmp_path: Path) -> None:
-    """File, offset and length, and what may be done about it; also where somebody listens to rejects."""
+    """File, offset and length, and what may be done about it; also where rejects are taken in."""
     ((offset, raw),) = case.rejects
     place = rf"{NAME} offset {offset} \({len(raw)} bytes\): {case.published.decode()}"
     with pytest.raises(DagflowError, match=place):

@@ -19,7 +19,7 @@ from operators.reader.compression.stream import CorruptArchiveError, IncompleteA
 from operators.reader.content import ContentReader
 from operators.reader.formats import make_format
 from operators.testing import MemorySource, Records, read_cut
-from tests.operators.reader.compression.test_compressed_files import COMPRESS, SUFFIX
+from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX
 
 FORMATS: list[Any] = [
     "lines",
@@ -34,14 +34,14 @@ CONTENTS = st.lists(st.sampled_from(PIECES), max_size=9).map(lambda pieces: "".j
 
 
 def read_version(
-    format: Any, url: str, packed: bytes, start: int, accounting: BlockAccounting, *, is_open: bool = True
+    format: Any, url: str, compressed: bytes, start: int, accounting: BlockAccounting, *, is_open: bool = True
 ) -> Records:
     """What the block from where the version before ended to the end of this one gives."""
-    version = FileVersion(len(packed))
-    block = BlockMetadata(1, url, version, start, len(packed), True, is_open=is_open, resumes=start > 0)
+    version = FileVersion(len(compressed))
+    block = BlockMetadata(1, url, version, start, len(compressed), True, is_open=is_open, resumes=start > 0)
     made = make_format(format)
     records: Records = []
-    for batch in ContentReader(made, "auto").read(MemorySource(packed), block, accounting):
+    for batch in ContentReader(made, "auto").read(MemorySource(compressed), block, accounting):
         raw = accounting.parse(made, batch).raw
         records += zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
     return records
@@ -58,20 +58,20 @@ def test_a_growing_file_gives_each_record_once(
     compression: str, format: Any, parts: list[bytes], data: st.DataObject
 ) -> None:
     """Whenever it is looked at: the records of what is compressed, of which the last may wait for its end."""
-    packed = b"".join(map(COMPRESS[compression], parts))
-    assume(packed)
-    sizes = sorted(data.draw(st.sets(st.integers(1, len(packed)), max_size=5)) | {len(packed)})
+    compressed = b"".join(map(COMPRESS[compression], parts))
+    assume(compressed)
+    sizes = sorted(data.draw(st.sets(st.integers(1, len(compressed)), max_size=5)) | {len(compressed)})
     accounting = BlockAccounting("x", Counter(), lambda reject: None)
     records: Records = []
     for start, size in zip([0, *sizes], sizes, strict=False):
-        records += read_version(format, f"x{SUFFIX[compression]}", packed[:size], start, accounting)
+        records += read_version(format, f"x{SUFFIX[compression]}", compressed[:size], start, accounting)
     content = b"".join(parts)
     whole = read_cut(make_format(format), content, max(1, len(content)))[0]
     assert records == whole[: len(records)]
     assert len(whole) - len(records) <= 1
-    settled = make_format(format).complete_end(MemorySource(content))
+    end = make_format(format).complete_end(MemorySource(content))
     waiting = accounting.counters[WAITING_BYTES] - accounting.counters[RESUMED_BYTES]
-    assert waiting == len(content) - (settled or 0)
+    assert waiting == len(content) - (end or 0)
     assert accounting.due == accounting.covered
 
 
@@ -80,18 +80,18 @@ def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(compress
     """Also where that is in a chunk of a stream without end, or in the mark of a frame that holds no data."""
     frame = b"\x50\x2a\x4d\x18\2\0\0\0ab" if compression in ("zstd", "lz4") else b""
     first, second = (frame + COMPRESS[compression](content) for content in (b"one\n", b"two\n"))
-    packed, url = first + second, f"x{SUFFIX[compression]}"
-    for size in range(1, len(packed)):
-        sizes = [0, *sorted({len(first), size}), len(packed)]
+    compressed, url = first + second, f"x{SUFFIX[compression]}"
+    for size in range(1, len(compressed)):
+        sizes = [0, *sorted({len(first), size}), len(compressed)]
         accounting = BlockAccounting("x", Counter(), None)
         found: Records = []
         for start, end in pairwise(sizes):
-            found += read_version("lines", url, packed[:end], start, accounting)
+            found += read_version("lines", url, compressed[:end], start, accounting)
         assert found == [(0, b"one"), (4, b"two")]
         assert accounting.counters[WAITING_BYTES] == accounting.counters[RESUMED_BYTES]
 
 
-def test_what_cannot_be_appended_to_is_refused_while_the_rest_is_incomplete() -> None:
+def test_a_file_that_cannot_be_appended_to_is_refused_if_incomplete() -> None:
     """If it waited, the version that has all of it could not be told from one of which nothing was read."""
     first, second = gzip.compress(b"one"), gzip.compress(b"two")
     accounting = BlockAccounting("x", Counter(), None)
@@ -103,19 +103,19 @@ def test_what_cannot_be_appended_to_is_refused_while_the_rest_is_incomplete() ->
 @pytest.mark.parametrize("compression", sorted(COMPRESS))
 def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(compression: str) -> None:
     """And all of it at once; what comes behind is refused."""
-    packed = COMPRESS[compression](b"one") + COMPRESS[compression](b"two")
+    compressed = COMPRESS[compression](b"one") + COMPRESS[compression](b"two")
     accounting = BlockAccounting("x", Counter(), None)
     url = f"x{SUFFIX[compression]}"
     lengths = [1, 5, len(COMPRESS[compression](b"one")) + 3]
     for start, size in zip([0, *lengths], lengths, strict=False):
-        assert read_version("whole_file", url, packed[:size], start, accounting) == []
-    assert read_version("whole_file", url, packed, lengths[-1], accounting) == [(0, b"onetwo")]
+        assert read_version("whole_file", url, compressed[:size], start, accounting) == []
+    assert read_version("whole_file", url, compressed, lengths[-1], accounting) == [(0, b"onetwo")]
     with pytest.raises(SourceChangedError, match="cannot be read from the middle on"):
-        read_version("whole_file", url, packed * 2, len(packed), accounting)
+        read_version("whole_file", url, compressed * 2, len(compressed), accounting)
 
 
 def test_what_was_appended_to_a_whole_file_is_read_by_itself() -> None:
-    """Also where nobody follows it; offsets count from the beginning."""
+    """Also in a run that does not follow it; offsets count from the beginning."""
     first, second = gzip.compress(b"one\ntwo\n"), gzip.compress(b"three\n")
     accounting = BlockAccounting("x", Counter(), None)
     found = read_version("lines", "x.gz", first + second, len(first), accounting, is_open=False)
@@ -127,21 +127,21 @@ def test_what_was_appended_to_a_whole_file_is_read_by_itself() -> None:
 
 def test_a_growing_file_that_is_damaged_is_an_error() -> None:
     """Before anything of it is given; no end of it will mend that."""
-    packed = bytearray(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
-    packed[14] ^= 0xFF
+    compressed = bytearray(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
+    compressed[14] ^= 0xFF
     with pytest.raises(CorruptArchiveError, match="damaged"):
-        read_version("lines", "x.gz", bytes(packed), 0, BlockAccounting("x", Counter(), None))
+        read_version("lines", "x.gz", bytes(compressed), 0, BlockAccounting("x", Counter(), None))
 
 
 def test_only_the_first_block_of_a_growing_file_has_records() -> None:
     """Where a splitter could not know that it is compressed; the last one tells what waits."""
-    packed = gzip.compress(b"one\ntw")
+    compressed = gzip.compress(b"one\ntw")
     accounting = BlockAccounting("x", Counter(), None)
     found: Records = []
-    for start in range(0, len(packed), 10):
-        end = min(start + 10, len(packed))
-        block = BlockMetadata(1, "x", FileVersion(len(packed)), start, end, end == len(packed), is_open=True)
-        for batch in ContentReader(make_format("lines"), "auto").read(MemorySource(packed), block, accounting):
+    for start in range(0, len(compressed), 10):
+        end = min(start + 10, len(compressed))
+        block = BlockMetadata(1, "x", FileVersion(len(compressed)), start, end, end == len(compressed), is_open=True)
+        for batch in ContentReader(make_format("lines"), "auto").read(MemorySource(compressed), block, accounting):
             accounting.count(batch)
             found += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
     assert found == [(0, b"one")]
