@@ -23,6 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert [name for name, _ in shown] == [
         "app.yaml",
         "my_codecs.py",
+        "totals.py",
         "latest.py",
         "biggest.py",
         "reports.py",
@@ -67,10 +68,13 @@ operators:
   reader: {class: BlockReader, properties: {format: {type: json_lines, columns: infer}}}
   latest: {class: latest.Latest, properties: {key: user}, partition: {by: user, count: 2}}
   writer: {class: RecordWriter, properties: {path: out/latest}, partition: parallel}
+  total: {class: totals.Total, partition: 1}
+  totals: {class: RecordWriter, properties: {path: out/totals}, partition: parallel}
   report: {class: reports.Report, properties: {path: out/report}}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
-  records: {from: reader.messages, to: latest.input}
+  records: {from: reader.messages, to: [latest.input, total.input]}
+  counts: {from: total.output, to: totals.input}
   newest: {from: latest.output, to: writer.input}
   read: {from: reader.blocks_metadata_output, to: report.input}
 """
@@ -88,6 +92,7 @@ def test_operators_of_the_page_keep_state_and_publish_reports(folder: Path) -> N
     lines = [line for path in (folder / "out" / "latest").glob("part-*") for line in path.read_text().splitlines()]
     found = sorted((row["user"], row["n"]) for row in map(json.loads, lines))
     assert found == [("a", 2), ("b", 3), ("b", 10), ("c", 11)]
+    assert [path.read_text() for path in sorted((folder / "out" / "totals").glob("part-*"))] == ["4\n", "6\n"]
     reports = sorted((folder / "out" / "report").iterdir())
     assert [path.name for path in reports] == ["blocks-00000001", "blocks-00000002"]
     assert reports[1].read_text() == f"{folder}/in/1 [0, 46)\n"
