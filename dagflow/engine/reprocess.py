@@ -16,7 +16,7 @@ from dagflow.errors import JournalError
 from dagflow.execution.program import Program
 from dagflow.journal import Journal, Retention, read_state
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.lazy import LazyRuntime
+from dagflow.runtime.base import LazyRuntime
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, is_local, join, redacted

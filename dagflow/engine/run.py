@@ -33,8 +33,7 @@ from dagflow.metrics.names import CLEANED
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
-from dagflow.runtime.base import Runtime
-from dagflow.runtime.lazy import LazyRuntime
+from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.runtime.probe import RunLocations
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext

@@ -14,9 +14,8 @@ from dagflow.engine.window_load import Load, load_of_task
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import WindowPlan
-from dagflow.runtime.base import Runtime
-from dagflow.runtime.lazy import LazyRuntime
-from dagflow.runtime.progress import WindowProgress
+from dagflow.runtime.base import LazyRuntime, Runtime
+from dagflow.runtime.progress_board import WindowProgress
 
 WINDOWS_IN_FLIGHT = 3
 """One being committed, one running, one ready to take its free slots."""

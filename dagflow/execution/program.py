@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dagflow.api.control import SourceEventListener
 from dagflow.api.operator import Operator
 from dagflow.execution.pickling import pickled_operator
-from dagflow.execution.progress import ProgressAddress
+from dagflow.execution.task_progress import ProgressAddress
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability

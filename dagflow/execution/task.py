@@ -17,9 +17,9 @@ from dagflow.execution.chain import Chain
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
 from dagflow.execution.pickling import pickled_state
 from dagflow.execution.program import Program
-from dagflow.execution.progress import TaskProgress, TaskReport
 from dagflow.execution.routing import router_of
 from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.execution.task_progress import TaskProgress, TaskReport
 from dagflow.plan.physical import Edge, PortRef, Stage
 from dagflow.storage.options import use_options
 from dagflow.storage.pending import PendingFile

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 from dagflow.execution.messages import TaskResult, WindowTask
-from dagflow.runtime.progress import WindowProgress
+from dagflow.runtime.progress_board import WindowProgress
 
 
 class Runtime(ABC):
@@ -21,11 +22,11 @@ class Runtime(ABC):
 
     @abstractmethod
     def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
-        """Begin a window; windows that were submitted earlier come first where they compete.
+        """Begin a window; windows that were submitted earlier have priority.
 
         Returns:
-            The result of each stage task, exactly one per partition. Its exception is what went wrong with
-            the window as a whole.
+            The result of each stage task, exactly one per partition; or an exception, where the window as a whole
+            failed.
         """
 
     @abstractmethod
@@ -37,7 +38,7 @@ class Runtime(ABC):
         """Let an operator pre-scan tuples in parallel, and wait for it.
 
         Returns:
-            For each item, in order, what was found, or the DagflowError that was raised.
+            For each item, in order, its pre-scan result, or the DagflowError that was raised.
 
         Raises:
             DagflowError: The pre-scan failed as a whole.
@@ -56,8 +57,43 @@ class Runtime(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Abandon the windows under way; their tasks may write on for a while."""
+        """Abandon the running windows; their tasks may go on writing for a while."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the runtime holds."""
+        """Release the resources of the runtime."""
+
+
+class LazyRuntime:
+    """The runtime of a run, started when it is first needed.
+
+    Args:
+        start: Starts the runtime; called at most once.
+    """
+
+    def __init__(self, start: Callable[[], Runtime]) -> None:
+        self._start = start
+        self._runtime: Runtime | None = None
+        # The driver and threads of control operators may need the runtime at the same moment.
+        self._lock = threading.Lock()
+
+    def get(self) -> Runtime:
+        """The runtime, which has started now.
+
+        Raises:
+            DagflowError: It could not be started.
+        """
+        with self._lock:
+            if self._runtime is None:
+                self._runtime = self._start()
+            return self._runtime
+
+    def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """See ControlServices.in_tasks."""
+        return self.get().map(function, items)
+
+    def close(self) -> None:
+        """Release the resources of a runtime that has started; a second call does nothing."""
+        with self._lock:
+            if self._runtime is not None:
+                self._runtime.close()

@@ -1,7 +1,7 @@
-"""Spark's classes, as one Java process had them in memory, for all that come after it.
+"""An archive of Spark's loaded classes, from which every later Java process starts faster.
 
-To find, read and check them takes a third of the time of a small run. Java calls this application class-data sharing
-(JEP 310).
+Finding, reading and checking the classes takes a third of the time of a small run. Java calls this application
+class-data sharing (JEP 310).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dagflow.errors import DagflowError
 from dagflow.runtime.java import cache_folders
 
 _QUIET = ("-Xlog:cds=error", "-Xlog:cds+dynamic=error")
-"""Java would say, at each start, that an archive is not for it, and in making one what it leaves out."""
+"""Without these Java prints at each start that an archive does not fit, and while it makes one what it leaves out."""
 
 
 def archive_options(java_home: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """What to tell Java, so that it uses the archive; nothing where there is none.
+    """The options that make Java use the archive; empty where there is none.
 
-    Java sees by itself whether an archive is another Java's, or of other files than Spark has now.
+    Java checks by itself whether an archive is of another Java, or of other files than Spark has now.
 
     Args:
         java_home: The Java that will be started.
@@ -37,12 +37,12 @@ def archive_options(java_home: str, environ: Mapping[str, str] = os.environ) -> 
 
 
 def make_archive(java_home: str, run: Callable[[str, Path], str], environ: Mapping[str, str] = os.environ) -> Path:
-    """Make the archive, or make it anew.
+    """Make the archive, in place of an older one.
 
     Args:
         java_home: The Java that will be started.
-        run: Starts Spark with an option for Java, lets it do what runs do, and write to a log; waits until Java has
-            ended, and returns its class path.
+        run: Given an option for Java and a log file, runs a small Spark job until Java has ended, and returns the
+            class path.
         environ: Where the folders for such files are looked up.
 
     Returns:
@@ -56,7 +56,7 @@ def make_archive(java_home: str, run: Callable[[str, Path], str], environ: Mappi
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as drafts:
         classes, draft = Path(drafts) / "classes", Path(drafts) / "archive"
         class_path = run(f"-XX:DumpLoadedClassList={classes}", archive.with_suffix(".log"))
-        # Not the shorter way, an archive on top of the one that comes with Java: not each Java has that one.
+        # A dynamic archive would be shorter, but needs the archive that comes with Java, and not every Java has one.
         options = ("-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={draft}", *_QUIET)
         command = [f"{java_home}/bin/java", *options, "-cp", class_path]
         made = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
@@ -66,13 +66,13 @@ def make_archive(java_home: str, run: Callable[[str, Path], str], environ: Mappi
                 f"the Java in {java_home} made no archive of Spark's classes: {said[-1]}",
                 hint="dagflow runs without one; another Java, in JAVA_HOME or on PATH, may be able to",
             )
-        # Renamed when it is complete: others may be starting with the one before it.
+        # Renamed when it is complete: other processes may be starting with the older one.
         draft.replace(archive)
     return archive
 
 
 def archive_name(java_home: str) -> str:
-    """A name of its own for each pair of a Java and a Spark."""
+    """The file name of the archive: different for each pair of a Java and a Spark."""
     spark = importlib.util.find_spec("pyspark")
     pair = f"{java_home}\0{spark.origin if spark else ''}"
     return f"spark-{hashlib.sha256(pair.encode()).hexdigest()[:16]}.jsa"

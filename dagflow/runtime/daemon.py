@@ -1,4 +1,4 @@
-"""Spark's Python daemon, with what every task needs loaded once, before it forks the processes that run tasks.
+"""Spark's Python daemon, which imports what every task needs once, before it forks the processes that run tasks.
 
 Started by Spark as `python -m dagflow.runtime.daemon pyspark.worker`, on the driver's own host and with its Python.
 """
@@ -18,14 +18,14 @@ from pathlib import Path
 def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
     """A module search path without Spark's archives of itself, where the same Spark is installed beside them.
 
-    What Python imports from an archive it compiles anew in each process, which for PySpark takes half a second.
+    Python compiles what it imports from an archive in each process anew, which takes half a second for PySpark.
 
     Args:
         path: As sys.path has it.
         spark_home: Where Spark is installed.
 
     Returns:
-        The path without the archives; with them where another PySpark, or none, would be imported in their place.
+        The path without the archives; unchanged where another PySpark, or none, would be imported instead.
     """
     archives = spark_home / "python" / "lib"
     rest = [entry for entry in path if Path(entry).parent != archives]
@@ -35,11 +35,11 @@ def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
 
 
 def main() -> None:
-    """Load what tasks need, and serve Spark until it closes the standard input."""
+    """Import what tasks need, and serve Spark until it closes the standard input."""
     sys.path[:] = unpacked(sys.path, Path(os.environ.get("SPARK_HOME", "")))
     for module in (*sys.argv[1:2], "dagflow.execution.task"):
         importlib.import_module(module)
-    # What is frozen is shared by all processes for their lives: a collection would write to its pages.
+    # Frozen objects stay shared between all forked processes; a garbage collection would write to their pages.
     gc.collect()
     gc.freeze()
     runpy.run_module("pyspark.daemon", run_name="__main__")

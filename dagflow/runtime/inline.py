@@ -10,7 +10,7 @@ from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.progress import ProgressBoard, WindowProgress
+from dagflow.runtime.progress_board import ProgressBoard, WindowProgress
 from dagflow.runtime.slots import driver_inputs, slot_of
 
 

@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can run on, and fits one that comes without a module that Spark asks for."""
+"""Finds a Java that Spark can run on, and adapts one that lacks a module that Spark asks for."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def use_java(environ: MutableMapping[str, str] = os.environ) -> str:
         The new JAVA_HOME.
 
     Raises:
-        JavaMissingError: There is none; says which were found and are too old, and what to do.
+        JavaMissingError: There is none; names those that are too old, and what to do.
     """
     home = find_java_home(environ)
     if home is None:
@@ -99,15 +99,15 @@ def cache_folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
     """Where files for one Java may lie, the preferred ones first; none of them need be there, or be writable."""
     roots = [environ.get("XDG_CACHE_HOME")]
     if sys.prefix != sys.base_prefix:
-        # They had best go away together with the environment that uses them.
+        # They should go away together with the environment that uses them.
         roots.append(f"{sys.prefix}/share")
-    # Stays as it is for a user of whom the system knows no home.
+    # Stays unexpanded for a user without a home directory.
     home = os.path.expanduser("~/.cache")
     return [Path(root) / "dagflow" / "java" for root in (*roots, home) if root and not root.startswith("~")]
 
 
 def _candidates(environ: MutableMapping[str, str]) -> Iterator[tuple[str, Java]]:
-    """Every Java there is, with the place where it was found, in the order in which they are preferred."""
+    """Every Java on this machine, with the place where it was found; the preferred ones first."""
     programs = []
     if home := environ.get("JAVA_HOME"):
         programs.append(("JAVA_HOME", Path(home) / "bin" / "java"))
@@ -134,12 +134,12 @@ def _inspect(program: Path) -> Java | None:
     version = re.match(r"(?:1\.)?(\d+)", facts.get("JAVA_VERSION") or facts.get("java.specification.version", ""))
     if version is None:
         return None
-    # Where no modules are listed, all are there.
+    # A Java that lists no modules has all of them.
     return Java(home, int(version[1]), _VECTOR_MODULE in facts.get("MODULES", _VECTOR_MODULE).split())
 
 
 def _release(home: Path) -> dict[str, str]:
-    """What the release file of a Java says; nothing where there is none."""
+    """The entries of a Java's release file; empty where there is none."""
     try:
         text = (home / "release").read_text(errors="replace")
     except OSError:
@@ -148,7 +148,7 @@ def _release(home: Path) -> dict[str, str]:
 
 
 def _settings(program: Path) -> dict[str, str]:
-    """What a Java says of itself when it is started; nothing where it fails."""
+    """The properties that a Java prints when it is started; empty where it fails."""
     command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
@@ -158,7 +158,7 @@ def _settings(program: Path) -> dict[str, str]:
 
 
 def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
-    """A directory whose bin/java starts a Java without the module that it does not have."""
+    """A directory whose bin/java starts a Java without asking for the module that it lacks."""
     script = _LAUNCHER.format(module=_VECTOR_MODULE, java=shlex.quote(str(java.home / "bin" / "java")))
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
     places = cache_folders(environ)

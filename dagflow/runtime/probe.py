@@ -1,17 +1,20 @@
-"""What a cluster's executors must have before the first window, and how to find out whether they have it."""
+"""Checks before the first window that the executors of a cluster can run the app."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.errors import DagflowError
+from dagflow.execution.program import Program
 from dagflow.storage.location import is_local, redacted
-from dagflow.storage.pending import PendingFile, discard
+from dagflow.storage.options import use_options
+from dagflow.storage.pending import PendingFile, discard, open_pending
 
 NEEDED = {
     "fsspec": "2024.6",
@@ -22,10 +25,10 @@ NEEDED = {
     "pydantic": "2.7",
     "typing_extensions": "4.12",
 }
-"""The oldest versions of the packages that tasks import; dagflow, the operators and the app's modules are shipped."""
+"""The oldest versions of the packages that tasks import; dagflow, operators and the app's modules are sent along."""
 
 HOLD_S = 0.2
-"""A question keeps its slot for so long that the next one goes to another executor."""
+"""A probe keeps its slot for this long, so that the next one goes to another executor."""
 
 _MOST_LEVELS = 8
 _LOOKED_AT = 100
@@ -38,12 +41,12 @@ _INSTALL = (
 
 @dataclass(frozen=True, slots=True)
 class RunLocations:
-    """Where a run publishes and what it reads, for executors to try.
+    """Where a run publishes and what it reads, for executors to check.
 
     Attributes:
         outputs: URLs of directories that tasks write into.
         inputs: URLs of files and directories that tasks read from.
-        tag: What keeps this driver's pending files apart from all others.
+        tag: Unique to this driver; part of the names of its pending files.
     """
 
     outputs: Sequence[str] = ()
@@ -52,7 +55,7 @@ class RunLocations:
 
 
 @dataclass(slots=True)
-class Finding:
+class ExecutorReport:
     """What one executor has.
 
     Attributes:
@@ -60,9 +63,9 @@ class Finding:
         directory: Its working directory, which no other executor has.
         python: Its Python's version.
         versions: Versions of the needed packages; None for one that is not there, "" where it does not say.
-        error: Why the app's code cannot be loaded or a place not be used, or "".
+        error: Why the app's code cannot be loaded, or an output location not be written to; "" for no reason.
         missing: Local inputs that are not there.
-        written: Pending files that it wrote, one for each output that it was asked to try.
+        written: Pending files that it wrote, one for each output location.
     """
 
     host: str
@@ -73,7 +76,7 @@ class Finding:
     missing: list[str] = field(default_factory=list)
     written: list[PendingFile] = field(default_factory=list)
 
-    def complaint(self) -> DagflowError | None:
+    def problem(self) -> DagflowError | None:
         """Why no window must run on this executor, or None."""
         where = f"executor on {self.host} with Python {self.python}"
         absent = sorted(name for name, version in self.versions.items() if version is None)
@@ -93,9 +96,9 @@ class Finding:
                 f"{where}: the input {self.missing[0]} is not there, though it is on the driver's host",
                 hint="local paths need a file system that all hosts share, at the same place; or use an object store",
             )
-        return self._unseen()
+        return self._unseen_output()
 
-    def _unseen(self) -> DagflowError | None:
+    def _unseen_output(self) -> DagflowError | None:
         for file in self.written:
             if is_local(file.final_url) and not os.path.exists(file.pending_url):
                 return DagflowError(
@@ -112,7 +115,7 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 def _sample(path: str) -> str:
-    """Something below a directory: another host may have a directory of the same name, but hardly the same file."""
+    """A file below a directory: another host may have a directory of the same name, but hardly the same file."""
     for _ in range(_MOST_LEVELS):
         try:
             with os.scandir(path) as entries:
@@ -122,22 +125,23 @@ def _sample(path: str) -> str:
     return path
 
 
-def examiner(places: RunLocations, program: Callable[[], Any]) -> Callable[[Iterable[Any]], Iterator[dict[str, Any]]]:
-    """The function that tells what an executor has; it can be sent there whatever the executor lacks.
+def examiner(
+    locations: RunLocations, program: Callable[[], Any]
+) -> Callable[[Iterable[Any]], Iterator[dict[str, Any]]]:
+    """A function that reports what an executor has; it can be sent to an executor that lacks packages.
 
     Args:
-        places: What is to be tried.
+        locations: Locations to check.
         program: Gives the app's program in the executor.
     """
-    needed, outputs, tag, hold_s = list(NEEDED), list(places.outputs), places.tag, HOLD_S
-    inputs = [_sample(url) for url in places.inputs if is_local(url)]
+    needed, outputs, tag, hold_s = list(NEEDED), list(locations.outputs), locations.tag, HOLD_S
+    module = __name__
+    inputs = [_sample(url) for url in locations.inputs if is_local(url)]
 
-    # It imports what it needs by itself, and names nothing of this module: an executor without the packages
-    # could not even load it otherwise.
     def examine(_: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        # Imported here, and no name of this module used: an executor that lacks packages could not load it otherwise.
         import importlib
         import os
-        import pickle
         import platform
         import socket
         import time
@@ -163,19 +167,8 @@ def examiner(places: RunLocations, program: Callable[[], Any]) -> Callable[[Iter
         }
         try:
             if None not in versions.values():
-                from dagflow.storage.options import use_options
-                from dagflow.storage.pending import open_pending
-
-                app = program()
-                use_options(app.storage.options)
-                for operator in app.operators.values():
-                    pickle.loads(operator)
-                found["missing"] = [url for url in inputs if not os.path.exists(url)]
-                found["written"] = written = []
-                for url in outputs:
-                    writer = open_pending(f"{url}/probe", directory_tag=tag)
-                    writer.write(b"?")
-                    written.append(writer.close(records=0).to_json())
+                own = importlib.import_module(module)
+                found |= own.examine_app(program(), inputs, outputs, tag)
         except Exception as error:
             found["error"] = f"{type(error).__name__}: {error}"
         yield found
@@ -183,36 +176,59 @@ def examiner(places: RunLocations, program: Callable[[], Any]) -> Callable[[Iter
     return examine
 
 
+def examine_app(program: Program, inputs: Sequence[str], outputs: Sequence[str], tag: str) -> dict[str, Any]:
+    """Load the app's operators and try its locations, on an executor that has all packages.
+
+    Args:
+        program: The app.
+        inputs: Local files and directories that should be there.
+        outputs: URLs of directories to write a pending file into.
+        tag: Part of the names of the pending files.
+
+    Returns:
+        The fields `missing` and `written` of an ExecutorReport, as JSON.
+    """
+    use_options(program.storage.options)
+    for operator in program.operators.values():
+        pickle.loads(operator)
+    written = []
+    for url in outputs:
+        writer = open_pending(f"{url}/probe", directory_tag=tag)
+        writer.write(b"?")
+        written.append(writer.close(records=0).to_json())
+    return {"missing": [url for url in inputs if not os.path.exists(url)], "written": written}
+
+
 def check_compatibility(answers: Iterable[dict[str, Any]]) -> int:
     """Refuse to start where an executor lacks something.
 
     Args:
-        answers: What examiner()'s function gave.
+        answers: Reports of the executors, as the function of examiner() gives them.
 
     Returns:
-        How many executors have answered.
+        Number of executors that have reported.
 
     Raises:
         DagflowError: What is wrong where, and what to do.
     """
-    findings = [
-        Finding(**{**answer, "written": [PendingFile.from_json(file) for file in answer.get("written", [])]})
+    reports = [
+        ExecutorReport(**{**answer, "written": [PendingFile.from_json(file) for file in answer.get("written", [])]})
         for answer in answers
     ]
-    complaints = [complaint for finding in findings if (complaint := finding.complaint()) is not None]
-    for finding in findings:
-        for file in finding.written:
+    problems = [problem for report in reports if (problem := report.problem()) is not None]
+    for report in reports:
+        for file in report.written:
             discard(file)
-    if complaints:
-        raise complaints[0]
-    return len({(finding.host, finding.directory) for finding in findings})
+    if problems:
+        raise problems[0]
+    return len({(report.host, report.directory) for report in reports})
 
 
 def incompatibility_of(text: str) -> DagflowError | None:
-    """What a probe that Spark could not even begin tells, or None where it tells nothing known.
+    """The error for a probe that Spark could not begin; None for a message that is not known.
 
     Args:
-        text: Spark's complaint.
+        text: Spark's message.
     """
     versions = re.search(r"Python in worker has different version: (\S+) than that in driver: (\d+\.\d+)", text)
     if versions:

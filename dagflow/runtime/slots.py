@@ -10,7 +10,7 @@ from dagflow.execution.program import Program
 
 
 def driver_inputs(program: Program, window: WindowTask) -> list[list[Any]]:
-    """What the driver sends to each slot of the lowest level; what is meant for a higher one travels with slot 0."""
+    """What the driver sends to each slot of the lowest level; items for higher levels go with slot 0."""
     levels = program.plan.levels
     slots: list[list[Any]] = [list(share) for stage in levels[0] for share in window.assigned[stage.head]]
     for level in levels[1:]:
@@ -26,9 +26,9 @@ def driver_inputs(program: Program, window: WindowTask) -> list[list[Any]]:
 
 
 def slot_of(item: ShuffleItem | TaskResult, next_level: int, slots: int) -> tuple[int, tuple[int, ...]]:
-    """Where an item goes on its way up, and in which order it arrives there.
+    """The slot of the next level that an item goes to, and its place in the order of arrival there.
 
-    Results travel with slot 0; an item for a higher level stays where its own slot number falls.
+    Results go with slot 0. An item for a level above the next one goes to the slot that its own number falls on.
     """
     if isinstance(item, TaskResult):
         return 0, (-1, item.stage, item.partition)
@@ -38,19 +38,19 @@ def slot_of(item: ShuffleItem | TaskResult, next_level: int, slots: int) -> tupl
 def group_slots(
     shares: Sequence[list[Any]], together: Sequence[Sequence[int]] = ()
 ) -> list[list[tuple[int, list[Any]]]]:
-    """What each Spark task of the lowest level runs: one slot; the slots that got nothing go with the last one.
+    """The slots that each Spark task of the lowest level runs: one slot, and in the last task all slots without input.
 
-    A Spark task costs 5 to 10 ms, a partition without work 0.3 ms.
+    A Spark task costs 5 to 10 ms, a slot without input 0.3 ms.
 
     Args:
-        shares: What each slot got.
-        together: The slots of each task, where the window says it.
+        shares: The input of each slot.
+        together: The slots of each task, where the window says so.
     """
     if together:
         return [[(slot, shares[slot]) for slot in slots] for slots in together]
     tasks = [[(slot, share)] for slot, share in enumerate(shares) if share]
     idle = [(slot, share) for slot, share in enumerate(shares) if not share]
     if not tasks:
-        return [[one] for one in idle]  # operators that make something out of nothing do so side by side
+        return [[one] for one in idle]  # operators that emit without input do so in parallel
     tasks[-1] += idle
     return tasks

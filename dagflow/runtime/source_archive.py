@@ -1,4 +1,4 @@
-"""Packs Python sources for the executors, where neither dagflow nor the user's modules are installed."""
+"""Zips Python sources for executors on which neither dagflow nor the user's modules are installed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _sources(path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def package_zip(paths: Iterable[Path]) -> Path:
-    """Pack modules and packages into a zip file that Python can import from.
+    """Put modules and packages into a zip file that Python can import from.
 
     Args:
         paths: Module files and package directories; each is importable by its own name.
 
     Returns:
-        A file in the system's temporary directory, named by its content, so that the same sources are packed once.
+        A file in the system's temporary directory, named by its content, so that the same sources are zipped once.
     """
     digest = hashlib.sha256()
     members = [member for path in paths for member in _sources(path)]

@@ -19,12 +19,12 @@ from pyspark import Broadcast, SparkContext
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
-from dagflow.execution.progress import ProgressSender
 from dagflow.execution.task import run_level, run_prescan
+from dagflow.execution.task_progress import ProgressSender
 from dagflow.execution.warm_worker import warm
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
-from dagflow.runtime.progress import ProgressBoard, ProgressReceiver, WindowProgress
+from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver, WindowProgress
 from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
 from dagflow.runtime.source_archive import package_zip
 from dagflow.runtime.spark_context import stop_context
@@ -39,23 +39,23 @@ PARALLEL_TASKS_PER_CORE = 4
 """More tasks than cores, so that a core that is done early finds another one."""
 
 PROBES_PER_CORE = 2
-"""Enough that each executor gets one though Spark deals tasks out as slots are free."""
+"""Enough that each executor gets one, although Spark deals tasks out as slots are free."""
 
 PROBE_ROUNDS = 3
-"""Executors that came while others were asked are asked as well, but nobody waits for the last one for ever."""
+"""Executors that came while others answered are asked as well, but not without an end."""
 
 NO_ANSWER_S = 20.0
-"""Executors take seconds to start; what lasts longer than this is worth a word."""
+"""Executors take seconds to start; a longer silence is worth a warning."""
 
 
 class SparkRuntime(Runtime):
-    """A runtime on a Spark context.
+    """Runs windows on a Spark context.
 
     Args:
         program: The app.
-        context: The context; close leaves it alone, unless owns_context.
-        modules: Files and directories of user modules, to be shipped to the executors.
-        owns_context: Whether close stops the context.
+        context: The context; close() stops it only with owns_context.
+        modules: Files and directories of user modules, to be sent to the executors.
+        owns_context: Whether close() stops the context.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class SparkRuntime(Runtime):
         with translating("a look at the cores"):
             return max(int(self._context.defaultParallelism), 1)
 
-    def probe(self, places: RunLocations) -> None:
-        """Let the executors of a cluster say whether they can run the app; they are the driver's own otherwise.
+    def probe(self, locations: RunLocations) -> None:
+        """Check that the executors of a cluster can run the app; a local Spark needs no check.
 
         Raises:
             DagflowError: What an executor lacks, and what to do.
@@ -100,36 +100,36 @@ class SparkRuntime(Runtime):
         if not self._is_cluster:
             return
         for _ in range(PROBE_ROUNDS):
-            if check_compatibility(self._answers(places)) >= self._executors():
+            if check_compatibility(self._reports(locations)) >= self._executors():
                 return
 
     def _executors(self) -> int:
         with translating("a look at the executors"):
-            # The driver is counted among them.
+            # The status includes the driver.
             return int(self._context._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
-    def _answers(self, places: RunLocations) -> list[dict[str, Any]]:
-        """Ask each slot that there is by now."""
+    def _reports(self, locations: RunLocations) -> list[dict[str, Any]]:
+        """Let the executors that there are by now examine themselves."""
         broadcast = self._broadcast
-        examine = examiner(places, lambda: broadcast.value)
+        examine = examiner(locations, lambda: broadcast.value)
         tasks = self.parallelism * PROBES_PER_CORE
 
         def work() -> list[dict[str, Any]]:
             return list(self._context.parallelize(range(tasks), tasks).mapPartitions(examine).collect())
 
-        answers = self._begin("probe of the executors", work, incompatibility_of)
+        reports = self._begin("probe of the executors", work, incompatibility_of)
         waited_s = 0.0
-        while wait([answers], timeout=NO_ANSWER_S).not_done:
+        while wait([reports], timeout=NO_ANSWER_S).not_done:
             waited_s += NO_ANSWER_S
             logger.warning("no executor has answered for %d s: does the cluster have free workers?", waited_s)
         try:
-            return answers.result()
+            return reports.result()
         except CancelledError as error:
             raise DagflowError("Spark stopped while its executors were asked what they have") from error
 
     def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
         """Begin a window as one Spark job."""
-        # Taken out by the thread: whoever waits for a window need not hold the names of all its files.
+        # Taken out by the thread, so that the driver does not hold the names of all files while it waits.
         waiting, window_id = [window], window.window_id
         self._board.open(window_id)
         results = self._begin(f"window {window_id}", lambda: self._run(waiting.pop()), lambda _: None)
@@ -141,12 +141,12 @@ class SparkRuntime(Runtime):
         return self._board.progress(window_id)
 
     def _begin(self, what: str, work: Callable[[], T], known: Callable[[str], DagflowError | None]) -> Future[T]:
-        """Let a thread of its own wait for a job.
+        """Run a job on a thread of its own.
 
         Args:
             what: The job's name.
             work: Runs the job.
-            known: Says of Spark's complaint what it means, or None.
+            known: Translates Spark's message into an error; gives None for a message that it does not know.
         """
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
@@ -159,7 +159,7 @@ class SparkRuntime(Runtime):
                 future.set_exception(known(str(error)) or translated(error, what))
 
         # Not Spark's InheritableThread: it asks the JVM for something before it calls run, and where the JVM has
-        # ended the thread dies without a word to whom waits for the future.
+        # ended the thread would die and the future would never be done.
         threading.Thread(target=run, name=what, daemon=True).start()
         return future
 
@@ -176,15 +176,15 @@ class SparkRuntime(Runtime):
             rdd = rdd.mapPartitionsWithIndex(
                 _higher_task(self._broadcast, lean, level, slots[level + 1] if level < last else 0)
             )
-        # One result for each slot of each level: lower levels' results travel through the higher ones.
+        # One result for each slot of each level: results of lower levels pass through the higher ones.
         return self._collected(rdd, sum(slots))
 
     def _collected(self, rdd: Any, count: int) -> list[Any]:
-        """All that an RDD holds.
+        """All items of an RDD.
 
         Raises:
             ConnectionError: The JVM ended while it sent. PySpark takes the end of the connection for the end of the
-                results: what was not sent by then would be missing without a word, and never be published.
+                results, so results that were not sent would be missing silently, and never be published.
         """
         results = self._receive(rdd)
         if len(results) != count:
@@ -195,38 +195,34 @@ class SparkRuntime(Runtime):
         return list(rdd.collect())
 
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:
-        """Examine tuples in one Spark job, several of them to a task."""
+        """Pre-scan tuples in one Spark job, several of them in each task."""
         broadcast = self._broadcast
-
-        def examine(arrived: Iterable[Any]) -> Iterator[Any]:
-            with warm():
-                yield from run_prescan(broadcast.value, operator, arrived)
-
-        tasks = min(len(items), self.parallelism * PARALLEL_TASKS_PER_CORE)
-        with translating(f"pre-scan by operator '{operator}'"):
-            self._context.setJobGroup(self._group, f"pre-scan of {operator}", interruptOnCancel=False)
-            return self._collected(self._context.parallelize(items, tasks).mapPartitions(examine), len(items))
+        work = f"pre-scan by operator '{operator}'"
+        return self._in_tasks(work, lambda arrived: run_prescan(broadcast.value, operator, arrived), items)
 
     def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """Apply a function to items in one Spark job, several of them to a task."""
+        """Apply a function to items in one Spark job, several of them in each task."""
+        name = getattr(function, "__name__", "a function")
+        return self._in_tasks(f"{name} in tasks", lambda arrived: map(function, arrived), items)
 
-        def apply(arrived: Iterable[Any]) -> Iterator[Any]:
+    def _in_tasks(self, work: str, apply: Callable[[Iterable[Any]], Iterable[Any]], items: list[Any]) -> list[Any]:
+        def run(arrived: Iterable[Any]) -> Iterator[Any]:
             with warm():
-                yield from map(function, arrived)
+                yield from apply(arrived)
 
         tasks = min(len(items), self.parallelism * PARALLEL_TASKS_PER_CORE)
-        with translating(f"{getattr(function, '__name__', 'a function')} in tasks"):
-            self._context.setJobGroup(self._group, "a control operator's work", interruptOnCancel=False)
-            return self._collected(self._context.parallelize(items, tasks).mapPartitions(apply), len(items))
+        with translating(work):
+            self._context.setJobGroup(self._group, work, interruptOnCancel=False)
+            return self._collected(self._context.parallelize(items, tasks).mapPartitions(run), len(items))
 
     def cancel(self) -> None:
-        """Cancel the jobs under way; Python tasks may write on for about two seconds."""
-        # What fails here is a JVM that has ended, and its jobs with it.
+        """Cancel the running jobs; Python tasks may go on writing for about two seconds."""
+        # This fails only where the JVM has ended, and its jobs with it.
         with contextlib.suppress(Py4JError, OSError):
             self._context.cancelJobGroup(self._group)
 
     def close(self) -> None:
-        """Drop the broadcast, and stop the context where this runtime owns it; a second time does nothing."""
+        """Drop the broadcast, and stop the context where this runtime owns it; a second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -244,7 +240,7 @@ def _slot(key: tuple[int, tuple[int, ...]]) -> int:
 def _lowest_task(
     broadcast: Broadcast[Program], window: WindowTask, next_slots: int
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The function that Spark runs for each task of the lowest level; next_slots is 0 if there is no other."""
+    """The function that Spark runs for each task of the lowest level; next_slots is 0 where it is the only level."""
 
     def run(arrived: Iterable[list[tuple[int, list[Any]]]]) -> Iterator[Any]:
         program = broadcast.value

@@ -1,4 +1,4 @@
-"""Starts and stops Spark."""
+"""Starts and stops a Spark context."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from dagflow.spec.spark_master import SparkMaster
 
 _NUMPY_CONVERTERS = NumpyArrayConverter, NumpyScalarConverter
 
-# dagflow uses no accumulators, and the JVM's end is told once, by the job that fails; PySpark would print a traceback,
-# there and where what is pickled asks the JVM something.
+# dagflow uses no accumulators, and the job that fails reports the end of the JVM. PySpark would print a traceback as
+# well, in these servers and where pickling asks the JVM something.
 for _server in (AccumulatorTCPServer, AccumulatorUnixServer):
     _server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the hook that socketserver offers
 pyspark.util.print_exec = lambda stream: None
@@ -61,7 +61,7 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
     java_home = use_java()
     if cores:
         settings.setdefault(JAVA_OPTIONS, shlex.join([*LOCAL_JAVA, *archive_options(java_home)]))
-        if python == sys.executable:  # another one has perhaps no dagflow to start with
+        if python == sys.executable:  # another Python may have no dagflow
             settings.setdefault("spark.python.daemon.module", "dagflow.runtime.daemon")
     spark_conf = SparkConf().setMaster(master).setAppName(f"dagflow {app}")
     for key, value in settings.items():
@@ -75,8 +75,8 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
             gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
                 spark_conf, popen_kwargs={"stdout": output, "stderr": output} if output else {}
             )
-            # Those of NumPy's values import pandas where there is one, half a second and 36 MiB, to ask whether there
-            # is NumPy; dagflow sends the JVM none.
+            # The converters of NumPy values import pandas where it is installed, which takes 0.5 s and 36 MiB; dagflow
+            # sends the JVM no such values.
             client = gateway._gateway_client
             client.converters = [each for each in client.converters if not isinstance(each, _NUMPY_CONVERTERS)]
             return SparkContext(conf=spark_conf, gateway=gateway)
@@ -90,16 +90,16 @@ def stop_context(context: SparkContext) -> None:
     opened: Any = context
     server, opened._accumulatorServer = opened._accumulatorServer, None
     context.stop()
-    if server is None:  # it was stopped before
+    if server is None:  # stopped before
         return
     if isinstance(server, AccumulatorUnixServer):
-        # Here, because this process may be at its end before its threads are.
+        # Removed here, because this process may end before the thread that would remove it.
         Path(str(server.server_address)).unlink(missing_ok=True)
     threading.Thread(target=server.shutdown, daemon=True).start()
 
 
 def keep_classes() -> Path:
-    """Let local runs start faster from now on: keep Spark's classes as a small job has them in memory.
+    """Make local runs start faster from now on: keep an archive of the classes that a small Spark job loads.
 
     Returns:
         The archive.
@@ -111,9 +111,9 @@ def keep_classes() -> Path:
 
 
 def _run_once(option: str, log: Path) -> str:
-    """Let a Java process with one more option run a small job, to its end; returns its class path."""
+    """Run a small job in a Java process with one more option, until the process has ended; returns its class path."""
     context: Any = start_context("classes", "local[2]", {JAVA_OPTIONS: shlex.join([*LOCAL_JAVA, option])}, log)
-    with translating("a job whose classes are kept"):
+    with translating("a job for the class archive"):
         pairs = context.parallelize(range(8), 2).map(lambda number: (number % 3, number))
         pairs.repartitionAndSortWithinPartitions(2).collect()
         class_path = str(context._jvm.System.getProperty("java.class.path"))

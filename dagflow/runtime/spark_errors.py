@@ -20,7 +20,7 @@ def first_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def translating(work: str) -> Iterator[None]:
-    """Turn whatever the JVM's end, or Spark, raises into one line that says what was under way."""
+    """Turn what Spark raises, or py4j where the JVM has ended, into one line that says what was under way."""
     try:
         yield
     except Exception as error:
@@ -28,34 +28,34 @@ def translating(work: str) -> Iterator[None]:
 
 
 _LOST = re.compile(r"most recent failure: Lost task [^\n]*?\(TID \d+\) \([^)\n]*\): (.+)")
-"""What Spark says of a task where Python has said nothing, because it could not be started or was killed."""
+"""Spark's message about a task whose Python process could not be started, or was killed, and reported nothing."""
 
 
 def translated(error: Exception, work: str) -> Exception:
-    """What to tell of a job that failed as a whole."""
+    """The error to report for a job that failed as a whole."""
     if isinstance(error, PicklingError) and isinstance(error.__context__, (Py4JError, ConnectionError)):
-        error = error.__context__  # what was pickled asked the JVM
+        error = error.__context__  # pickling asked the JVM
     text = str(error)
     if "cancelled" in text.lower() and ("job group" in text or "SPARK_JOB_CANCELLED" in text):
         return CancelledError(f"{work} was abandoned")
     if isinstance(error, DagflowError):
         return error
-    # Java tells the latter while it ends in an orderly way, as it does where its heap is too small.
+    # Java sends that message while it ends in an orderly way, as it does where its heap is too small.
     is_gone = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
     if is_gone or "cancelled because SparkContext was shut down" in text:
         return DagflowError(
             f"{work}: Spark's Java process has ended",
-            hint="somebody or the system killed it, or it lacked memory (spark.driver.memory), of which it takes a "
-            "multiple of the largest record that is exchanged; Spark's log in .dagflow may say more",
+            hint="it was killed, or it lacked memory (spark.driver.memory), of which it takes a multiple of the "
+            "largest record that is exchanged; Spark's log in .dagflow may say more",
         )
     lines = [line.strip() for line in text.splitlines()]
-    told = [
+    messages = [
         line
         for line in lines
         if re.match(r"(?:[\w.]+\.)?\w+(?:Error|Exception): ", line) and "PythonException" not in line
     ]
     lost = _LOST.search(text)
-    reason = told[-1] if told else lost[1] if lost else first_line(error)
+    reason = messages[-1] if messages else lost[1] if lost else first_line(error)
     failure = DagflowError(f"{work}: the Spark job failed: {reason}", hint="Spark's log in .dagflow may say more")
     failure.__cause__ = error
     return failure

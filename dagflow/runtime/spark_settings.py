@@ -14,7 +14,7 @@ SETTINGS = {
     "spark.network.timeout": "30s",
     "spark.network.timeoutInterval": "5s",
     "spark.executor.heartbeatInterval": "2s",
-    # A lost executor counts as a failure of each of its tasks; the limit is there for defects, not for machines.
+    # A lost executor counts as a failure of each of its tasks; the limit is meant for defects, not for lost machines.
     "spark.task.maxFailures": "16",
     "spark.log.level": "WARN",
 }
@@ -22,45 +22,45 @@ SETTINGS = {
 LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 LOCAL_JAVA = (
-    # As Java was on clients: the first compiler only, and no collector beside the program. Java moves bytes between
-    # Python processes and deals out tasks: on two cores the others take more from the tasks than they give back.
-    # Unlike a collector's own name, this gives way to a person who names another one.
+    # The first compiler only, and the serial garbage collector: Java only moves bytes between Python processes and
+    # starts tasks, and on two cores the other compilers and collectors take more from the tasks than they give back.
+    # Unlike the name of a collector, this option lets a person choose another one.
     "-XX:+NeverActAsServerClassMachine",
-    # By itself it begins with a 64th of the machine's memory, and keeps two thirds more than it holds.
+    # By default Java begins with a 64th of the machine's memory, and keeps two thirds more than it uses.
     "-Xms64m",
     "-XX:MinHeapFreeRatio=10",
 )
-"""Options of the Java process where it shares a machine with the tasks."""
+"""Options of the Java process that shares a machine with the tasks."""
 
 JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 
 _PER_NODE = "spark.excludeOnFailure.task.maxTaskAttemptsPerNode"
 
 CLUSTER_SETTINGS = {
-    # Pending names are unique to an attempt, so a second one is safe; below two seconds it is not worth its start.
+    # Pending names are unique to an attempt, so a second attempt is safe; below two seconds it is not worth its cost.
     "spark.speculation": "true",
     "spark.speculation.minTaskRuntime": "2s",
     "spark.speculation.multiplier": "2",
     "spark.speculation.quantile": "0.5",
-    # A host with a full disk fails its tasks at once and takes the next ones, until it is left out for a while.
+    # A host with a full disk fails its tasks at once and takes the next ones, until it is excluded for a while.
     "spark.excludeOnFailure.enabled": "true",
     "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
     _PER_NODE: "4",
     "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "4",
     "spark.excludeOnFailure.application.maxFailedTasksPerExecutor": "4",
     "spark.excludeOnFailure.timeout": "2m",
-    # Executors follow the tasks that wait, and go back to the cluster when there are none.
+    # The number of executors follows the waiting tasks; idle executors go back to the cluster.
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
     "spark.dynamicAllocation.executorIdleTimeout": "30s",
 }
-"""What suits many hosts, and would only be in the way on one."""
+"""Settings for many hosts; on a single host they would only be in the way."""
 
 
 def settings_for(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings for a master: those that suit dagflow, unless conf says otherwise."""
+    """Spark settings for a master: dagflow's own, and conf, which takes precedence."""
     settings = {**SETTINGS, **(LOCAL_SETTINGS if SparkMaster.parse(master).local_tasks else CLUSTER_SETTINGS), **conf}
     if int(settings["spark.task.maxFailures"]) <= int(settings.get(_PER_NODE, "0")) and _PER_NODE not in conf:
-        # Spark does not start a job in which one host may use up all attempts of a task.
+        # Spark starts no job in which one host may use up all attempts of a task.
         settings["spark.excludeOnFailure.enabled"] = conf.get("spark.excludeOnFailure.enabled", "false")
     return settings

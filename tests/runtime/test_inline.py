@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dagflow.runtime.inline import InlineRuntime
-from tests.runtime.backend_contract import BackendContract, Start
+from tests.runtime.runtime_contract import RuntimeContract, Start
 
 
-class TestInlineRuntime(BackendContract):
+class TestInlineRuntime(RuntimeContract):
     """The inline runtime keeps the contract."""
 
     @pytest.fixture

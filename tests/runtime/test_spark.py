@@ -10,12 +10,12 @@ import pytest
 from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
 from dagflow.runtime.spark import SparkRuntime
-from tests.runtime.backend_contract import TEXTS, BackendContract, Start, exchanging_plan, operators_of, window
+from tests.runtime.runtime_contract import TEXTS, RuntimeContract, Start, exchanging_plan, operators_of, window
 
 pytestmark = pytest.mark.spark
 
 
-class TestSparkRuntime(BackendContract):
+class TestSparkRuntime(RuntimeContract):
     """The Spark runtime keeps the contract."""
 
     @pytest.fixture

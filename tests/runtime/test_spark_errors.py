@@ -21,7 +21,7 @@ from dagflow.runtime.spark import SparkRuntime
 from dagflow.runtime.spark_errors import translating
 from dagflow.runtime.spark_context import start_context
 from dagflow.execution.program import Program
-from tests.runtime.backend_contract import exchanging_plan, operators_of
+from tests.runtime.runtime_contract import exchanging_plan, operators_of
 
 folder = Path(sys.argv[1])
 context = start_context("dying", "local[1]", {}, folder / "spark.log")

@@ -16,7 +16,7 @@ from dagflow.execution.program import Program
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.runtime.progress import WindowProgress
+from dagflow.runtime.progress_board import WindowProgress
 from dagflow.storage.pending import publish
 from operators.sink.record_writer import RecordWriter
 from tests.execution.sample_operators import Broken, DropComments, Lines, Sample, Total
@@ -88,7 +88,7 @@ def published(results: list[TaskResult], root: Path) -> dict[str, bytes]:
 TEXTS = [b"a #b c", b"d", b"#e", b"f g h i", b"", b"j " * 50]
 
 
-class BackendContract:
+class RuntimeContract:
     """What every runtime promises; a test class for a runtime inherits it and has a fixture `start`."""
 
     def test_every_task_of_every_stage_gives_one_result(self, start: Start, tmp_path: Path) -> None:

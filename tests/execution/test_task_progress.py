@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from dagflow.execution.progress import REPORT_EVERY_S, ProgressAddress, ProgressSender, TaskProgress, TaskReport
+from dagflow.execution.task_progress import REPORT_EVERY_S, ProgressAddress, ProgressSender, TaskProgress, TaskReport
 
 
 def test_a_task_reports_its_whole_count_and_its_end() -> None:

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from dagflow.execution.progress import ProgressSender, TaskReport
-from dagflow.runtime.progress import ProgressBoard, ProgressReceiver, WindowProgress
+from dagflow.execution.task_progress import ProgressSender, TaskReport
+from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver, WindowProgress
 
 
 class Noticing(ProgressBoard):

@@ -8,7 +8,7 @@ import socket
 import threading
 from dataclasses import dataclass
 
-from dagflow.execution.progress import ProgressAddress, TaskReport
+from dagflow.execution.task_progress import ProgressAddress, TaskReport
 
 _WAKE_EVERY_S = 0.5
 """How often the receiving thread looks whether it is to end."""
