@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.app_spec import KeyedPartition, Partition
 from tests.engine.dags import FirstByte, RandomDag, Step
@@ -28,15 +27,8 @@ def logical_plans(draw: st.DrawFn) -> LogicalPlan:
     wanted: list[Partition] = [
         draw(st.sampled_from(["parallel", "parallel", 3, None])) if cls is Work else None for cls in classes
     ]
-    names = [f"op{index}" for index in range(len(classes))]
-    upstream: dict[str, set[str]] = {name: set() for name in names}
-    for source, target in arcs:
-        upstream[names[target]].add(names[source])
-    control = {name for name, cls in zip(names, classes, strict=True) if cls is not Work}
-    parallel = {name for name, partition in zip(names, wanted, strict=True) if partition == "parallel"}
-    ordered = in_topological_order(names, [(names[source], names[target]) for source, target in arcs])
-    refused = fuse(ordered, upstream, control, parallel)[1]
-    partitions = [None if name in refused else partition for name, partition in zip(names, wanted, strict=True)]
+    refused = plan_of(classes, wanted, arcs).fusion().refused
+    partitions = [None if f"op{index}" in refused else partition for index, partition in enumerate(wanted)]
     order = draw(st.permutations(range(len(classes))))
     place = {old: new for new, old in enumerate(order)}
     return plan_of(

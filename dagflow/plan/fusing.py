@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dagflow.plan.physical import Edge
 
 
 def in_topological_order(names: Sequence[str], arcs: Iterable[tuple[str, str]]) -> list[str]:
@@ -28,42 +31,54 @@ def in_topological_order(names: Sequence[str], arcs: Iterable[tuple[str, str]]) 
     return ordered
 
 
-def fuse(
-    ordered: Iterable[str],
-    upstream: Mapping[str, Collection[str]],
-    control: Collection[str],
-    parallel: Collection[str],
-) -> tuple[dict[str, str], dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Which operators share a stage.
+
+    Attributes:
+        ordered: All operators, upstream first; without those on a cycle, and what comes after them.
+        heads: The head of each partitioned operator's stage.
+        refused: For each parallel operator that cannot be fused the reason. It heads a stage of its own.
+    """
+
+    ordered: list[str]
+    heads: dict[str, str]
+    refused: dict[str, str]
+
+
+def fuse(names: Sequence[str], edges: Iterable[Edge], control: Collection[str], parallel: Collection[str]) -> Fusion:
     """Give each partitioned operator the stage that it runs in.
 
     Args:
-        ordered: Names, upstream first.
-        upstream: For each operator those that it takes in from.
+        names: All operators, in the order of the file.
+        edges: The edges between them.
         control: The operators that run in the driver.
         parallel: The operators that shall live in the partitions of their upstream.
-
-    Returns:
-        For each partitioned operator the head of its stage; and for each parallel operator that cannot be
-        fused the reason. Such an operator heads a stage of its own.
     """
-    heads: dict[str, str] = {}
-    refused: dict[str, str] = {}
-    for name in ordered:
+    arcs = [(edge.source.operator, edge.target.operator) for edge in edges]
+    upstream: dict[str, set[str]] = {name: set() for name in names}
+    for source, target in arcs:
+        upstream[target].add(source)
+    fusion = Fusion(in_topological_order(names, arcs), {}, {})
+    for name in fusion.ordered:
         if name in control:
             continue
-        heads[name] = name
-        if name not in parallel:
-            continue
-        sources = sorted(upstream.get(name, ()))
-        from_driver = [source for source in sources if source in control]
-        stages = {heads[source] for source in sources if source in heads}
-        if not stages:
-            refused[name] = "needs an upstream operator that has partitions, and has none"
-        elif from_driver:
-            refused[name] = f"takes in from the driver as well, from '{from_driver[0]}'; it cannot live in two places"
-        elif len(stages) > 1:
-            words = " and ".join(f"'{head}'" for head in sorted(stages))
-            refused[name] = f"takes in from different stages, those of {words}; leave partition out to exchange records"
-        else:
-            heads[name] = stages.pop()
-    return heads, refused
+        head, reason = _head_of(sorted(upstream[name]), fusion.heads, control) if name in parallel else (name, "")
+        fusion.heads[name] = head or name
+        if reason:
+            fusion.refused[name] = reason
+    return fusion
+
+
+def _head_of(sources: Sequence[str], heads: Mapping[str, str], control: Collection[str]) -> tuple[str, str]:
+    """The stage that a parallel operator joins; or "", and why it cannot."""
+    from_driver = [source for source in sources if source in control]
+    stages = sorted({heads[source] for source in sources if source in heads})
+    if not stages:
+        return "", "needs an upstream operator that has partitions, and has none"
+    if from_driver:
+        return "", f"takes in from the driver as well, from '{from_driver[0]}'; it cannot live in two places"
+    if len(stages) > 1:
+        words = " and ".join(f"'{head}'" for head in stages)
+        return "", f"takes in from different stages, those of {words}; leave partition out to exchange records"
+    return stages[0], ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner
+from dagflow.plan.fusing import Fusion, fuse
 from dagflow.plan.physical import Edge
 from dagflow.spec.app_spec import AppSpec, Attributes, Partition
 
@@ -60,6 +61,12 @@ class LogicalPlan:
     operators: Mapping[str, OperatorNode]
     edges: tuple[Edge, ...]
     spec: AppSpec | None = field(default=None, repr=False)
+
+    def fusion(self) -> Fusion:
+        """Which operators share a stage."""
+        control = {name for name, node in self.operators.items() if node.is_control}
+        parallel = {name for name, node in self.operators.items() if node.partition == "parallel"}
+        return fuse(list(self.operators), self.edges, control, parallel)
 
     @property
     def graph(self) -> nx.MultiDiGraph[str]:

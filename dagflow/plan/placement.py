@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Stage
 from dagflow.spec.app_spec import KeyedPartition, Partition
@@ -46,14 +45,9 @@ class _Placement:
     def __init__(self, logical: LogicalPlan) -> None:
         self._edges = logical.edges
         self._operators = logical.operators
-        arcs = [(edge.source.operator, edge.target.operator) for edge in self._edges]
-        self.ordered = in_topological_order(list(self._operators), arcs)
-        upstream: dict[str, set[str]] = {name: set() for name in self.ordered}
-        for source, target in arcs:
-            upstream[target].add(source)
-        control = {name for name, node in self._operators.items() if node.is_control}
-        parallel = {name for name, node in self._operators.items() if node.partition == "parallel"}
-        self.heads: Mapping[str, str] = fuse(self.ordered, upstream, control, parallel)[0]
+        fusion = logical.fusion()
+        self.ordered: Sequence[str] = fusion.ordered
+        self.heads: Mapping[str, str] = fusion.heads
 
     def between(self, source: str | None, target: str | None) -> tuple[Edge, ...]:
         """The edges from one place to another: a stage's head, or None for the driver."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import Port
 from dagflow.errors import PlanError, Problem
-from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 
@@ -43,7 +42,9 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
         return logical
     edges = tuple(replace(edge, source=moved.get(edge.source, edge.source)) for edge in logical.edges)
     plan = replace(logical, operators=nodes, edges=(*edges, *added))
-    problems += _parted(plan)
+    # A unifier may stand between a parallel operator and its upstream.
+    refused = plan.fusion().refused
+    problems += [_problem(plan, name, f"partition: parallel {reason}") for name, reason in refused.items()]
     if problems:
         raise PlanError(problems)
     return plan
@@ -53,19 +54,6 @@ def _fits(port: Port, unifier: Operator) -> bool:
     ports: tuple[Mapping[str, Port], ...] = (unifier.input_ports, unifier.output_ports)
     ends = [declared.get(name) for declared, name in zip(ports, ("input", "output"), strict=True)]
     return all(end is not None and end.type is port.type for end in ends)
-
-
-def _parted(plan: LogicalPlan) -> list[Problem]:
-    """The operators that cannot be parallel any more, because a unifier stands between them and their upstream."""
-    arcs = [(edge.source.operator, edge.target.operator) for edge in plan.edges]
-    upstream: dict[str, set[str]] = {name: set() for name in plan.operators}
-    for source, target in arcs:
-        upstream[target].add(source)
-    control = {name for name, node in plan.operators.items() if node.is_control}
-    parallel = {name for name, node in plan.operators.items() if node.partition == "parallel"}
-    ordered = in_topological_order(list(plan.operators), arcs)
-    refused = fuse(ordered, upstream, control, parallel)[1]
-    return [_problem(plan, name, f"partition: parallel {reason}") for name, reason in refused.items()]
 
 
 def _problem(plan: LogicalPlan, name: str, message: str) -> Problem:

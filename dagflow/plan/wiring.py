@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
-from dagflow.api.partitioning import ByName
 from dagflow.api.ports import InputPort, OutputPort, Port
-from dagflow.plan.fusing import fuse, in_topological_order
-from dagflow.plan.keyed import check_keyed
+from dagflow.plan.fusing import in_topological_order
+from dagflow.plan.partition_checks import check_partitions
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.spec.app_spec import AppSpec, Endpoint, KeyedPartition, OperatorSpec, StreamSpec
+from dagflow.spec.app_spec import AppSpec, Endpoint, OperatorSpec, StreamSpec
 from dagflow.spec.problems import Place, Problems, did_you_mean, listed, nearest, quoted
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ def wire(spec: AppSpec, problems: Problems) -> tuple[Edge, ...]:
         wiring.connect(stream)
     wiring.check_operators()
     wiring.check_cycles()
-    wiring.check_partitions()
+    check_partitions(spec, wiring.edges, wiring.doubtful, problems)
     return tuple(wiring.edges)
 
 
@@ -50,8 +48,8 @@ class _Wiring:
         self._left_plainly: set[PortRef] = set()
         # Ports that a broken stream seems to mean: they are not loose as well.
         self._meant: set[PortRef] = set()
-        # Operators that a broken stream reaches: what they take in is not known.
-        self._doubtful: set[str] = set()
+        # Operators that a broken stream reaches: their inputs are not known.
+        self.doubtful: set[str] = set()
 
     def connect(self, stream: StreamSpec) -> None:
         """Make the edges of one stream, one from each of its sources to each of its targets."""
@@ -66,7 +64,7 @@ class _Wiring:
             is_union = len(stream.sources) > 1
             fitting = [source for source, port in sources if self._check_types(source, port, end, target, is_union)]
             if not fitting or len(fitting) < len(stream.sources):
-                self._doubtful.add(end.operator)
+                self.doubtful.add(end.operator)
             is_broadcast = stream.broadcast_place is not None
             for source in fitting:
                 ends = PortRef(source.operator, source.port), PortRef(end.operator, end.port)
@@ -225,67 +223,6 @@ class _Wiring:
             place = self._spec.streams[closing.stream].place
             words = " -> ".join(f"'{name}'" for name in cycle)
             self._problems.add(place, f"stream '{closing.stream}' closes a cycle: {words}")
-
-    def check_partitions(self) -> None:
-        """Control operators have no partitions, and parallel ones must be fusible."""
-        control: set[str] = set()
-        parallel: set[str] = set()
-        for operator in self._spec.operators.values():
-            cls = operator.operator_class
-            if cls is not None and issubclass(cls, ControlOperator):
-                control.add(operator.name)
-                if operator.partition is not None:
-                    who = f"operator '{operator.name}' ({cls.__name__})"
-                    self._problems.add(
-                        operator.partition_place, f"{who} runs in the driver, once; it takes no partition"
-                    )
-            elif operator.partition == "parallel":
-                parallel.add(operator.name)
-            self._check_partitioner(operator)
-        arcs = [(edge.source.operator, edge.target.operator) for edge in self.edges]
-        upstream: dict[str, set[str]] = {}
-        for source, target in arcs:
-            upstream.setdefault(target, set()).add(source)
-        ordered = in_topological_order(list(self._spec.operators), arcs)
-        heads, refused = fuse(ordered, upstream, control, parallel)
-        for name, reason in refused.items():
-            # An operator without any upstream was reported as one that nothing reaches.
-            if upstream.get(name) and name not in self._doubtful:
-                operator = self._spec.operators[name]
-                self._problems.add(operator.partition_place, f"partition: parallel of operator '{name}' {reason}")
-        check_keyed(self._spec, heads, self._problems)
-        for edge in self.edges:
-            self._check_key(edge)
-
-    def _check_partitioner(self, operator: OperatorSpec) -> None:
-        """A policy decides the number of partitions only where the app does not."""
-        policy, partition, cls = operator.partitioner, operator.partition, operator.operator_class
-        if policy is None:
-            return
-        who = f"operator '{operator.name}'"
-        if cls is not None and issubclass(cls, ControlOperator):
-            self._problems.add(policy.place, f"{who} runs in the driver, once; it takes no partitioner")
-        elif partition == "parallel":
-            why = f"{who} lives where its upstream is; name the partitioner at the operator that begins the stage"
-            self._problems.add(policy.place, why)
-        elif partition is not None and (not isinstance(partition, KeyedPartition) or partition.count is not None):
-            self._problems.add(policy.place, f"{who} has a fixed number of partitions and a partitioner; give one")
-
-    def _check_key(self, edge: Edge) -> None:
-        """A key that is an attribute of tuples must be one that they have."""
-        operator = self._spec.operators[edge.target.operator]
-        cls, partition = operator.operator_class, operator.partition
-        if cls is None or edge.is_broadcast or not isinstance(partition, KeyedPartition):
-            return
-        source = self._spec.operators[edge.source.operator].operator_class
-        kind = source.output_ports[edge.source.port].type if source is not None else None
-        if kind is None or not isinstance(partition.codec, ByName) or not dataclasses.is_dataclass(kind):
-            return
-        name, names = partition.codec.name, [item.name for item in dataclasses.fields(kind)]
-        if name not in names and not hasattr(kind, name):
-            message = f"stream '{edge.stream}' carries {kind.__name__}, which has no '{name}' to partition by"
-            hint = did_you_mean(name, names)
-            self._problems.add(operator.partition_place, f"operator '{operator.name}': {message}{hint}")
 
 
 def _fits(given: object, taken: object) -> bool:

@@ -32,7 +32,7 @@ def app_of(operators: str, streams: str, *, reader: str = "", splitter: str = ""
     return FRAME.format(operators=operators, streams=streams, reader=reader, splitter=splitter)
 
 
-class RuntimeContract(BackendContract):
+class AppsOfEveryShape(BackendContract):
     """Apps of every shape: fused, exchanged by key and round robin, with state, with a unifier, with a pre-scan."""
 
     def apps(self) -> Mapping[str, str]:
@@ -76,14 +76,14 @@ class RuntimeContract(BackendContract):
             (folder / f"{number}.txt").write_text("\n".join(lines) + "\n")
 
 
-class TestInProcess(RuntimeContract):
+class TestInProcess(AppsOfEveryShape):
     def start(self, program: Program) -> Runtime:
         """Start it."""
         return InlineRuntime(program)
 
 
 @pytest.mark.spark
-class TestSpark(RuntimeContract):
+class TestSpark(AppsOfEveryShape):
     @pytest.fixture(autouse=True)
     def _context(self, spark_context: Any) -> None:
         self.context = spark_context
