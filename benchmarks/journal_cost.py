@@ -27,7 +27,7 @@ from benchmarks.throughput import APP, BUILT_IN, make_input, size_of
 from dagflow.api.properties import parse_size
 from dagflow.engine import run as engine
 from dagflow.journal import Journal
-from dagflow.journal.records import Event
+from dagflow.journal.events import Event
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

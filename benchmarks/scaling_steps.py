@@ -127,6 +127,7 @@ class InstantRuntime:
     def submit(self, window: Any) -> Future[list[Any]]:
         """Answer for each partition."""
         from dagflow.execution.messages import TaskResult
+        from dagflow.metrics.counters import Counters
 
         started = time.perf_counter()
         future: Future[list[Any]] = Future()
@@ -135,7 +136,7 @@ class InstantRuntime:
                 TaskResult(
                     stage.index,
                     partition,
-                    {"reader.blocks": 1},
+                    Counters.of_counts({"reader": {"blocks": 1}}),
                     tuple(self._file(window, partition, number) for number in range(self._step.files_per_partition)),
                     (),
                     {},

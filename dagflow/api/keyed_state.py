@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 import pickle
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, ClassVar, Generic, TypeVar
+
+from msgspec import Raw, msgpack
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Capability, Operator
 from dagflow.api.partitioning import Key, Truth, canonical, partitions_of_keys
+from dagflow.errors import JournalError
 
 V = TypeVar("V")
 
@@ -36,6 +41,25 @@ class Rescalable(Capability):
         """The state of each of so many partitions, None for none."""
 
 
+_VERSION = 1
+_PICKLED = 0
+"""Extension code of what an author's operator keeps, and of keys that no column holds."""
+
+# Keys for which MessagePack has no type of its own: their extension code, and how they are written and read.
+_KEY_FORMS: dict[type, tuple[int, Callable[[Any], str], Callable[[str], Any]]] = {
+    Truth: (1, lambda key: str(int(key.value)), lambda text: Truth(text == "1")),
+    Decimal: (2, str, Decimal),
+    int: (3, str, int),
+    str: (4, str, str),
+    datetime: (5, datetime.isoformat, datetime.fromisoformat),
+    date: (6, date.isoformat, date.fromisoformat),
+    time: (7, time.isoformat, time.fromisoformat),
+    timedelta: (8, lambda key: str(key // timedelta(microseconds=1)), lambda text: timedelta(microseconds=int(text))),
+}
+_READER_BY_CODE = {code: read for code, _, read in _KEY_FORMS.values()}
+_NATIVE = frozenset((bytes, str, int, float, type(None)))
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Keys that changed in some windows, with their values at the end of those.
@@ -43,7 +67,7 @@ class Segment:
     Attributes:
         name: Where the checkpoint keeps it; "" before it is kept anywhere.
         size: How many keys it tells about.
-        data: The keys, packed; b"" on the way from a task to the driver, which has it by its name.
+        data: The keys and values as MessagePack; b"" on the way from a task to the driver, which has it by its name.
     """
 
     name: str
@@ -51,18 +75,72 @@ class Segment:
     data: bytes
 
     @classmethod
-    def of(cls, values: dict[Key, Any], gone: Iterable[Key]) -> Segment:
-        """Pack values, and the keys that have none any more."""
-        absent = list(gone)
-        return cls("", len(values) + len(absent), pickle.dumps((values, absent), protocol=5))
+    def of(cls, values: dict[Key, Any], gone: Iterable[Key], value_type: type | None = None) -> Segment:
+        """Encode values, and the keys that have none any more.
 
-    def unpack(self) -> tuple[dict[Key, Any], list[Key]]:
-        """What of() was given."""
-        values, gone = pickle.loads(self.data)
-        if any(key != key for key in itertools.chain(values, gone)):
-            # A pickled NaN is another object than the one that canonical() gives, by which dicts find it.
-            return {canonical(key): value for key, value in values.items()}, list(map(canonical, gone))
-        return values, gone
+        Args:
+            values: Values by key.
+            gone: Keys that were deleted.
+            value_type: The type of the values; None to pickle them.
+        """
+        absent = list(gone)
+        held: Any = list(values.values())
+        if value_type is None:
+            held = msgpack.Ext(_PICKLED, pickle.dumps(held, protocol=5))
+        data = msgpack.encode((_VERSION, Raw(_encode_keys(list(values))), Raw(_encode_keys(absent)), held))
+        return cls("", len(values) + len(absent), data)
+
+    def unpack(self, value_type: type | None = None) -> tuple[dict[Key, Any], list[Key]]:
+        """The values and the deleted keys that of() was given.
+
+        Raises:
+            JournalError: The data is of a version that this program does not know.
+        """
+        version, keys, gone, held = msgpack.decode(
+            self.data, type=tuple[int, list[Any], list[Any], Raw], ext_hook=_decode_key
+        )
+        if version != _VERSION:
+            raise JournalError(
+                f"keyed state of version {version} is unknown here, version {_VERSION} is known",
+                url=self.name,
+                hint="run the version of dagflow that wrote it, or start over with --fresh",
+            )
+        if value_type is None:
+            values = pickle.loads(msgpack.decode(held).data)
+        else:
+            values = msgpack.decode(held, type=list[value_type])  # type: ignore[valid-type]  # known at run time only
+        return dict(zip(_with_one_nan(keys), values, strict=True)), _with_one_nan(gone)
+
+
+def _encode_keys(keys: list[Key]) -> bytes:
+    if set(map(type, keys)) <= _NATIVE:
+        try:
+            return msgpack.encode(keys)
+        except (OverflowError, UnicodeEncodeError):
+            pass  # numbers of more than 64 bits, text that is not Unicode
+    return msgpack.encode(list(map(_encoded_key, keys)))
+
+
+def _encoded_key(key: Any) -> Any:
+    kind = type(key)
+    is_native = kind in (bytes, float, type(None)) or (kind is int and -(1 << 63) <= key < 1 << 64)
+    if is_native:
+        return key
+    if kind not in _KEY_FORMS:
+        return msgpack.Ext(_PICKLED, pickle.dumps(key, protocol=5))
+    code, write, _ = _KEY_FORMS[kind]
+    return msgpack.Ext(code, write(key).encode("utf-8", "surrogatepass"))
+
+
+def _decode_key(code: int, data: memoryview) -> Any:
+    if code == _PICKLED:
+        return pickle.loads(data)
+    return _READER_BY_CODE[code](bytes(data).decode("utf-8", "surrogatepass"))
+
+
+def _with_one_nan(keys: list[Any]) -> list[Key]:
+    # A NaN that was read is another object, and dicts find NaN by identity: canonical() gives this very one.
+    return [math.nan if key != key else key for key in keys] if float in set(map(type, keys)) else keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +153,17 @@ class KeyedSnapshot:
 
     segments: tuple[Segment, ...] = ()
 
-    def values(self) -> dict[Key, Any]:
+    def values(self, value_type: type | None = None) -> dict[Key, Any]:
         """The newest value of each key, in the order in which keys were first set."""
-        return _folded(self.segments)[0]
+        return _merged(self.segments, value_type)[0]
 
 
-def _folded(segments: Iterable[Segment]) -> tuple[dict[Key, Any], dict[Key, None]]:
+def _merged(segments: Iterable[Segment], value_type: type | None) -> tuple[dict[Key, Any], dict[Key, None]]:
     """The newest values, and the keys that the segments say are gone."""
     values: dict[Key, Any] = {}
     gone: dict[Key, None] = {}
     for segment in segments:
-        changed, absent = segment.unpack()
+        changed, absent = segment.unpack(value_type)
         for key in absent:
             values.pop(key, None)
             gone[key] = None
@@ -110,11 +188,13 @@ class KeyedState(Generic[V]):
 
     Args:
         snapshot: What an earlier window left.
+        value_type: The type of the values, by which they are written; None to pickle them.
     """
 
-    def __init__(self, snapshot: KeyedSnapshot = KeyedSnapshot()) -> None:
+    def __init__(self, snapshot: KeyedSnapshot = KeyedSnapshot(), value_type: type | None = None) -> None:
         self._segments = list(snapshot.segments)
-        self._values: dict[Key, V] = snapshot.values()
+        self._value_type = value_type
+        self._values: dict[Key, V] = snapshot.values(value_type)
         self._changed: dict[Key, None] = {}
 
     def __contains__(self, key: Key) -> bool:
@@ -156,7 +236,8 @@ class KeyedState(Generic[V]):
         """The state, for the window's commit."""
         if self._changed:
             values = {key: self._values[key] for key in self._changed if key in self._values}
-            self._segments.append(Segment.of(values, (key for key in self._changed if key not in values)))
+            gone = (key for key in self._changed if key not in values)
+            self._segments.append(Segment.of(values, gone, self._value_type))
             self._changed = {}
             self._merge()
         # What the checkpoint has is not sent to it again.
@@ -173,9 +254,9 @@ class KeyedState(Generic[V]):
             size += self._segments[start].size
         if start == len(self._segments) - 1:
             return
-        values, gone = _folded(self._segments[start:])
+        values, gone = _merged(self._segments[start:], self._value_type)
         # Below the oldest segment there is nothing left for a deletion to hide.
-        self._segments[start:] = [Segment.of(values, gone if start else ())]
+        self._segments[start:] = [Segment.of(values, gone if start else (), self._value_type)]
 
 
 class KeyedOperator(Operator, Rescalable):
@@ -184,6 +265,9 @@ class KeyedOperator(Operator, Rescalable):
     Guarantee: a key's state is in the partition in which its records arrive, whatever the number of partitions was
     or is, for an operator with `partition: {by: …}` that uses the keys of that codec, or with `partition: 1`.
     """
+
+    value_type: ClassVar[type | None] = None
+    """The type of the state's values: a frozen dataclass, int, str, …; None: they are pickled."""
 
     _state: KeyedState[Any]
 
@@ -194,7 +278,7 @@ class KeyedOperator(Operator, Rescalable):
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window; an operator that overrides it calls this one too."""
-        self._state = KeyedState()
+        self._state = KeyedState(value_type=self.value_type)
 
     def snapshot(self) -> KeyedSnapshot | None:
         """The state after the window."""
@@ -203,7 +287,7 @@ class KeyedOperator(Operator, Rescalable):
 
     def restore(self, state: KeyedSnapshot) -> None:
         """Take back what snapshot gave."""
-        self._state = KeyedState(state)
+        self._state = KeyedState(state, self.value_type)
 
     def merge_states(self, states: Sequence[KeyedSnapshot | None]) -> KeyedSnapshot:
         """The segments of all partitions: a key has been in one of them only, so their order does not matter."""
@@ -212,7 +296,7 @@ class KeyedOperator(Operator, Rescalable):
     def split_state(self, state: KeyedSnapshot, partitions: int) -> list[KeyedSnapshot | None]:
         """The keys that belong to each partition, as one segment."""
         shares: list[dict[Key, Any]] = [{} for _ in range(partitions)]
-        values = state.values()
+        values = state.values(self.value_type)
         for partition, (key, value) in zip(partitions_of_keys(values, partitions), values.items(), strict=True):
             shares[partition][key] = value
-        return [KeyedSnapshot((Segment.of(share, ()),)) if share else None for share in shares]
+        return [KeyedSnapshot((Segment.of(share, (), self.value_type),)) if share else None for share in shares]

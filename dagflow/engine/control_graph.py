@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import pickle
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,11 @@ from dagflow.engine.operator_state import is_stateful, require_owners
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.errors import PlanError, Problem
 from dagflow.execution.chain import Chain
+from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.journal import CommittedState, ControlState, SavedState
+from dagflow.journal.journal import now_ms
+from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan, PortRef, Stage
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
@@ -29,16 +32,18 @@ class Emission:
     Attributes:
         window_id: The window.
         tuples: Tuples for partitioned operators, by input port.
-        state: Pickled states of the control operators after the window.
-        counters: What the window added to their counts, by "operator.name".
+        states: States of the control operators after the window, by operator.
+        counters: What the window added to their counts.
         late: Tuples for control operators that work when the window's results are in, in order, by input port.
+        emitted_ms: When the window was emitted, in milliseconds since 1970.
     """
 
     window_id: int
     tuples: Mapping[PortRef, list[Any]]
-    state: bytes
-    counters: Mapping[str, int]
+    states: Mapping[str, SavedState]
+    counters: Counters
     late: Sequence[tuple[PortRef, list[Any]]] = ()
+    emitted_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +51,14 @@ class ControlResult:
     """What the control operators made of a window's results; part of the window's commit.
 
     Attributes:
-        states: Their pickled states after the window, by name.
+        states: Their states after the window, by operator.
         files: Files that they wrote, which wait to be published.
-        counters: What the window added to their counts, by "operator.name".
+        counters: What the window added to their counts.
     """
 
-    states: Mapping[str, bytes] = field(default_factory=dict)
+    states: Mapping[str, SavedState] = field(default_factory=dict)
     files: tuple[PendingFile, ...] = ()
-    counters: Mapping[str, int] = field(default_factory=dict)
+    counters: Counters = field(default_factory=Counters)
 
 
 def _split(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> tuple[list[str], list[str]]:
@@ -137,8 +142,8 @@ class ControlGraph:
         self._upstream = {stage.head: _upstream_of(plan, stage) for stage in plan.stages if stage.takes_from_driver}
         heads = self._sources.operators.items()
         self._listeners = {name: each for name, each in heads if isinstance(each, SourceEventListener)}
-        self._counted: Counter[str] = Counter()
-        self._counted_late: Counter[str] = Counter()
+        self._counted = Counters()
+        self._counted_late = Counters()
 
     def _chain(self, names: list[str], outputs: TaskOutputs | None = None) -> Chain:
         """Wire some of the control operators, and set them up."""
@@ -172,28 +177,29 @@ class ControlGraph:
     def _watch(self, payload: Any) -> None:
         self._activity += len(payload)
 
-    def restore(self, planned: bytes, reported: Mapping[str, bytes]) -> None:
+    def restore(self, planned: ControlState, committed: CommittedState, last_run: Collection[str]) -> None:
         """Take back the states that earlier windows left.
 
         Args:
-            planned: An Emission's state, or b"".
-            reported: States of ControlResults, by operator.
+            planned: State of the newest plan.
+            committed: State of the newest intent.
+            last_run: All operators of the run before.
 
         Raises:
             JournalError: The name of an operator that has left state is gone.
         """
-        states = pickle.loads(planned) if planned else {}
-        listeners = self._listeners
-        states.update((name, pickle.loads(state)) for name, state in reported.items() if name not in listeners)
+        states = {**planned.operators, **committed.control}
         stateful = {name for c in (self._sources, self._sinks) for name, o in c.operators.items() if is_stateful(o)}
-        require_owners(states, self._names, stateful - states.keys())
-        for name, value in states.items():
-            for chain in (self._sources, self._sinks):
-                if name in chain.operators:
-                    chain.call(name, chain.operators[name].restore, value)
-        for name, listener in listeners.items():
-            if name in reported:
-                self._sources.call(name, listener.restore_event_state, pickle.loads(reported[name]))
+        require_owners(states, self._names, stateful - states.keys(), last_run)
+        for chain in (self._sources, self._sinks):
+            for name, operator in chain.operators.items():
+                if name not in states:
+                    continue
+                chain.call(name, operator.restore, StateCodec.of_snapshots(name, operator).decode(states[name]))
+        for name in committed.source_events.keys() & self._listeners.keys():
+            listener = self._listeners[name]
+            state = StateCodec.of_events(name, listener).decode(committed.source_events[name])
+            self._sources.call(name, listener.restore_event_state, state)
 
     def emit(self, window_id: int) -> Emission | None:
         """Let the operators emit one window; None when nobody had anything to emit.
@@ -211,10 +217,10 @@ class ControlGraph:
         self._sources.end_window()
         if not self._activity and not self._has_news():
             return None
-        counts = Counter(self._sources.counts())
-        counters = dict(counts - self._counted)
-        self._counted = counts
-        return Emission(window_id, dict(self._tuples), self._snapshot(), counters, tuple(self._late))
+        counts = self._sources.counts()
+        counters, self._counted = counts.since(self._counted), counts
+        states = _snapshots(self._sources, window_id)
+        return Emission(window_id, dict(self._tuples), states, counters, tuple(self._late), now_ms())
 
     def _has_news(self) -> bool:
         inputs = {name: each for name, each in self._sources.operators.items() if isinstance(each, InputOperator)}
@@ -233,12 +239,6 @@ class ControlGraph:
         for name, operator in self._sources.operators.items():
             if isinstance(operator, InputOperator):
                 self._sources.call(name, operator.scan_now)
-
-    def _snapshot(self) -> bytes:
-        states = {
-            name: self._sources.call(name, operator.snapshot) for name, operator in self._sources.operators.items()
-        }
-        return pickle.dumps({name: state for name, state in states.items() if state is not None}, protocol=5)
 
     def process_results(
         self,
@@ -262,30 +262,26 @@ class ControlGraph:
         for target, tuples in itertools.chain(late, reports):
             self._sinks.consumer_of(target)(tuples)
         self._sinks.end_window()
-        states = {name: self._sinks.call(name, operator.snapshot) for name, operator in self._sinks.operators.items()}
-        counts = Counter(self._sinks.counts())
-        counters, self._counted_late = dict(counts - self._counted_late), counts
-        return ControlResult(
-            {name: pickle.dumps(state, protocol=5) for name, state in states.items() if state is not None},
-            self._outputs.take_finished(),
-            counters,
-        )
+        counts = self._sinks.counts()
+        counters, self._counted_late = counts.since(self._counted_late), counts
+        return ControlResult(_snapshots(self._sinks, window_id), self._outputs.take_finished(), counters)
 
-    def handle_source_events(self, window_id: int, events: Sequence[Any]) -> dict[str, bytes]:
-        """Tell those who listen what the tasks of a window saw of its tuples.
+    def handle_source_events(self, window_id: int, events: Sequence[Any]) -> dict[str, SavedState]:
+        """Give the events of a window's tasks to the operators that listen to them.
 
         Returns:
-            What they must not lose of it, pickled, by name; part of the window's commit.
+            What the operators must not lose of the events, by operator; part of the window's commit.
 
         Raises:
             DagflowError: An operator failed.
         """
-        heard = {}
+        states = {}
         for name, listener in self._listeners.items():
             if listener.wants_source_events:
                 self._sources.call(name, listener.handle_source_events, window_id, events)
-                heard[name] = pickle.dumps(self._sources.call(name, listener.event_state), protocol=5)
-        return heard
+                state = self._sources.call(name, listener.event_state)
+                states[name] = StateCodec.of_events(name, listener).encode(state, window_id)
+        return states
 
     def committed(self, window_id: int) -> None:
         """Tell those who wait for it that a window, and all before it, are published.
@@ -302,3 +298,13 @@ class ControlGraph:
         """End the operators."""
         self._sources.teardown()
         self._sinks.teardown()
+
+
+def _snapshots(chain: Chain, window_id: int) -> dict[str, SavedState]:
+    """The states of a chain's operators after a window, by operator; none of operators without state."""
+    states = {name: chain.call(name, operator.snapshot) for name, operator in chain.operators.items()}
+    return {
+        name: StateCodec.of_snapshots(name, chain.operators[name]).encode(state, window_id)
+        for name, state in states.items()
+        if state is not None
+    }

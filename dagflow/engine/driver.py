@@ -180,9 +180,9 @@ class Driver:
         raise_first_error(results)
         # From the intent on the files of the window are decided, and _abandon must not remove them.
         self._in_flight.popleft()
-        counters = self._committer.commit(flight.planned, results)
+        intent = self._committer.commit(flight.planned, results, flight.ran_ms())
         self._planner.committed(flight.load, results)
-        self._statistics.committed(flight.planned, counters)
+        self._statistics.committed(flight.planned, intent)
         self._observer.progress(self.snapshot())
         self._journal.maintain()
         release_free_memory()

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dagflow.errors import StorageError
 from dagflow.journal import Journal
 from dagflow.storage.location import redacted
-from dagflow.storage.pending import PendingFile
 from dagflow.storage.replacement import lost_of, replace_all
 
 
@@ -26,8 +25,8 @@ def finish_reprocess(journal: Journal, again: Collection[int] = ()) -> None:
         FencedError: Another driver has taken over.
         StorageError: A new file is lost, or the store refused.
     """
-    decided = journal.state.reprocessing
-    files = [PendingFile.from_json(file) for window in decided.values() for file in window.intent.files]
+    decided = dict(sorted(journal.state.reprocessing.items()))
+    files = [file for window in decided.values() for file in window.intent.files]
     if lost := lost_of(files):
         if decided.keys() <= set(again):
             return

@@ -1,22 +1,21 @@
-"""The states of partitioned operators between windows: kept with the journal, dealt out anew when partitions change.
+"""The states of partitioned operators between windows: kept with the journal, divided anew when partitions change.
 
-A window's intent holds the states themselves where they are small. What operators keep by key comes in segments;
-a larger one is an object of its own in the checkpoint, written once, before the intent that first names it.
+A window's intent holds small states itself. State by key comes in segments; a larger segment is an object of its own
+in the checkpoint, written once, before the intent that first names it.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, Rescalable, Segment
+from dagflow.api.keyed_state import KeyedOperator, Rescalable
 from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError, JournalError, MissingError, PlanError, Problem
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import WindowPlan
+from dagflow.execution.state_codec import StateCodec
+from dagflow.journal import SavedSegment, SavedState, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
 from dagflow.storage.store import Store
 
@@ -30,8 +29,8 @@ _NAME_CHARACTERS = 200  # of an operator in a segment's name: file systems take 
 KEPT_WINDOWS = 8
 """A segment that no state names any more is removed this much later, when no driver can still want it."""
 
-Kept = dict[str, list[Any]]
-"""For each operator and partition its state: bytes, or a KeyedSnapshot; None for none."""
+PartitionStates = dict[str, list[SavedState | None]]
+"""For each operator the state of each partition; None for none."""
 
 
 def is_stateful(operator: Operator) -> bool:
@@ -39,21 +38,24 @@ def is_stateful(operator: Operator) -> bool:
     return type(operator).snapshot is not Operator.snapshot
 
 
-def require_owners(states: Mapping[str, Any], names: Collection[str], newcomers: Iterable[str]) -> None:
+def require_owners(
+    states: Mapping[str, SavedState], names: Collection[str], newcomers: Iterable[str], last_run: Collection[str]
+) -> None:
     """Refuse to let an operator begin without the state that is kept for it under the name that it had.
 
-    An operator that was only taken out of the app has no successor, and what it left is kept.
+    An operator that an earlier run did without was taken out and not renamed; what it left is kept.
 
     Args:
-        states: What operators have left, by their names; nothing is lost with an empty collection.
+        states: What operators have left, by their names; nothing is lost with an empty one.
         names: All operators of the app.
         newcomers: Those of them that keep such state, and have none.
+        last_run: All operators of the run before.
 
     Raises:
         JournalError: One that left state is gone, and another one begins.
     """
-    owners = {name for name, state in states.items() if not isinstance(state, Sized) or len(state)}
-    gone, begin = sorted(owners - set(names)), sorted(newcomers)
+    owners = {name for name, state in states.items() if not state.is_empty}
+    gone, begin = sorted((owners & set(last_run)) - set(names)), sorted(newcomers)
     if gone and begin:
         raise JournalError(
             f"operator '{begin[0]}' is new and would begin from nothing, and operator '{gone[0]}', "
@@ -77,7 +79,7 @@ def _require_keys_together(name: str, stage: Stage) -> None:
     )
 
 
-class StateBook:
+class OperatorStates:
     """What the newest committed window has left of each partitioned operator's state.
 
     Args:
@@ -97,7 +99,7 @@ class StateBook:
                 _require_keys_together(name, stage)
         self._store = store
         self._epoch = epoch
-        self._kept: Kept = {}
+        self._kept: PartitionStates = {}
         self._data: dict[str, bytes] = {}
         self._dropped: list[tuple[int, str]] = []
 
@@ -121,18 +123,25 @@ class StateBook:
             counts |= {head: plan.partitions.get(head) for head, count in counts.items() if count is None}
         return counts
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: Mapping[str, list[SavedState | None]], last_run: Collection[str]) -> None:
         """Take back what after() gave, and remove what earlier drivers left that no state names.
+
+        Args:
+            kept: What the newest committed window left.
+            last_run: All operators of the run before.
 
         Raises:
             JournalError: A segment is gone, or the name of an operator.
             StorageError: The store failed.
         """
-        states = {name: list(filter(_is_some, partitions)) for name, partitions in kept.items()}
-        require_owners(states, self._operators, self._stages.keys() - kept.keys())
-        self._kept = kept
-        named = {segment.name for segment in _segments_of(kept) if segment.name}
-        for segment in _segments_of(kept):
+        some = {
+            name: next((s for s in states if s is not None and not s.is_empty), None) for name, states in kept.items()
+        }
+        left = {name: state for name, state in some.items() if state is not None}
+        require_owners(left, self._operators, self._stages.keys() - kept.keys(), last_run)
+        self._kept = dict(kept)
+        named = {segment.name for segment in _segments_of(self._kept) if segment.name}
+        for segment in _segments_of(self._kept):
             if segment.name:
                 try:
                     self._data[segment.name] = self._store.read(SEGMENTS + segment.name)
@@ -143,7 +152,7 @@ class StateBook:
                         hint="put the checkpoint back as it was, with its segments, or start over with --fresh",
                     ) from error
         present = {name.removeprefix(SEGMENTS) for name in self._store.list(SEGMENTS)}
-        # A later driver's segments may be named by records that this one has not seen; other names are somebody's.
+        # A later driver's segments may be named by records that this one has not seen; other objects are not dagflow's.
         epochs = {name: name.partition("-")[0] for name in present - named}
         stale = [name for name, epoch in epochs.items() if epoch.isdecimal() and int(epoch) < self._epoch]
         self._store.delete(SEGMENTS + name for name in sorted(stale))
@@ -170,8 +179,8 @@ class StateBook:
             "or start over with --fresh",
         )
 
-    def for_window(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], bytes]:
-        """The pickled state that each partition of each operator begins a window with.
+    def for_window(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], SavedState]:
+        """The state that each partition of each operator begins a window with.
 
         Args:
             partitions: The window's partition counts by stage head.
@@ -181,38 +190,32 @@ class StateBook:
         """
         states = {}
         for name, stage in self._stages.items():
-            for partition, state in enumerate(self._dealt_out(name, partitions[stage.head])):
+            for partition, state in enumerate(self._divided(name, partitions[stage.head])):
                 if state is not None:
                     states[name, partition] = state
         return states
 
-    def _dealt_out(self, name: str, partitions: int) -> list[bytes | None]:
+    def _divided(self, name: str, partitions: int) -> list[SavedState | None]:
         kept = self._kept.get(name, [])
         if not any(state is not None for state in kept):
             return []
+        whole = [None if state is None else self._whole(state) for state in kept]
         if len(kept) == partitions:
-            return [
-                pickle.dumps(self._whole(state), protocol=5) if isinstance(state, KeyedSnapshot) else state
-                for state in kept
-            ]
+            return whole
         operator = self._require_movable(name, partitions)
-        whole = [
-            self._whole(state) if isinstance(state, KeyedSnapshot) else None if state is None else pickle.loads(state)
-            for state in kept
-        ]
-        shares = operator.split_state(operator.merge_states(whole), partitions)
-        return [None if share is None else pickle.dumps(share, protocol=5) for share in shares]
+        codec = StateCodec.of_snapshots(name, self._operators[name])
+        merged = operator.merge_states([None if state is None else codec.decode(state) for state in whole])
+        shares = operator.split_state(merged, partitions)
+        return [None if share is None else codec.encode(share) for share in shares]
 
-    def _whole(self, snapshot: KeyedSnapshot) -> KeyedSnapshot:
-        """The snapshot with the data of every segment."""
-        return KeyedSnapshot(
-            tuple(
-                segment if segment.data else replace(segment, data=self._data[segment.name])
-                for segment in snapshot.segments
-            )
-        )
+    def _whole(self, state: SavedState) -> SavedState:
+        """The state with the data of every segment."""
+        if state.segments is None:
+            return state
+        segments = [each if each.data else replace(each, data=self._data[each.name]) for each in state.segments]
+        return replace(state, segments=segments)
 
-    def after(self, window_id: int, results: Sequence[TaskResult]) -> Kept:
+    def after(self, window_id: int, results: Sequence[TaskResult]) -> PartitionStates:
         """Take in the states that a window left, and make their segments durable.
 
         Returns:
@@ -226,18 +229,18 @@ class StateBook:
             own = {result.partition: result.states.get(name) for result in results if result.stage == stage.index}
             # A window without tuples ran no tasks, and changed nothing.
             if own:
-                self._kept[name] = [self._settled(window_id, name, p, own[p]) for p in sorted(own)]
+                self._kept[name] = [self._stored(window_id, name, p, own[p]) for p in sorted(own)]
         now = {segment.name for segment in _segments_of(self._kept)}
         self._dropped += [(window_id, name) for name in sorted(before - now) if name]
-        return self._kept
+        return dict(self._kept)
 
-    def _settled(self, window_id: int, name: str, partition: int, state: bytes | None) -> Any:
-        if state is None or not isinstance(self._operators[name], KeyedOperator):
+    def _stored(self, window_id: int, name: str, partition: int, state: SavedState | None) -> SavedState | None:
+        """The state with its large segments in objects of their own."""
+        if state is None or state.segments is None:
             return state
-        snapshot: KeyedSnapshot = pickle.loads(state)
-        return KeyedSnapshot(tuple(self._stored(window_id, name, partition, s) for s in snapshot.segments))
+        return replace(state, segments=[self._stored_segment(window_id, name, partition, s) for s in state.segments])
 
-    def _stored(self, window_id: int, operator: str, partition: int, segment: Segment) -> Segment:
+    def _stored_segment(self, window_id: int, operator: str, partition: int, segment: SavedSegment) -> SavedSegment:
         if segment.name or len(segment.data) <= INLINE_BYTES:
             return segment
         # A slash, as in the names of operators in modules, would make directories, whose objects no listing shows.
@@ -245,7 +248,7 @@ class StateBook:
         name = f"{self._epoch:08d}-{window_id}-{short}-{partition}-{os.urandom(8).hex()}"
         self._store.create(SEGMENTS + name, segment.data)
         self._data[name] = segment.data
-        return Segment(name, segment.size, b"")
+        return SavedSegment(name, segment.size)
 
     def committed(self, window_id: int) -> None:
         """Remove segments that no state has named for a while; called when a window's intent is durable.
@@ -261,12 +264,8 @@ class StateBook:
                 del self._data[name]
 
 
-def _is_some(state: Any) -> bool:
-    return len(state.segments) > 0 if isinstance(state, KeyedSnapshot) else state is not None
-
-
-def _segments_of(kept: Kept) -> Iterable[Segment]:
-    for states in kept.values():
+def _segments_of(states_by_operator: PartitionStates) -> Iterator[SavedSegment]:
+    for states in states_by_operator.values():
         for state in states:
-            if isinstance(state, KeyedSnapshot):
-                yield from state.segments
+            if state is not None:
+                yield from state.segments or ()

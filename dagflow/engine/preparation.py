@@ -98,7 +98,7 @@ def pending_files_swept(roots: Sequence[str], journal: Journal) -> Iterator[None
     """
 
     def sweep_roots(before_epoch: int) -> None:
-        keep = {file["pending_url"] for file in journal.state.awaited_files()}
+        keep = {file.pending_url for file in journal.state.unpublished_files()}
         for root in roots:
             sweep(
                 root,

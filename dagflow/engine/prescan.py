@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,8 @@ from dagflow.api.ports import TupleBatch
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.operator_state import require_owners
 from dagflow.errors import DagflowError
+from dagflow.execution.state_codec import StateCodec
+from dagflow.journal import SavedState
 from dagflow.runtime.base import Runtime
 
 
@@ -57,19 +58,25 @@ class PreScans:
                 findings[index] = finding
         return findings
 
-    def state(self) -> dict[str, bytes]:
-        """What the operators must know of the windows so far, pickled, by name."""
+    def state(self) -> dict[str, SavedState]:
+        """What the operators must know of the windows so far, by operator."""
         states = {name: operator.prescan_state() for name, operator in self._operators.items()}
-        return {name: pickle.dumps(state, protocol=5) for name, state in states.items() if state is not None}
+        return {name: self._codec(name).encode(state) for name, state in states.items() if state is not None}
 
-    def restore(self, pickled: Mapping[str, bytes]) -> None:
-        """Take back what state gave.
+    def _codec(self, name: str) -> StateCodec:
+        return StateCodec.of_prescans(name, self._operators[name])
+
+    def restore(self, states: Mapping[str, SavedState], last_run: Collection[str]) -> None:
+        """Take back what state() returned.
+
+        Args:
+            states: What the newest plan keeps, by operator.
+            last_run: All operators of the run before.
 
         Raises:
             JournalError: The name of an operator that has left state is gone.
         """
-        states = {name: pickle.loads(state) for name, state in pickled.items()}
-        require_owners(states, self._names, self._operators.keys() - states.keys())
+        require_owners(states, self._names, self._operators.keys() - states.keys(), last_run)
         for name, state in states.items():
             if name in self._operators:
-                self._operators[name].restore_prescan(state)
+                self._operators[name].restore_prescan(self._codec(name).decode(state))

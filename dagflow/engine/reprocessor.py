@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 from dagflow.engine.control_graph import waits_for_results
 from dagflow.engine.file_changes import ReprocessedWindow, file_changes
@@ -19,6 +18,7 @@ from dagflow.engine.window_committer import produced_by
 from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, SourceChangedError, StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import Journal, Reprocess, WindowIntent, WindowPlan
+from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.storage.files import stat
@@ -113,7 +113,7 @@ class Reprocessor:
         kept = {file.final_url for file in new}
         self._journal.begin_reprocess(
             [
-                Reprocess(rerun.intent, sorted(rerun.published.urls - kept), dict(rerun.published.intent.counters))
+                Reprocess(rerun.intent, sorted(rerun.published.urls - kept), rerun.published.intent.counters)
                 for rerun in reruns
             ]
         )
@@ -124,7 +124,8 @@ class Reprocessor:
         ]
 
     def _published(self, window_id: int) -> _Published:
-        planned, intent = self._journal.window(window_id)
+        window = self._journal.window(window_id)
+        planned, intent = window.plan, window.intent
         if intent is None or window_id > self._journal.state.last_done:
             raise JournalError(
                 f"window {window_id} is not published yet", url="journal", hint="finish it first, with dagflow run"
@@ -134,8 +135,8 @@ class Reprocessor:
         return _Published(
             planned,
             unfinished.intent if unfinished else intent,
-            _files_of(intent),
-            _files_of(unfinished.intent) if unfinished else [],
+            intent.files,
+            unfinished.intent.files if unfinished else [],
         )
 
     def _run_again(self, window: _Published) -> _Rerun:
@@ -156,7 +157,7 @@ class Reprocessor:
     def _run(self, planned: WindowPlan) -> list[TaskResult]:
         heads = {stage.head for stage in self._plan.stages}
         ports = {str(exchange.edge.target) for stage in self._plan.stages for exchange in stage.inputs}
-        if unknown := sorted(set(planned.tuples) - ports):
+        if unknown := sorted(set(planned.inputs) - ports):
             raise JournalError(
                 f"window {planned.window_id} gave blocks to {unknown[0]}, which the app no longer has",
                 url="journal",
@@ -213,9 +214,9 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
             return result.error
     for skipped in (skipped for result in results for skipped in result.skipped):
         known = (
-            start <= skipped.start and skipped.end <= end
-            for url, start, end, _ in window.intent.skipped
-            if url == skipped.url
+            each.start <= skipped.start and skipped.end <= each.end
+            for each in window.intent.skipped
+            if each.url == skipped.url
         )
         if not any(known):
             return StorageError(
@@ -228,14 +229,14 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
 
 
 def _intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult]) -> WindowIntent:
-    counters: Counter[str] = Counter()
+    counters = Counters()
     for result in results:
-        counters.update(result.counters)
+        counters.add(result.counters)
     return WindowIntent(
         window_id=window_id,
-        files=[file.to_json() for result in results for file in result.files],
-        counters=dict(counters),
-        skipped=[list(astuple(skipped)) for result in results for skipped in result.skipped],
+        files=[file for result in results for file in result.files],
+        counters=counters,
+        skipped=[skipped for result in results for skipped in result.skipped],
         produced=produced_by(plan, results),
     )
 
@@ -256,7 +257,3 @@ def _require_free(urls: set[str]) -> None:
             url=redacted(url),
             hint="publish into another directory, or under other names",
         )
-
-
-def _files_of(intent: WindowIntent) -> list[PendingFile]:
-    return [PendingFile.from_json(file) for file in intent.files]

@@ -14,9 +14,8 @@ from dagflow.engine.control_graph import ControlGraph
 from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.finish_reprocess import finish_reprocess
-from dagflow.engine.kept_state import CommittedState, PlannedState
 from dagflow.engine.operator_index import index_operators
-from dagflow.engine.operator_state import StateBook
+from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import pending_files_swept, prepare
 from dagflow.engine.scan_requests import ScanRequests
@@ -170,7 +169,7 @@ def _require_source_files(app: LogicalPlan, store: Store) -> None:
         return
     removers = [name for name, node in app.operators.items() if _removes_input(node.operator)]
     # The app may have had one that it has no more.
-    removers += [key.rpartition(":")[0] for key in state.totals if key.endswith(f":{CLEANED}")]
+    removers += [name for name, counters in state.totals.operators.items() if CLEANED in counters.counts]
     if state.last_committed and removers:
         raise DagflowError(
             f"--fresh would remove what was published, and operator '{removers[0]}' has removed the source files: "
@@ -195,14 +194,16 @@ def _drive(
     sizing = WindowSizing(SparkMaster.parse(options.master or app.attributes.master).parallelism)
     control = _control_graph(app, journal, checkpoint, controls.follow_millis is not None, sizing, runtime)
     try:
-        states = StateBook(app.plan, app.operators, open_store(checkpoint), journal.epoch)
-        planned, committed = PlannedState.of(journal.state), CommittedState.of(journal.state)
-        states.restore(committed.partitioned)
+        states = OperatorStates(app.plan, app.operators, open_store(checkpoint), journal.epoch)
+        planned, committed = journal.state.control_state, journal.state.committed_state
+        last_run = journal.state.operators
+        states.restore(committed.partitions, last_run)
         runner = WindowRunner(app, states, runtime, sizing, pending_tag(journal.state.app_uuid, journal.epoch))
         planner = WindowPlanner(app, journal, control, states, runner, sizing)
-        control.restore(planned.control, committed.control)
-        planner.restore(planned.prescans)
-        committer = WindowCommitter(app, journal, control, states, committed.open_bytes)
+        control.restore(planned, committed, last_run)
+        planner.restore(planned.prescans, last_run)
+        journal.note_operators(app.operators)
+        committer = WindowCommitter(app, journal, control, states, runner.codec)
         statistics = RunStatistics(app.name, {stage.head for stage in app.plan.stages})
         return Driver(journal, planner, runner, committer, statistics, controls).run()
     finally:
@@ -215,7 +216,7 @@ def _control_graph(
 ) -> ControlGraph:
     plan = app.plan
     feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
-    known = PlannedState.of(journal.state).operator_index
+    known = journal.state.control_state.operator_index
     index = index_operators((name for name in plan.control if name in feeding), known)
     services = {
         name: _Services(join(checkpoint, "state", name), follow, sizing, index.get(name, 0), runtime)

@@ -36,10 +36,6 @@ class Decision:
     after: int
     reason: str
 
-    def to_json(self) -> list[object]:
-        """The decision as the journal keeps it."""
-        return [self.stage, self.backlog, self.before, self.after, self.reason]
-
 
 @contextmanager
 def _code_of(stage: str, decider: object, method: str) -> Iterator[None]:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import pickle
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
+
+from pydantic import PydanticUserError
+from pydantic_core import PydanticSerializationError
 
 from dagflow.api.operator import Operator
 from dagflow.engine.control_graph import Emission
@@ -15,8 +20,9 @@ from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError
 from dagflow.execution.messages import WindowTask
 from dagflow.execution.routing import assigned_shares
-from dagflow.journal import WindowPlan
-from dagflow.journal.planned_tuples import ALL_PARTITIONS, cut, decode_tuples, encode_tuples, kind_name
+from dagflow.journal import ControlState, LateTuples, PartitionDecision, PlannedTuples, SavedState, WindowPlan
+from dagflow.journal.journal import now_ms
+from dagflow.journal.planned_tuples import cut, decode_tuples, encode_tuples, kind_name
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
 from dagflow.storage.pending import PendingFile
 
@@ -48,33 +54,65 @@ class WindowCodec:
         inputs = self._plan.stage_of(target.operator).inputs
         return next(exchange for exchange in inputs if exchange.is_assigned and exchange.edge.target == target)
 
-    def plan_of(self, emission: Emission, counts: Mapping[str, int], decisions: Sequence[Decision]) -> WindowPlan:
-        """Decide which partition gets what, in a form that the journal keeps."""
-        tuples: dict[str, Any] = {}
-        assignments: dict[str, Any] = {}
+    def plan_of(
+        self,
+        emission: Emission,
+        prescans: Mapping[str, SavedState],
+        operator_index: Mapping[str, int],
+        counts: Mapping[str, int],
+        decisions: Sequence[Decision],
+    ) -> WindowPlan:
+        """Decide which partition gets what, in a form that the journal keeps.
+
+        Args:
+            emission: What the control operators emitted.
+            prescans: What the pre-scans must know of the windows so far, by operator.
+            operator_index: The operators' index.
+            counts: Partitions of each stage, by its head.
+            decisions: Why the counts changed.
+        """
+        inputs: dict[str, PlannedTuples] = {}
         for target, items in emission.tuples.items():
-            partitions = counts[self._plan.stage_of(target.operator).head]
-            exchange = self._assigned(target)
+            kind, exchange = self._kind(target), self._assigned(target)
             if exchange.routing == "assigned_to_all":
-                tuples[str(target)] = encode_tuples(self._kind(target), list(items))
-                assignments[str(target)] = ALL_PARTITIONS
+                inputs[str(target)] = PlannedTuples(kind_name(kind), encode_tuples(kind, list(items)), None)
             else:
-                shares = assigned_shares(exchange, items, partitions)
-                tuples[str(target)] = encode_tuples(self._kind(target), [item for share in shares for item in share])
-                assignments[str(target)] = [len(share) for share in shares]
+                shares = assigned_shares(exchange, items, counts[self._plan.stage_of(target.operator).head])
+                encoded = encode_tuples(kind, [item for share in shares for item in share])
+                inputs[str(target)] = PlannedTuples(kind_name(kind), encoded, [len(share) for share in shares])
         return WindowPlan(
             window_id=emission.window_id,
             config_hash=self.config_hash,
-            tuples=tuples,
-            assignments=assignments,
+            inputs=inputs,
             partitions=dict(counts),
-            decisions=[decision.to_json() for decision in decisions],
-            control_state=emission.state,
-            counters=dict(emission.counters),
-            kinds={str(target): kind_name(self._kind(target)) for target in emission.tuples},
+            decisions=[PartitionDecision(emission.window_id, *astuple(decision)) for decision in decisions],
+            control_state=ControlState(
+                operators=dict(emission.states),
+                prescans=dict(prescans),
+                late=[self._encode_late(target, items) for target, items in emission.late],
+                operator_index=dict(operator_index),
+            ),
+            counters=emission.counters,
+            emitted_ms=emission.emitted_ms,
+            planned_ms=now_ms(),
         )
 
-    def task_of(self, planned: WindowPlan, states: Mapping[tuple[str, int], bytes]) -> WindowTask:
+    def late_tuples(self, planned: WindowPlan) -> list[tuple[PortRef, list[Any]]]:
+        """The tuples of a planned window that wait for its results, by input port, in order."""
+        late = [(PortRef(*each.port.split(".")), each) for each in planned.control_state.late]
+        return [
+            (target, pickle.loads(each.pickled) if each.pickled else decode_tuples(self._kind(target), each.tuples))
+            for target, each in late
+        ]
+
+    def _encode_late(self, target: PortRef, items: list[Any]) -> LateTuples:
+        try:
+            return LateTuples(str(target), encode_tuples(self._kind(target), items))
+        except (PydanticUserError, PydanticSerializationError):
+            # Between operators of the driver an author may send objects of any class.
+            return LateTuples(str(target), pickled=pickle.dumps(items, protocol=5))
+
+    def task_of(self, planned: WindowPlan, states: Mapping[tuple[str, int], SavedState]) -> WindowTask:
         """The work of a planned window: the same blocks in the same partitions, however often it is asked for.
 
         Raises:
@@ -91,13 +129,12 @@ class WindowCodec:
             for stage in self._plan.stages
             if stage.takes_from_driver
         }
-        for name, packed in planned.tuples.items():
+        for name, given in planned.inputs.items():
             target = PortRef(*name.split("."))
             shares = assigned[self._plan.stage_of(target.operator).head]
-            items = decode_tuples(self._kind(target), packed)
-            lengths = planned.assignments[name]
-            dealt = itertools.repeat(items) if lengths == ALL_PARTITIONS else cut(items, lengths)
-            for share, part in zip(shares, dealt, strict=lengths != ALL_PARTITIONS):
+            items = decode_tuples(self._kind(target), given.tuples)
+            parts = itertools.repeat(items) if given.lengths is None else cut(items, given.lengths)
+            for share, part in zip(shares, parts, strict=given.lengths is not None):
                 if part:
                     share.append((target, part))
         return WindowTask(

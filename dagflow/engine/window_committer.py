@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, replace
+from collections.abc import Iterator, Sequence
 
 from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.operator import LimitChecker
 from dagflow.engine.control_graph import ControlGraph, ControlResult
-from dagflow.engine.kept_state import CommittedState, PlannedState
-from dagflow.engine.operator_state import StateBook
+from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.window_codec import require_names_apart
+from dagflow.engine.window_codec import WindowCodec, require_names_apart
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import Journal, WindowIntent, WindowPlan
+from dagflow.journal import CommittedState, Journal, ProducedFiles, SavedState, WindowIntent, WindowPlan
+from dagflow.journal.journal import now_ms
+from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.pending import PendingFile, discard_all_rivals, publish_all
 
@@ -35,7 +34,7 @@ class WindowCommitter:
         journal: Takes the intents.
         control: The control operators.
         states: States of the partitioned operators.
-        open_bytes: The byte accounting that earlier windows left.
+        codec: Reads what plans keep for the commit.
     """
 
     def __init__(
@@ -43,8 +42,8 @@ class WindowCommitter:
         app: PlacedApp,
         journal: Journal,
         control: ControlGraph,
-        states: StateBook,
-        open_bytes: Mapping[str, int],
+        states: OperatorStates,
+        codec: WindowCodec,
     ) -> None:
         self._plan = app.plan
         self._operators = app.operators
@@ -52,7 +51,8 @@ class WindowCommitter:
         self._journal = journal
         self._control = control
         self._states = states
-        self._open_bytes = Counter(open_bytes)
+        self._codec = codec
+        self._open_bytes = Counter(journal.state.committed_state.byte_accounting)
         self._first_window = journal.state.next_window_id
 
     def publish_decided(self) -> Iterator[int]:
@@ -63,40 +63,50 @@ class WindowCommitter:
         """
         state = self._journal.state
         for window_id in sorted(state.intents):
-            self._publish(window_id, [PendingFile.from_json(file) for file in state.intents[window_id].files])
+            self._publish(window_id, state.intents[window_id].files)
             self._journal.mark_done(window_id)
             yield window_id
         if state.last_committed:
             self._control.committed(state.last_committed)
 
-    def commit(self, planned: WindowPlan, results: Sequence[TaskResult]) -> Counter[str]:
+    def commit(self, planned: WindowPlan, results: Sequence[TaskResult], ran_ms: tuple[int, int]) -> WindowIntent:
         """Commit the oldest planned window.
 
         Args:
             planned: The window.
             results: What its tasks did, one result per task; none of them failed.
+            ran_ms: When its tasks were submitted, and when the last one had ended, in milliseconds since 1970.
 
         Returns:
-            What the operators counted in it.
+            What the window did.
 
         Raises:
             DagflowError: The window must not be committed, or could not be.
         """
         window_id = planned.window_id
-        control = self._control_result(planned, results)
+        control, event_states = self._control_result(planned, results)
         files = [*(file for result in results for file in result.files), *control.files]
         require_names_apart(files)
-        counters: Counter[str] = Counter(control.counters)
+        counters = control.counters.copy()
         for result in results:
-            counters.update(result.counters)
+            counters.add(result.counters)
         self._check_limits(counters)
         intent = WindowIntent(
             window_id=window_id,
-            files=[file.to_json() for file in files],
-            counters=dict(counters),
-            state=self._state_after(window_id, results, control),
-            skipped=[list(astuple(skipped)) for result in results for skipped in result.skipped],
+            files=files,
+            counters=counters,
+            state=CommittedState(
+                partitions=self._states.after(window_id, results),
+                control=dict(control.states),
+                source_events=event_states,
+                byte_accounting=self._accounting_after(results),
+            ),
+            skipped=[skipped for result in results for skipped in result.skipped],
             produced=produced_by(self._plan, results),
+            busy_s=_busy_s(results),
+            started_ms=ran_ms[0],
+            finished_ms=ran_ms[1],
+            committed_ms=now_ms(),
         )
         self._journal.append_intent(intent)
         self._publish(window_id, files)
@@ -104,7 +114,7 @@ class WindowCommitter:
         self._control.committed(window_id)
         self._states.committed(window_id)
         logger.info("window committed window=%d files=%d", window_id, len(files))
-        return counters
+        return intent
 
     def check_byte_accounting(self) -> None:
         """Refuse to call a run complete whose bytes do not add up.
@@ -120,26 +130,30 @@ class WindowCommitter:
                 hint="this is a defect of a format or an operator; please report it with the app and the file",
             )
 
-    def _control_result(self, planned: WindowPlan, results: Sequence[TaskResult]) -> ControlResult:
-        """Let the control operators that listen to tasks, or wait for a window's results, work on the results."""
-        late = PlannedState(*pickle.loads(planned.control_state)).late
+    def _control_result(
+        self, planned: WindowPlan, results: Sequence[TaskResult]
+    ) -> tuple[ControlResult, dict[str, SavedState]]:
+        """Let the control operators that listen to tasks, or wait for a window's results, work on the results.
+
+        Returns:
+            What the operators that wait for results made of them; and what the listeners keep of the events.
+        """
+        late = self._codec.late_tuples(planned)
         # Tasks answer in any order; the operators see their results in the same order in every run.
         ordered = sorted(results, key=lambda result: (result.stage, result.partition))
         events = [event for result in ordered for event in result.source_events]
         event_states = self._control.handle_source_events(planned.window_id, events)
         reports = [report for result in ordered for report in result.reports]
-        result = self._control.process_results(planned.window_id, late, reports)
-        return replace(result, states={**result.states, **event_states})
+        return self._control.process_results(planned.window_id, late, reports), event_states
 
-    def _state_after(self, window_id: int, results: Sequence[TaskResult], control: ControlResult) -> bytes:
-        """What the operators keep for the next window."""
-        partitioned = self._states.after(window_id, results)
+    def _accounting_after(self, results: Sequence[TaskResult]) -> dict[str, int]:
+        """The sums of the byte accounting that are not zero after a window, by key."""
         for result in results:
             self._open_bytes.update(result.accounting)
         self._open_bytes = Counter({key: value for key, value in self._open_bytes.items() if value})
-        return pickle.dumps(CommittedState(partitioned, dict(control.states), dict(self._open_bytes)), protocol=5)
+        return dict(self._open_bytes)
 
-    def _check_limits(self, counters: Counter[str]) -> None:
+    def _check_limits(self, counters: Counters) -> None:
         """Let operators that check limits look at their own totals.
 
         Raises:
@@ -147,9 +161,9 @@ class WindowCommitter:
         """
         for name, operator in self._operators.items():
             if isinstance(operator, LimitChecker):
-                totals = self._journal.state.totals + counters
-                own = (f"{name}.", f"{name}:")
-                operator.check_limits({key[len(name) + 1 :]: n for key, n in totals.items() if key.startswith(own)})
+                own = self._journal.state.totals.of(name)
+                own.add(counters.of(name))
+                operator.check_limits({**own.counts, **own.records})
 
     def _publish(self, window_id: int, files: list[PendingFile]) -> None:
         publish_all(files, durability=self._durability)
@@ -168,7 +182,16 @@ def raise_first_error(results: Sequence[TaskResult]) -> None:
             raise result.error
 
 
-def produced_by(plan: PhysicalPlan, results: Sequence[TaskResult]) -> list[list[object]]:
-    """Where a window's files come from, in their order: a stage's head, a partition, a number of files."""
+def produced_by(plan: PhysicalPlan, results: Sequence[TaskResult]) -> list[ProducedFiles]:
+    """Where a window's files come from, in their order."""
     heads = {stage.index: stage.head for stage in plan.stages}
-    return [[heads[result.stage], result.partition, len(result.files)] for result in results if result.files]
+    return [ProducedFiles(heads[each.stage], each.partition, len(each.files)) for each in results if each.files]
+
+
+def _busy_s(results: Sequence[TaskResult]) -> dict[str, float]:
+    """Seconds that each operator worked in the tasks of a window, by operator."""
+    busy_s: dict[str, float] = {}
+    for result in results:
+        for name, seconds in result.operator_busy_s.items():
+            busy_s[name] = busy_s.get(name, 0.0) + seconds
+    return busy_s

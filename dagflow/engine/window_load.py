@@ -10,7 +10,6 @@ from dagflow.api.ports import tuple_count
 from dagflow.execution.balancing import size_bytes_of
 from dagflow.execution.messages import WindowTask
 from dagflow.journal import WindowPlan
-from dagflow.journal.planned_tuples import ALL_PARTITIONS
 from dagflow.plan.physical import PhysicalPlan, PortRef
 
 
@@ -39,6 +38,6 @@ def load_of_task(plan: PhysicalPlan, planned: WindowPlan, task: WindowTask) -> L
     for shares in task.assigned.values():
         for partition, share in enumerate(shares):
             for target, items in share:
-                if not partition or planned.assignments[str(target)] != ALL_PARTITIONS:
+                if not partition or planned.inputs[str(target)].lengths is not None:
                     tuples.setdefault(target, []).extend(items)
     return load_of(plan, tuples)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dagflow.engine.control_graph import ControlGraph, Emission
-from dagflow.engine.kept_state import PlannedState
-from dagflow.engine.operator_state import StateBook
+from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
 from dagflow.engine.scaling import Scaling
@@ -17,7 +14,7 @@ from dagflow.engine.window_load import Load, load_of
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import Journal, WindowPlan
+from dagflow.journal import Journal, SavedState, WindowPlan
 
 
 class WindowPlanner:
@@ -40,7 +37,7 @@ class WindowPlanner:
         app: PlacedApp,
         journal: Journal,
         control: ControlGraph,
-        states: StateBook,
+        states: OperatorStates,
         runner: WindowRunner,
         sizing: WindowSizing,
     ) -> None:
@@ -63,9 +60,9 @@ class WindowPlanner:
         """Whether an emitted window waits to be planned."""
         return bool(self._emitted)
 
-    def restore(self, prescans: Mapping[str, bytes]) -> None:
-        """Take back the pre-scan states that earlier windows left."""
-        self._prescans.restore(prescans)
+    def restore(self, prescans: Mapping[str, SavedState], last_run: Collection[str]) -> None:
+        """Take back the pre-scan states that earlier windows left; last_run are all operators of the run before."""
+        self._prescans.restore(prescans, last_run)
 
     def emit_ahead(self, windows: int) -> None:
         """Emit until this many windows wait to be planned, or there is no more to emit for now."""
@@ -87,11 +84,15 @@ class WindowPlanner:
         self._scaling.widen(self._runner.known_parallelism)
         self._scaling.observe(self.backlogs(in_flight), self._sizing.speeds, self._control.unemitted_bytes())
         emission = self._prescans.complete(self._emitted.popleft()[0])
-        kept = PlannedState(emission.state, self._prescans.state(), emission.late, self._control.operator_index)
-        emission = replace(emission, state=pickle.dumps(kept, protocol=5))
         # A plan that the journal has must be able to run, in every run to come.
         self._states.require_counts(self._scaling.counts)
-        planned = self._runner.codec.plan_of(emission, self._scaling.counts, self._scaling.take_decisions())
+        planned = self._runner.codec.plan_of(
+            emission,
+            self._prescans.state(),
+            self._control.operator_index,
+            self._scaling.counts,
+            self._scaling.take_decisions(),
+        )
         self._journal.append_plan(planned)
         return planned
 

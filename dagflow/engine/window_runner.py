@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from dagflow.engine.operator_state import StateBook
+from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.rate_limit import with_rate_shares
 from dagflow.engine.stop_request import abandon
@@ -14,6 +14,7 @@ from dagflow.engine.window_load import Load, load_of_task
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import WindowPlan
+from dagflow.journal.journal import now_ms
 from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.runtime.progress_board import WindowProgress
 
@@ -33,12 +34,25 @@ class InFlight:
         load: How much it holds.
         results: What its tasks did, one result per task.
         tasks: Number of its tasks.
+        started_ms: When its tasks were submitted, in milliseconds since 1970.
+        ended_ms: When the last task had ended; empty before.
     """
 
     planned: WindowPlan
     load: Load
     results: Future[list[TaskResult]]
     tasks: int = 0
+    started_ms: int = field(default_factory=now_ms)
+    ended_ms: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # The driver may look at the results much later, when the windows before this one are committed.
+        self.results.add_done_callback(lambda _: self.ended_ms.append(now_ms()))
+
+    def ran_ms(self) -> tuple[int, int]:
+        """When the tasks of a window that is done were submitted, and when the last one had ended."""
+        # Callbacks of a future run after those who wait for it are woken.
+        return self.started_ms, self.ended_ms[0] if self.ended_ms else now_ms()
 
 
 class WindowRunner:
@@ -55,7 +69,9 @@ class WindowRunner:
         codec: Makes plans, and tasks of plans.
     """
 
-    def __init__(self, app: PlacedApp, states: StateBook, runtime: LazyRuntime, sizing: WindowSizing, tag: str) -> None:
+    def __init__(
+        self, app: PlacedApp, states: OperatorStates, runtime: LazyRuntime, sizing: WindowSizing, tag: str
+    ) -> None:
         self.codec = WindowCodec(app.plan, app.operators, tag)
         self._plan = app.plan
         self._states = states

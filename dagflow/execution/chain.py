@@ -21,7 +21,7 @@ from dagflow.execution.failures import (
 )
 from dagflow.execution.operator_clock import OperatorClock
 from dagflow.execution.port_buffer import Consumer, PortBuffer
-from dagflow.metrics import names
+from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.physical import Edge, PortRef
 
 
@@ -255,17 +255,15 @@ class Chain:
         if failure is not None:
             raise failure
 
-    def counts(self) -> dict[str, int]:
-        """The operators' counts, and the records that left each port, under the keys of metrics/names.py."""
-        counts = {
-            names.counted_by(name, key): value
-            for name, counter in self.counters.items()
-            for key, value in counter.items()
-        }
+    def counts(self) -> Counters:
+        """What operators counted, and the records that left each port."""
+        counters = Counters.of_counts(self.counters)
         for ref, buffer in self.buffers.items():
             if buffer.emitter.port.carries_records:
-                counts[names.records(ref.operator, ref.port)] = buffer.emitted
-        return counts
+                operator = counters.operators.setdefault(ref.operator, OperatorCounters())
+                operator.records[ref.port] = buffer.emitted
+                operator.bytes[ref.port] = buffer.emitted_bytes
+        return counters
 
 
 def _refuse_asynchronous(result: object) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from dagflow.api.context import Skipped
 from dagflow.errors import DagflowError
+from dagflow.journal.saved_state import SavedState
+from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PortRef
 from dagflow.storage.pending import PendingFile
 
@@ -32,7 +34,7 @@ class WindowTask:
     tag: str
     partitions: Mapping[str, int]
     assigned: Mapping[str, list[list[tuple[PortRef, list[Any]]]]]
-    states: Mapping[tuple[str, int], bytes] = field(default_factory=dict)
+    states: Mapping[tuple[str, int], SavedState] = field(default_factory=dict)
     together: Sequence[Sequence[int]] = ()
     shares: Mapping[tuple[str, int], float] = field(default_factory=dict)
 
@@ -44,10 +46,10 @@ class TaskResult:
     Attributes:
         stage: Index of the stage.
         partition: The partition within the stage.
-        counters: Counts by "operator.name"; none of a task that failed.
+        counters: What operators counted; nothing of a task that failed.
         files: Files that wait to be published.
         reports: Tuples for control operators, by input port.
-        states: Pickled operator states by operator.
+        states: States after the window, by operator.
         accounting: Sums by key that must come to zero over all tasks and windows.
         skipped: What was left out, and why.
         source_events: What control operators shall hear.
@@ -59,10 +61,10 @@ class TaskResult:
 
     stage: int
     partition: int
-    counters: Mapping[str, int]
+    counters: Counters
     files: tuple[PendingFile, ...]
     reports: tuple[tuple[PortRef, list[Any]], ...]
-    states: Mapping[str, bytes]
+    states: Mapping[str, SavedState]
     accounting: Mapping[str, int]
     busy_s: float
     error: DagflowError | None = None

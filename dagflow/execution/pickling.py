@@ -1,9 +1,8 @@
-"""Pickles what belongs to operators, and says whose it is where that cannot be done."""
+"""Pickles operators for tasks, and names the attribute that cannot be pickled."""
 
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError
@@ -21,31 +20,14 @@ def pickled_operator(name: str, operator: Operator) -> bytes:
         attribute = _unpicklable_attribute(operator)
         what = f"its attribute '{attribute}'" if attribute else "it"
         raise OperatorError(
-            f"{what} cannot be pickled, and so not be sent to tasks: {_reason(error)}",
+            f"{what} cannot be pickled, and so not be sent to tasks: {pickling_failure(error)}",
             operator=name,
             hint="make in setup(), which runs where the operator does, what cannot travel: locks, connections, lambdas",
         ) from error
 
 
-def pickled_state(state: Any, operator: str, window_id: int, partition: int) -> bytes:
-    """What snapshot() gave, as it is kept until the next window.
-
-    Raises:
-        OperatorError: It cannot be pickled.
-    """
-    try:
-        return pickle.dumps(state, protocol=5)
-    except Exception as error:  # an author's class may raise anything here
-        raise OperatorError(
-            f"snapshot() gave {type(state).__name__}, which cannot be pickled: {_reason(error)}",
-            operator=operator,
-            window_id=window_id,
-            partition=partition,
-            hint="give what restore() can make it from again: numbers, text, arrays, and collections of these",
-        ) from error
-
-
-def _reason(error: Exception) -> str:
+def pickling_failure(error: Exception) -> str:
+    """Why an object could not be pickled, in a few words."""
     return f"{type(error).__name__}: {error}"
 
 

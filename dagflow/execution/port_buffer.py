@@ -32,13 +32,17 @@ class PortBuffer:
         consumers: Functions that take each RecordBatch, or each list of tuples.
         current: The batch that the operator handles, whose origin an emitted Arrow batch inherits; or None.
         emitted: Number of records or tuples that were passed on.
+        emitted_bytes: Bytes of the records that were passed on, in memory.
         gathered: Items that wait to be passed on; always the same list, because an operator may keep its append.
         gathered_bytes: Bytes of the raw records among them that were emitted outside a per-record method.
         is_ended: Whether the operator's window has ended; no operator downstream would take what comes later.
         is_gathering: Whether a batch is handled record by record; all that is emitted waits for the batch's end.
     """
 
-    __slots__ = ("consumers", "current", "emitted", "emitter", "gathered", "gathered_bytes", "is_ended", "is_gathering")
+    __slots__ = (
+        *("consumers", "current", "emitted", "emitted_bytes", "emitter"),
+        *("gathered", "gathered_bytes", "is_ended", "is_gathering"),
+    )
 
     def __init__(self, emitter: Emitter[Any]) -> None:
         self.emitter = emitter
@@ -47,6 +51,7 @@ class PortBuffer:
         self.gathered_bytes = 0
         self.current: RecordBatch | None = None
         self.emitted = 0
+        self.emitted_bytes = 0
         self.is_ended = False
         self.is_gathering = False
         emitter.emit = self.emit
@@ -110,6 +115,7 @@ class PortBuffer:
         items = self._taken()
         if not self.consumers:
             self.emitted += len(items)
+            self.emitted_bytes += sum(len(item) for item in items if isinstance(item, bytes))
             return
         if any(issubclass(kind, (RecordBatch, pa.RecordBatch)) for kind in set(map(type, items))):
             for item in items:
@@ -153,6 +159,8 @@ class PortBuffer:
             port = self.emitter.port.name
             raise BrokenContractError(f"emitted at port {port} after the window's end; the last place is end_window()")
         self.emitted += len(payload)
+        if isinstance(payload, RecordBatch):
+            self.emitted_bytes += payload.nbytes()
         for consumer in self.consumers:
             consumer(payload)
 

@@ -15,11 +15,13 @@ from dagflow.api.operator import Operator
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError
 from dagflow.execution.chain import Chain
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
-from dagflow.execution.pickling import pickled_state
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
+from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_progress import TaskProgress, TaskReport
+from dagflow.journal.saved_state import SavedState
+from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import Edge, PortRef, Stage
 from dagflow.storage.options import use_options
 from dagflow.storage.pending import PendingFile
@@ -109,7 +111,8 @@ class StageTask:
             self._set_up.append(name)
             state = self._window.states.get((name, self._partition))
             if state is not None:
-                self._chain.call(name, operator.restore, pickle.loads(state))
+                restored = StateCodec.of_snapshots(name, operator).decode(state)
+                self._chain.call(name, operator.restore, restored)
 
     def _edges(self) -> Iterator[Any]:
         yield from self._stage.edges
@@ -125,8 +128,8 @@ class StageTask:
         """
         started, started_ms = time.perf_counter(), time.time_ns() // 1_000_000
         error: DagflowError | None = None
-        states: dict[str, bytes] = {}
-        counters: dict[str, int] = {}
+        states: dict[str, SavedState] = {}
+        counters = Counters()
         files: tuple[PendingFile, ...] = ()
         try:
             states = yield from self._process(inputs)
@@ -168,7 +171,7 @@ class StageTask:
             source_events=tuple(self._source_events or ()),
         )
 
-    def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[ShuffleItem, None, dict[str, bytes]]:
+    def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[ShuffleItem, None, dict[str, SavedState]]:
         """Let everything that arrives pass the operators, from their setup to their teardown.
 
         Returns:
@@ -200,12 +203,13 @@ class StageTask:
         sent, self._outgoing = self._outgoing, []
         return sent
 
-    def _snapshots(self) -> dict[str, bytes]:
+    def _snapshots(self) -> dict[str, SavedState]:
         states = {}
         for name, operator in self._chain.operators.items():
             state = self._chain.call(name, operator.snapshot)
             if state is not None:
-                states[name] = pickled_state(state, name, self._window.window_id, self._partition)
+                codec = StateCodec.of_snapshots(name, operator)
+                states[name] = codec.encode(state, self._window.window_id, self._partition)
         return states
 
 

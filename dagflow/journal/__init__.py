@@ -1,23 +1,34 @@
 """The durable record of every window: planned, then committed, then published."""
 
+from dagflow.journal.events import Reprocess
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import committed_windows, history, read_state, roots_of
-from dagflow.journal.records import Reprocess, WindowIntent, WindowPlan
+from dagflow.journal.reader import committed_windows, read_state, read_window, roots_of
 from dagflow.journal.retention import Retention
+from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples, SavedSegment, SavedState
 from dagflow.journal.start_over import set_aside
 from dagflow.journal.state import JournalState, PartitionCounts
+from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, Window, WindowIntent, WindowPlan
 
 __all__ = [
+    "CommittedState",
+    "ControlState",
     "Journal",
     "JournalState",
+    "LateTuples",
     "PartitionCounts",
+    "PartitionDecision",
+    "PlannedTuples",
+    "ProducedFiles",
     "Reprocess",
     "Retention",
+    "SavedSegment",
+    "SavedState",
+    "Window",
     "WindowIntent",
     "WindowPlan",
     "committed_windows",
-    "history",
     "read_state",
+    "read_window",
     "roots_of",
     "set_aside",
 ]

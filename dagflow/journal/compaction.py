@@ -1,4 +1,4 @@
-"""Folds small archives into large ones, so that their number grows a thousand times slower than that of windows."""
+"""Compacts small archives into large ones, so that their number grows a thousand times slower than that of windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMPACTED_ARCHIVES = 32
 """So many archives become one."""
 
 _LARGE_WINDOWS = 512
-# Of so many bytes each, 32 are held in memory while they are folded, and written by one request to an object store.
+# Of so many bytes each, 32 are held in memory while they are compacted, and written by one request to an object store.
 _MOST_BYTES = 512 << 10
 
 
@@ -22,7 +22,7 @@ _RANGE = re.compile(r"\d{12}-\d{12}")
 
 
 def archives_in(store: Store, directory: str) -> Iterator[str]:
-    """The archives in a directory, in the order of their windows; whatever else lies there is somebody's.
+    """The archives in a directory, in the order of their windows; other objects are left out.
 
     Raises:
         StorageError: The store failed.
@@ -33,8 +33,8 @@ def archives_in(store: Store, directory: str) -> Iterator[str]:
 def compact_archives(store: Store, log: Log, directory: str) -> None:
     """Put the newest small archives into one, if there are enough of them.
 
-    A death in between leaves ranges that overlap; readers pass over windows that they have seen, and the next fold
-    removes what is covered.
+    A death in between leaves ranges that overlap; readers pass over windows that they have seen, and the next
+    compaction removes what is covered.
 
     Args:
         store: The checkpoint.

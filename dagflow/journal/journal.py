@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.compaction import compact_archives
-from dagflow.journal.log import Log, Replay, SlotTakenError, fold, load
-from dagflow.journal.records import Event, Reprocess, WindowIntent, WindowPlan
+from dagflow.journal.events import Done, Event, Fence, Operators, Outputs, Reprocess, Reprocessed, RunOrigin, Start
+from dagflow.journal.log import Log, Replay, SlotTakenError, apply_record, load
 from dagflow.journal.retention import (
     Retention,
     archive,
@@ -25,6 +26,7 @@ from dagflow.journal.retention import (
     trim,
 )
 from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import require_located
 from dagflow.storage.store import Store
@@ -32,6 +34,11 @@ from dagflow.storage.store import Store
 logger = logging.getLogger(__name__)
 
 _RETRY_AFTER_RECORDS = 16
+
+
+def now_ms() -> int:
+    """The wall clock, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 class Journal:
@@ -48,8 +55,7 @@ class Journal:
         self._seq = replay.seq
         self._snapshot_seq = replay.snapshot_seq
         self._maintain_from = 0
-        self._done: list[int] = []
-        self._outputs: list[str] = []
+        self._noted: list[Done | Outputs | Operators] = []
         self._closed_by = ""
         self.state: JournalState = replay.state
 
@@ -69,25 +75,24 @@ class Journal:
             store: The checkpoint.
             app: The app's name.
             retention: When the journal is made smaller.
-            source: The app file, for those who replay windows later.
-            roots: Where the named roots are, for those who read the journal without the app.
+            source: The app file, which reprocessing windows needs.
+            roots: Where the named roots are, for reading the journal without the app.
 
         Raises:
             FencedError: Another driver took over at the same time.
             JournalError: The journal is damaged, of an unknown version, or another app's.
             StorageError: The store failed, or cannot keep two drivers apart; or the app lacks a root in which
-                files lie that are decided.
+                decided files lie.
         """
-        journal = cls.take_over(store, app, retention, source, [f"{name}={url}" for name, url in roots.items()])
-        require_located([*journal.state.awaited_files()])
+        origin = RunOrigin(source, os.getcwd() if source else "", [f"{name}={url}" for name, url in roots.items()])
+        journal = cls.take_over(store, app, retention, origin)
+        require_located([file.to_json() for file in journal.state.unpublished_files()])
         journal.maintain()
         return journal
 
     @classmethod
-    def take_over(
-        cls, store: Store, app: str | None, retention: Retention, source: str = "", roots: Sequence[str] = ()
-    ) -> Journal:
-        """Claim an epoch, replay the log, fence whoever held it; app None accepts any app.
+    def take_over(cls, store: Store, app: str | None, retention: Retention, origin: RunOrigin | None = None) -> Journal:
+        """Claim an epoch, read the log, fence the driver that held it; app None accepts any app.
 
         Raises:
             DagflowError: As open() says.
@@ -96,19 +101,16 @@ class Journal:
         log = Log(store)
         replay = load(store)
         journal = cls(store, log, replay, retention)
-        journal._fence(app, [replay.torn] if replay.torn else [], source, roots)
+        journal._fence(app, [replay.torn] if replay.torn else [], origin)
         return journal
 
-    def _fence(self, app: str | None, void: list[int], source: str, roots: Sequence[str]) -> None:
+    def _fence(self, app: str | None, void: list[int], origin: RunOrigin | None) -> None:
         while True:
             if app is not None:
                 self._require_app(app)
-            said: dict[str, Any] = {"holder": self._log.holder.to_json(), "void": void}
-            if app is not None:
-                said |= {"source": source, "directory": os.getcwd() if source else "", "roots": list(roots)}
-            events = [Event("FENCE", said)]
+            events: list[Event] = [Fence(self._log.holder, void, origin)]
             if app is not None and not self.state.app:
-                events.append(Event("START", {"app": app, "uuid": self.state.app_uuid or os.urandom(16).hex()}))
+                events.append(Start(app, self.state.app_uuid or os.urandom(16).hex()))
             try:
                 record = self._log.append(self._seq + 1, events)
             except SlotTakenError as error:
@@ -119,10 +121,10 @@ class Journal:
                 elif error.record.epoch > self.epoch:
                     raise self._log.fenced() from error
                 else:
-                    fold(self.state, error.record, self._store)
+                    apply_record(self.state, error.record, self._store)
             else:
                 self._seq = record.seq
-                return fold(self.state, record, self._store)
+                return apply_record(self.state, record, self._store)
 
     def _require_app(self, app: str) -> None:
         url = redacted(self._store.url)
@@ -152,7 +154,7 @@ class Journal:
             FencedError: Another driver has taken over; the window must not run.
             StorageError: The store failed.
         """
-        self.append(Event("PLAN", plan.to_json()))
+        self.append(plan)
 
     def append_intent(self, intent: WindowIntent) -> None:
         """Commit a window: when this returns its files may be published, and whatever happens they will be.
@@ -162,32 +164,32 @@ class Journal:
             FencedError: Another driver has taken over; nothing must be published.
             StorageError: The store failed.
         """
-        self.append(Event("INTENT", intent.to_json()))
+        self.append(intent)
 
-    def begin_reprocess(self, redone: Sequence[Reprocess]) -> None:
-        """Commit to putting what replays made in the place of what done windows published: all of it, in one record.
+    def begin_reprocess(self, windows: Sequence[Reprocess]) -> None:
+        """Commit to replacing what done windows published by what they made now: all of it, in one record.
 
         Raises:
             ValueError: A window is not done.
             FencedError: Another driver has taken over; nothing must be replaced.
             StorageError: The store failed; whether it is decided is not known.
         """
-        self.append(*(Event("REDO", each.to_json()) for each in redone))
+        self.append(*windows)
 
     def end_reprocess(self, window_id: int) -> None:
-        """Note that all files of a replayed window are in their places.
+        """Note that all files of a reprocessed window are in their places.
 
         Raises:
             FencedError: Another driver has taken over.
             StorageError: The store failed.
         """
-        intent = WindowIntent.from_json(self.state.redoing[str(window_id)]["intent"])
-        plan, _ = find_window(self._store, self.state, window_id)
-        name = keep_reprocessed(self._store, self._log, self.state, self._seq, plan, intent)
-        self.append(Event("REDONE", {"window_id": window_id, "name": name}))
+        before = find_window(self._store, self.state, window_id)
+        now = replace(before, intent=self.state.reprocessing[window_id].intent.without_state(), published_ms=now_ms())
+        name = keep_reprocessed(self._store, self._log, self.state, self._seq, now)
+        self.append(Reprocessed(window_id, name))
 
-    def window(self, window_id: int) -> tuple[WindowPlan, WindowIntent | None]:
-        """A window's plan, and what it did where it was committed.
+    def window(self, window_id: int) -> Window:
+        """What the journal knows of a window.
 
         Raises:
             MissingError: There is no such window.
@@ -204,8 +206,7 @@ class Journal:
         Raises:
             ValueError: It is not the oldest window with an intent.
         """
-        self.state.apply(Event("DONE", window_id))
-        self._done.append(window_id)
+        self._note(Done(window_id, now_ms()))
 
     def note_outputs(self, urls: Iterable[str]) -> None:
         """Note the locations that operators have taken to publish into.
@@ -213,8 +214,16 @@ class Journal:
         It becomes durable with the next record, before anything is published.
         """
         if new := sorted(set(urls) - set(self.state.outputs)):
-            self.state.apply(Event("OUTPUTS", new))
-            self._outputs += new
+            self._note(Outputs(new))
+
+    def note_operators(self, names: Iterable[str]) -> None:
+        """Note the operators of a run that has taken back all states; it becomes durable with the next record."""
+        if (operators := sorted(names)) != self.state.operators:
+            self._note(Operators(operators))
+
+    def _note(self, event: Done | Outputs | Operators) -> None:
+        self.state.apply(event)
+        self._noted.append(event)
 
     def flush(self) -> None:
         """Make what mark_done() noted durable; writes nothing where there is nothing.
@@ -286,11 +295,11 @@ class Journal:
         return published_urls(self._store, self.state)
 
     def close(self) -> None:
-        """Use the journal no more; what is not flushed will be found out by the next driver."""
+        """Take no more records; the next driver finds out what was not flushed."""
         self._closed_by = self._closed_by or "close()"
 
     def append(self, *events: Event) -> None:
-        """Write a record of events, and of what was noted; nothing where there is nothing to say.
+        """Write a record of what was noted and of events; nothing where there is neither.
 
         Raises:
             ValueError: The events cannot follow on what the journal says.
@@ -301,15 +310,13 @@ class Journal:
         # Applied first: an event that the state refuses is never written.
         for event in events:
             self.state.apply(event)
-        said = [*(Event("DONE", window_id) for window_id in self._done), *events]
-        if not said:
+        written = [*self._noted, *events]
+        if not written:
             return
-        if self._outputs:
-            said.append(Event("OUTPUTS", self._outputs))
         # Whatever ends the write leaves its outcome in doubt; the next driver reads what came of it.
         self._closed_by = "a write that was interrupted"
         try:
-            self._seq = self._log.append(self._seq + 1, said).seq
+            self._seq = self._log.append(self._seq + 1, written).seq
         except SlotTakenError as error:
             is_overtaken = error.record is not None and error.record.epoch > self.epoch
             reason = self._log.fenced() if is_overtaken else error
@@ -319,8 +326,7 @@ class Journal:
             self._closed_by = error.message
             raise
         self._closed_by = ""
-        self._done.clear()
-        self._outputs = []
+        self._noted.clear()
 
     def _require_open(self) -> None:
         if self._closed_by:

@@ -1,4 +1,4 @@
-"""The numbered log: one object a record, of which each is created once, and an epoch for each driver."""
+"""The numbered log: one object per record, each created exactly once, and one epoch per driver."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dagflow.errors import AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
+from dagflow.journal.events import Event, Fence, Holder, Record
 from dagflow.journal.frames import TornError, decode, encode
-from dagflow.journal.records import Event, Holder, Record
 from dagflow.journal.state import JournalState
+from dagflow.journal.typed_json import from_json, to_json
 from dagflow.storage.location import redacted
 from dagflow.storage.store import Store
 
@@ -58,7 +59,7 @@ class Replay:
     """What was read from a log.
 
     Attributes:
-        state: The fold.
+        state: The state after the newest record.
         seq: The newest slot that is taken, 0 for none.
         snapshot_seq: The slot that the newest snapshot covers, 0 for none.
         torn: The newest slot, if its writer died in the middle of it; else 0.
@@ -112,14 +113,15 @@ def _load(store: Store) -> Replay:
                 raise found
             replay.torn = seq
             continue
-        fold(state, found, store)
+        apply_record(state, found, store)
     return replay
 
 
 def _newest_snapshot(store: Store) -> tuple[JournalState, int]:
     for name in sorted(store.list(SNAPSHOTS), reverse=True):
         try:
-            return JournalState.from_json(decode(store.read(name), redacted(f"{store.url}/{name}"))), number_of(name)
+            url = redacted(f"{store.url}/{name}")
+            return JournalState.from_json(decode(store.read(name), url), url), number_of(name)
         except MissingError:
             continue
         except TornError as error:
@@ -148,20 +150,20 @@ def read_record(store: Store, seq: int) -> Record:
     """
     name = slot_name(LOG, seq)
     url = redacted(f"{store.url}/{name}")
-    record = Record.from_json(decode(store.read(name), url))
+    record = Record.from_json(decode(store.read(name), url), url)
     if record.seq != seq:
-        raise JournalError(f"this is record {record.seq}: somebody renamed it", url=url)
+        raise JournalError(f"this is record {record.seq}: the object was renamed", url=url)
     return record
 
 
 def _voided_by(record: Record) -> Iterator[int]:
     for event in record.events:
-        if event.kind == "FENCE":
-            yield from event.value["void"]
+        if isinstance(event, Fence):
+            yield from event.void
 
 
-def fold(state: JournalState, record: Record, store: Store) -> None:
-    """Fold a record in.
+def apply_record(state: JournalState, record: Record, store: Store) -> None:
+    """Change the state as the events of a record say.
 
     Raises:
         JournalError: The record cannot follow on those before it.
@@ -199,7 +201,7 @@ class Log:
         while True:
             epoch += 1
             try:
-                self._store.create(slot_name(EPOCHS, epoch), encode(self._holder.to_json()))
+                self._store.create(slot_name(EPOCHS, epoch), encode(to_json(self._holder)))
                 return epoch
             except AlreadyExistsError:
                 continue
@@ -252,7 +254,7 @@ class Log:
         raise JournalError(
             f"the journal has vanished: epoch {self.epoch}, which this process opened, is gone",
             url=redacted(self._store.url),
-            hint="somebody removed the checkpoint while it was in use; what is published stays published",
+            hint="the checkpoint was removed while it was in use; what is published stays published",
         )
 
     def forget_epochs(self) -> None:
@@ -267,7 +269,7 @@ class Log:
         """The error that names the driver that has taken over."""
         newest = max(self._store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch)))
         try:
-            winner = str(Holder.from_json(decode(self._store.read(newest), newest)))
+            winner = str(from_json(Holder, decode(self._store.read(newest), newest), newest))
         except JournalError:
             winner = "a process that could not say its name"
         return FencedError(

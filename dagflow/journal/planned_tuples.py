@@ -12,10 +12,7 @@ from pydantic import TypeAdapter
 
 from dagflow.api.ports import RowTuple, TupleBatch
 from dagflow.journal.frames import compressed, decompressed
-from dagflow.journal.records import WindowPlan
-
-ALL_PARTITIONS = "all"
-"""Stands for the assignment of tuples that every partition gets."""
+from dagflow.journal.windows import WindowPlan
 
 
 @cache
@@ -71,15 +68,22 @@ def planned_tuples(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]
         The input port, the partition (None for all), and a tuple. Ports whose class cannot be imported here are
         left out.
     """
-    for port, encoded in planned.tuples.items():
-        module, _, name = planned.kinds.get(port, "").partition(":")
-        try:
-            kind = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError):
+    for port, given in planned.inputs.items():
+        kind = _imported(given.kind)
+        if kind is None:
             continue
-        items, lengths = decode_tuples(kind, encoded), planned.assignments[port]
-        if lengths == ALL_PARTITIONS:
+        items = decode_tuples(kind, given.tuples)
+        if given.lengths is None:
             yield from ((port, None, item) for item in items)
             continue
-        for partition, part in enumerate(cut(items, lengths)):
+        for partition, part in enumerate(cut(items, given.lengths)):
             yield from ((port, partition, item) for item in part)
+
+
+def _imported(name: str) -> type | None:
+    module, _, qualname = name.partition(":")
+    try:
+        kind = getattr(importlib.import_module(module), qualname)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    return kind if isinstance(kind, type) else None

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from dagflow.errors import MissingError
 from dagflow.journal.log import load
-from dagflow.journal.records import WindowIntent, WindowPlan
-from dagflow.journal.retention import Window, all_windows, find_window
+from dagflow.journal.retention import all_windows, find_window
 from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import roots_in_use
 from dagflow.storage.store import Store
@@ -43,16 +43,15 @@ def roots_of(store: Store) -> Iterator[None]:
         yield
 
 
-def history(store: Store, window_id: int) -> tuple[WindowPlan, WindowIntent | None]:
-    """One window's plan, and what it did where it was committed; both without operator state once it is committed.
+def read_window(store: Store, window_id: int) -> Window:
+    """What the journal knows of one window; without operator state once it is committed.
 
     Raises:
         MissingError: There is no journal, or no such window.
         JournalError: The journal is damaged, or of an unknown version.
         StorageError: The store failed.
     """
-    plan, intent = find_window(store, read_state(store), window_id)
-    return plan, intent
+    return find_window(store, read_state(store), window_id)
 
 
 def committed_windows(store: Store, window_id: int = 1) -> Iterator[Window]:

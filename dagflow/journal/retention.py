@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
@@ -9,17 +10,16 @@ from itertools import takewhile
 from dagflow.errors import MissingError
 from dagflow.journal.compaction import archives_in
 from dagflow.journal.create_if_absent import create_if_absent
-from dagflow.journal.frames import decode_all, encode
+from dagflow.journal.frames import decode, decode_all, encode
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, number_of, slot_name
-from dagflow.journal.records import WindowIntent, WindowPlan
 from dagflow.journal.state import JournalState
+from dagflow.journal.typed_json import from_json, to_json
+from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
 from dagflow.storage.store import Store
 
 _SNAPSHOTS_KEPT = 2
 _LISTINGS = 5
-
-Window = tuple[WindowPlan, WindowIntent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def archive(store: Store, log: Log, state: JournalState) -> None:
     if not state.finished:
         return
     first, last = min(state.finished), max(state.finished)
-    name = f"{_directory(state)}{first:012d}-{last:012d}"
+    name = f"{archive_directory(state)}{first:012d}-{last:012d}"
     frames = [state.finished[window_id] for window_id in sorted(state.finished)]
     create_if_absent(store, log, name, b"".join(frames), len(frames))
     state.archived = last
@@ -65,7 +65,7 @@ def archive(store: Store, log: Log, state: JournalState) -> None:
 
 
 def take_snapshot(store: Store, log: Log, state: JournalState, seq: int) -> None:
-    """Write the fold of all records up to seq.
+    """Write the state after all records up to seq.
 
     Raises:
         StorageError: The store failed.
@@ -96,23 +96,24 @@ def trim(store: Store, log: Log) -> None:
 def forget(state: JournalState, kept_windows: int | None) -> None:
     """Let the state say that windows older than the newest so many are not kept; before a snapshot is taken of it."""
     if kept_windows is not None:
-        # A replay that is decided needs its windows until it is done.
+        # A window that is being reprocessed is needed until it is done.
         last = min([state.last_done - kept_windows, *(window_id - 1 for window_id in state.reprocessing)])
         state.forgotten = max(state.forgotten, last)
-        state.redone = {text: name for text, name in state.redone.items() if int(text) > state.forgotten}
+        kept = {window_id: name for window_id, name in state.reprocessed.items() if window_id > state.forgotten}
+        state.reprocessed = kept
 
 
 def remove_forgotten(store: Store, log: Log, state: JournalState) -> None:
-    """Remove the archives of which every window is forgotten, and what replays left that no longer counts.
+    """Remove the archives of which every window is forgotten, and what reprocessing left that no longer counts.
 
     Raises:
         FencedError: Another driver has taken over; nothing was removed.
         StorageError: The store failed; the next call removes the rest.
     """
     # Archives are in the order of their windows, so that this looks at no more of them than it removes.
-    archives = archives_in(store, _directory(state))
+    archives = archives_in(store, archive_directory(state))
     old = list(takewhile(lambda name: int(name.rpartition("-")[2]) <= state.forgotten, archives))
-    old += set(store.list(f"redone/{state.generation:06d}/")) - set(state.redone.values())
+    old += set(store.list(_reprocessed_directory(state))) - set(state.reprocessed.values())
     if old:
         log.check_epoch()
         store.delete(old)
@@ -120,7 +121,7 @@ def remove_forgotten(store: Store, log: Log, state: JournalState) -> None:
 
 def archive_directory(state: JournalState) -> str:
     """Where the archives of a journal's generation are."""
-    return _directory(state)
+    return f"archive/{state.generation:06d}/"
 
 
 def archived_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterator[Window]:
@@ -133,64 +134,61 @@ def archived_windows(store: Store, state: JournalState, window_id: int = 0) -> I
     seen = window_id - 1
     for _ in range(_LISTINGS):
         try:
-            for name in archives_in(store, _directory(state)):
+            for name in archives_in(store, archive_directory(state)):
                 if int(name.rpartition("-")[2]) <= seen:
                     continue
                 for window in _windows(store, name):
-                    if window[0].window_id > seen:
-                        seen = window[0].window_id
+                    if window.plan.window_id > seen:
+                        seen = window.plan.window_id
                         yield window
             return
         except MissingError:
-            # A driver that is at work has folded it into another one, which the next listing shows.
+            # A driver that is at work has compacted it into another one, which the next listing shows.
             continue
-    raise MissingError("archives vanish while they are read", url=redacted(f"{store.url}/{_directory(state)}"))
+    raise MissingError("archives vanish while they are read", url=redacted(f"{store.url}/{archive_directory(state)}"))
 
 
 def _windows(store: Store, name: str) -> Iterator[Window]:
-    for plan, intent in decode_all(store.read(name), redacted(f"{store.url}/{name}")):
-        yield WindowPlan.from_json(plan), WindowIntent.from_json(intent)
+    url = redacted(f"{store.url}/{name}")
+    yield from (from_json(Window, value, url) for value in decode_all(store.read(name), url))
 
 
 def all_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterator[Window]:
-    """All windows that were committed, from window_id on, in their order; replayed ones as they were at last.
+    """All windows that were committed, from window_id on, in their order; reprocessed ones as they were at last.
 
     Raises:
         JournalError: The archive is damaged.
         StorageError: The store failed.
     """
     for window in _as_committed(store, state, max(window_id, state.forgotten + 1)):
-        name = state.redone.get(str(window[0].window_id))
+        name = state.reprocessed.get(window.plan.window_id)
         yield window if name is None else next(_windows(store, name))
 
 
-def keep_reprocessed(
-    store: Store, log: Log, state: JournalState, seq: int, plan: WindowPlan, intent: WindowIntent
-) -> str:
-    """Write down what a window did when it was replayed, and return the name of the object.
+def keep_reprocessed(store: Store, log: Log, state: JournalState, seq: int, window: Window) -> str:
+    """Write down what a window did when it was reprocessed, and return the name of the object.
 
     Raises:
         StorageError: The store failed.
     """
-    name = f"redone/{state.generation:06d}/{plan.window_id:012d}-{seq:012d}"
-    create_if_absent(store, log, name, encode([plan.without_state().to_json(), intent.without_state().to_json()]))
+    name = f"{_reprocessed_directory(state)}{window.plan.window_id:012d}-{seq:012d}"
+    create_if_absent(store, log, name, encode(to_json(window)))
     return name
 
 
 def _as_committed(store: Store, state: JournalState, window_id: int) -> Iterator[Window]:
     finished = sorted(state.finished.items())
-    undone = [(state.committing[each], state.intents[each]) for each in sorted(state.intents)]
-    first_kept = finished[0][0] if finished else undone[0][0].window_id if undone else state.last_committed + 1
+    unpublished = [Window(state.committing[each], state.intents[each]) for each in sorted(state.intents)]
+    first_kept = finished[0][0] if finished else state.last_done + 1
     for window in archived_windows(store, state, window_id):
         # A crash between archive and snapshot leaves windows in both.
-        if window[0].window_id >= first_kept:
+        if window.plan.window_id >= first_kept:
             break
         yield window
     for number, frame in finished:
         if number >= window_id:
-            [[plan, intent]] = decode_all(frame, store.url)
-            yield WindowPlan.from_json(plan), WindowIntent.from_json(intent)
-    yield from (window for window in undone if window[0].window_id >= window_id)
+            yield from_json(Window, decode(frame, store.url), store.url)
+    yield from (window for window in unpublished if window.plan.window_id >= window_id)
 
 
 def published_urls(store: Store, state: JournalState) -> Iterator[str]:
@@ -200,34 +198,32 @@ def published_urls(store: Store, state: JournalState) -> Iterator[str]:
         JournalError: The archive is damaged.
         StorageError: The store failed.
     """
-    for _, intent in all_windows(store, state):
-        yield from (file["final_url"] for file in intent.files)
-    for value in state.redoing.values():
-        yield from (file["final_url"] for file in value["intent"]["files"])
+    committed = (window.intent for window in all_windows(store, state) if window.intent is not None)
+    for intent in itertools.chain(committed, (event.intent for event in state.reprocessing.values())):
+        yield from (file.final_url for file in intent.files)
 
 
-def find_window(store: Store, state: JournalState, window_id: int) -> tuple[WindowPlan, WindowIntent | None]:
-    """One window's plan, and its intent where it was committed.
+def find_window(store: Store, state: JournalState, window_id: int) -> Window:
+    """What the journal knows of one window.
 
     Raises:
         MissingError: There is no such window.
     """
     if window_id in state.planned:
-        return state.planned[window_id], None
+        return Window(state.planned[window_id])
     if 0 < window_id <= state.forgotten:
         raise MissingError(
             f"window {window_id} is no longer kept, windows from {state.forgotten + 1} on are",
             url=redacted(store.url),
             hint="attributes: {retain_windows: all} keeps those to come for ever",
         )
-    for plan, intent in all_windows(store, state, window_id):
-        if plan.window_id == window_id:
-            return plan, intent
-        break
+    window = next(all_windows(store, state, window_id), None)
+    if window is not None and window.plan.window_id == window_id:
+        return window
     raise MissingError(
         f"window {window_id} is unknown, windows 1 to {state.last_planned} are known", url=redacted(store.url)
     )
 
 
-def _directory(state: JournalState) -> str:
-    return f"archive/{state.generation:06d}/"
+def _reprocessed_directory(state: JournalState) -> str:
+    return f"reprocessed/{state.generation:06d}/"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dagflow.errors import AlreadyExistsError
+from dagflow.journal.events import Cleared, SetAside
 from dagflow.journal.frames import decode, encode
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import LOG, SNAPSHOTS
-from dagflow.journal.records import Event
 from dagflow.journal.retention import Retention, published_urls
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
@@ -44,13 +44,14 @@ def set_aside(store: Store) -> Iterator[str]:
         journal.archive()
         name = f"aside/{journal.epoch:012d}"
         _keep(store, name, journal.state)
-        journal.append(Event("ASIDE", name))
+        journal.append(SetAside(name))
     name = journal.state.setting_aside
-    old = JournalState.from_json(decode(store.read(name), redacted(f"{store.url}/{name}")))
-    for url in published_urls(store, old):
-        require_located(url)
-        yield url
-    journal.append(Event("CLEARED"))
+    url = redacted(f"{store.url}/{name}")
+    old = JournalState.from_json(decode(store.read(name), url), url)
+    for published in published_urls(store, old):
+        require_located(published)
+        yield published
+    journal.append(Cleared())
     journal.close()
 
 

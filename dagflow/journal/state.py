@@ -1,129 +1,145 @@
-"""What a journal amounts to: its records, folded."""
+"""What a journal amounts to: the events of its log, applied one after the other."""
 
 from __future__ import annotations
 
-import base64
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from dagflow.journal.frames import encode
-from dagflow.journal.records import Event, Reprocess, WindowIntent, WindowPlan
-
-_PLAIN = (
-    *("app", "app_uuid", "generation", "setting_aside", "next_window_id", "last_planned", "last_committed"),
-    *("source", "directory", "roots", "redoing", "redone", "forgotten", "outputs"),
-    *("last_done", "windows", "archived", "plan_totals", "totals", "decisions"),
+from dagflow.journal.events import (
+    Cleared,
+    Done,
+    Event,
+    Fence,
+    Operators,
+    Outputs,
+    Reprocess,
+    Reprocessed,
+    SetAside,
+    Start,
 )
+from dagflow.journal.frames import encode
+from dagflow.journal.saved_state import CommittedState, ControlState
+from dagflow.journal.typed_json import from_json, to_json
+from dagflow.journal.windows import PartitionDecision, Window, WindowIntent, WindowPlan
+from dagflow.metrics.counters import Counters
+from dagflow.storage.pending import PendingFile
 
 KEPT_DECISIONS = 20
-"""How many changes of partition counts are kept for people who ask; each window's plan has its own for ever."""
+"""How many changes of partition counts are kept for people; each window's plan has its own for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionCounts:
-    """How many partitions a stage had: least, most, and in the last planned window."""
+    """How many partitions a stage had: least, most, and in the newest planned window."""
 
     min: int
     max: int
     last: int
 
+    def including(self, count: int) -> PartitionCounts:
+        """The counts after one more window."""
+        return PartitionCounts(min(self.min, count), max(self.max, count), count)
+
 
 @dataclass(slots=True)
 class JournalState:
-    """The fold of a log.
+    """The result of applying a log.
 
     Attributes:
         app: The app's name; "" before the first run, and after the journal was set aside.
         app_uuid: A name that no other checkpoint has.
         generation: How often the journal was set aside.
         setting_aside: The object that holds the old state while its files are being removed, or "".
+        source: The app file of the newest run, or "".
+        directory: The working directory of that run, which relative locations in the app are relative to, or "".
+        roots: Where its named roots were, each as `name=location`.
+        outputs: Locations that operators publish below.
+        operators: All operators of the newest run that took back the states of earlier ones.
         next_window_id: Id of the next window to plan.
         last_planned: Id of the newest planned window, 0 for none.
         last_committed: Id of the newest window with an intent, 0 for none.
         last_done: Id of the newest window of which all files are known to be published, 0 for none.
-        windows: How many windows were committed.
+        archived: Id of the newest window in the archive, 0 for none.
+        forgotten: Id of the newest window that is not kept any more, 0 for none.
         planned: Windows that were planned and have no intent.
         intents: Windows with an intent whose files may not all be published.
-        control_state: Of the newest plan.
-        state: Of the newest intent.
-        plan_totals: Sums of the plans' counters over committed windows.
-        totals: Sums of the intents' counters.
-        partitions: Partition counts by stage head.
-        finished: Done windows that are not in the archive yet, encoded for it.
-        archived: Id of the newest window in the archive, 0 for none.
         committing: Plans of the windows in intents.
-        source: The app file of the newest run, or "".
-        directory: The working directory of that run, which relative locations in the app are relative to, or "".
-        roots: Where its named roots were, each as `name=location`.
-        redoing: What is being put in the place of windows that were done, by window id as text.
-        redone: The objects that say what windows did when they were replayed, by window id as text.
-        forgotten: Id of the newest window that is not kept any more, 0 for none.
-        outputs: Locations that operators have taken to publish into.
-        decisions: The newest decisions of the plans, each after the id of its window.
+        finished: Done windows that are not in the archive yet, encoded for it.
+        control_state: Of the newest plan.
+        committed_state: Of the newest intent.
+        totals: Sums of the counters of committed windows.
+        partitions: Partition counts by stage head.
+        decisions: The newest decisions of the plans.
+        reprocessing: Done windows whose files are being replaced, by window id.
+        reprocessed: The objects that say what windows did when they were reprocessed, by window id.
     """
 
     app: str = ""
     app_uuid: str = ""
     generation: int = 0
     setting_aside: str = ""
+    source: str = ""
+    directory: str = ""
+    roots: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    operators: list[str] = field(default_factory=list)
     next_window_id: int = 1
     last_planned: int = 0
     last_committed: int = 0
     last_done: int = 0
-    windows: int = 0
+    archived: int = 0
+    forgotten: int = 0
     planned: dict[int, WindowPlan] = field(default_factory=dict)
     intents: dict[int, WindowIntent] = field(default_factory=dict)
-    control_state: bytes = b""
-    state: bytes = b""
-    plan_totals: Counter[str] = field(default_factory=Counter)
-    totals: Counter[str] = field(default_factory=Counter)
-    partitions: dict[str, PartitionCounts] = field(default_factory=dict)
-    finished: dict[int, bytes] = field(default_factory=dict)
-    archived: int = 0
     committing: dict[int, WindowPlan] = field(default_factory=dict)
-    source: str = ""
-    directory: str = ""
-    roots: list[str] = field(default_factory=list)
-    redoing: dict[str, Any] = field(default_factory=dict)
-    redone: dict[str, str] = field(default_factory=dict)
-    forgotten: int = 0
-    outputs: list[str] = field(default_factory=list)
-    decisions: list[list[Any]] = field(default_factory=list)
+    finished: dict[int, bytes] = field(default_factory=dict)
+    control_state: ControlState = field(default_factory=ControlState)
+    committed_state: CommittedState = field(default_factory=CommittedState)
+    totals: Counters = field(default_factory=Counters)
+    partitions: dict[str, PartitionCounts] = field(default_factory=dict)
+    decisions: list[PartitionDecision] = field(default_factory=list)
+    reprocessing: dict[int, Reprocess] = field(default_factory=dict)
+    reprocessed: dict[int, str] = field(default_factory=dict)
 
     def apply(self, event: Event) -> None:
-        """Fold one event in.
+        """Change the state as an event says.
 
         Raises:
-            ValueError: No driver that keeps the protocol says this here.
+            ValueError: No driver that keeps the protocol writes this event here.
         """
-        match event.kind:
-            case "FENCE":
-                self.source = event.value.get("source") or self.source
-                self.directory = event.value.get("directory") or self.directory
-                self.roots = event.value.get("roots", self.roots)
-            case "START":
-                self.app = event.value["app"]
-                self.app_uuid = self.app_uuid or event.value["uuid"]
-            case "PLAN":
-                self._plan(WindowPlan.from_json(event.value))
-            case "INTENT":
-                self._commit(WindowIntent.from_json(event.value))
-            case "DONE":
-                self._done(event.value)
-            case "REDO":
-                self._redo(event.value)
-            case "REDONE":
-                self._redone(event.value["window_id"], event.value["name"])
-            case "OUTPUTS":
-                self.outputs = sorted({*self.outputs, *event.value})
-            case "ASIDE":
-                self._set_aside(event.value)
-            case "CLEARED":
+        match event:
+            case Fence():
+                self._take_over(event)
+            case Start():
+                self.app = event.app
+                self.app_uuid = self.app_uuid or event.uuid
+            case WindowPlan():
+                self._plan(event)
+            case WindowIntent():
+                self._commit(event)
+            case Done():
+                self._finish(event)
+            case Reprocess():
+                self._begin_reprocess(event)
+            case Reprocessed():
+                self._end_reprocess(event)
+            case Outputs():
+                self.outputs = sorted({*self.outputs, *event.urls})
+            case Operators():
+                self.operators = event.names
+            case SetAside():
+                self._set_aside(event.name)
+            case Cleared():
                 self.setting_aside = ""
             case _:
-                raise ValueError(f"event {event.kind!r} is unknown")
+                raise ValueError(f"{type(event).__name__} is no event")
+
+    def _take_over(self, fence: Fence) -> None:
+        if fence.run is not None:
+            self.source = fence.run.source or self.source
+            self.directory = fence.run.directory or self.directory
+            self.roots = fence.run.roots
 
     def _plan(self, plan: WindowPlan) -> None:
         if plan.window_id != self.next_window_id:
@@ -132,11 +148,10 @@ class JournalState:
         self.last_planned = plan.window_id
         self.next_window_id = plan.window_id + 1
         self.control_state = plan.control_state
-        self.decisions += [[plan.window_id, *decision] for decision in plan.decisions]
-        del self.decisions[:-KEPT_DECISIONS]
+        self.decisions = [*self.decisions, *plan.decisions][-KEPT_DECISIONS:]
         for name, count in plan.partitions.items():
             known = self.partitions.get(name, PartitionCounts(count, count, count))
-            self.partitions[name] = PartitionCounts(min(known.min, count), max(known.max, count), count)
+            self.partitions[name] = known.including(count)
 
     def _commit(self, intent: WindowIntent) -> None:
         if intent.window_id != self.last_committed + 1 or intent.window_id not in self.planned:
@@ -148,49 +163,44 @@ class JournalState:
         self.committing[intent.window_id] = plan.without_state()
         self.intents[intent.window_id] = intent
         self.last_committed = intent.window_id
-        self.windows += 1
-        self.state = intent.state
-        self.plan_totals.update(plan.counters)
-        self.totals.update(intent.counters)
+        self.committed_state = intent.state
+        self.totals.add(plan.counters)
+        self.totals.add(intent.counters)
 
-    def _done(self, window_id: int) -> None:
+    def _finish(self, done: Done) -> None:
+        window_id = done.window_id
         if window_id not in self.intents:
             raise ValueError(f"window {window_id} is done without an intent")
-        # The archive is a sequence of ranges; a window that came later would be passed over by its readers.
+        # The archive is a sequence of ranges; its readers would pass over a window that came later.
         if window_id != self.last_done + 1:
             raise ValueError(f"window {window_id} is done before window {self.last_done + 1}")
         plan, intent = self.committing.pop(window_id), self.intents.pop(window_id)
         self.last_done = window_id
-        self.finished[window_id] = encode([plan.to_json(), intent.without_state().to_json()])
+        self.finished[window_id] = encode(to_json(Window(plan, intent.without_state(), done.published_ms)))
 
-    @property
-    def reprocessing(self) -> dict[int, Reprocess]:
-        """The replays that are decided, and of which not all files are known to be in their places, by window id."""
-        return {int(text): Reprocess.from_json(self.redoing[text]) for text in sorted(self.redoing, key=int)}
+    def _begin_reprocess(self, event: Reprocess) -> None:
+        window_id = event.intent.window_id
+        if not 0 < window_id <= self.last_done:
+            raise ValueError(f"window {window_id} is reprocessed, but windows 1 to {self.last_done} are done")
+        # A window whose new files were lost before they were in their places is reprocessed once more.
+        self.reprocessing[window_id] = event
+        self.totals.subtract(event.before)
+        self.totals.add(event.intent.counters)
 
-    def awaited_files(self) -> Iterator[dict[str, Any]]:
-        """PendingFile.to_json() of every file that is decided, and perhaps not in its place yet."""
-        for intent in [*self.intents.values(), *(redo.intent for redo in self.reprocessing.values())]:
-            yield from intent.files
-
-    def _redo(self, value: dict[str, Any]) -> None:
-        intent = WindowIntent.from_json(value["intent"])
-        if not 0 < intent.window_id <= self.last_done:
-            raise ValueError(f"window {intent.window_id} is replayed, but windows 1 to {self.last_done} are done")
-        # A replay whose files were lost before they were in their places is decided anew.
-        self.redoing[str(intent.window_id)] = value
-        self.totals.subtract(value["before"])
-        self.totals.update(intent.counters)
-
-    def _redone(self, window_id: int, name: str) -> None:
-        if self.redoing.pop(str(window_id), None) is None:
-            raise ValueError(f"window {window_id} is replayed without having been begun")
-        self.redone[str(window_id)] = name
+    def _end_reprocess(self, event: Reprocessed) -> None:
+        if self.reprocessing.pop(event.window_id, None) is None:
+            raise ValueError(f"the reprocessing of window {event.window_id} ends without having begun")
+        self.reprocessed[event.window_id] = event.name
 
     def _set_aside(self, name: str) -> None:
         fresh = JournalState(app_uuid=self.app_uuid, generation=self.generation + 1, setting_aside=name)
-        for each in JournalState.__slots__:
-            setattr(self, each, getattr(fresh, each))
+        for each in fields(self):
+            setattr(self, each.name, getattr(fresh, each.name))
+
+    def unpublished_files(self) -> Iterator[PendingFile]:
+        """Every file that is decided, and perhaps not in its place yet."""
+        for intent in [*self.intents.values(), *(each.intent for each in self.reprocessing.values())]:
+            yield from intent.files
 
     def to_json(self) -> dict[str, Any]:
         """The state as JSON values; finished windows are left to the archive.
@@ -200,28 +210,14 @@ class JournalState:
         """
         if self.finished:
             raise ValueError(f"windows {sorted(self.finished)} are not in the archive yet")
-        return {
-            **{name: getattr(self, name) for name in _PLAIN},
-            "planned": [plan.to_json() for plan in self.planned.values()],
-            "committing": [plan.to_json() for plan in self.committing.values()],
-            "intents": [intent.to_json() for intent in self.intents.values()],
-            "control_state": base64.b64encode(self.control_state).decode("ascii"),
-            "state": base64.b64encode(self.state).decode("ascii"),
-            "partitions": {name: [known.min, known.max, known.last] for name, known in self.partitions.items()},
-        }
+        value: dict[str, Any] = to_json(self)
+        return value
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> JournalState:
-        """The state that to_json() described."""
-        plans = {name: map(WindowPlan.from_json, value[name]) for name in ("planned", "committing")}
-        intents = map(WindowIntent.from_json, value["intents"])
-        special: dict[str, Any] = {
-            **{name: {plan.window_id: plan for plan in some} for name, some in plans.items()},
-            "intents": {intent.window_id: intent for intent in intents},
-            "control_state": base64.b64decode(value["control_state"]),
-            "state": base64.b64decode(value["state"]),
-            "plan_totals": Counter(value["plan_totals"]),
-            "totals": Counter(value["totals"]),
-            "partitions": {name: PartitionCounts(*counts) for name, counts in value["partitions"].items()},
-        }
-        return cls(**{**value, **special})
+    def from_json(cls, value: Any, url: str) -> JournalState:
+        """The state that to_json() described.
+
+        Raises:
+            JournalError: It is not of this form.
+        """
+        return from_json(cls, value, url)

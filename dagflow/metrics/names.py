@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 FILES = "files"
-"""Files whose last block has been read."""
+"""Files whose first block, or only one, was emitted: counted once a version of a file, by splitters."""
+
+FILES_COMPLETED = "files_completed"
+"""Files whose last block has been read, counted by readers."""
+
+BLOCKS_EMITTED = "blocks_emitted"
+"""Blocks that splitters emitted."""
+
+BYTES_EMITTED = "bytes_emitted"
+"""Bytes of input in the blocks that splitters emitted."""
 
 BLOCKS = "blocks"
 """Blocks that have been read."""
@@ -68,11 +77,5 @@ def changed(change: str) -> str:
     return f"files_{change}"
 
 
-def counted_by(operator: str, name: str) -> str:
-    """The key of what an operator counts by itself; a colon, because a dot stands before a port."""
-    return f"{operator}:{name}"
-
-
-def records(operator: str, port: str) -> str:
-    """The key of the records that an operator emits through a port; the worker counts them for every operator."""
-    return f"{operator}.{port}"
+TOTALS = frozenset((FILES, FILES_COMPLETED, BLOCKS_EMITTED, BYTES_EMITTED, BLOCKS, BYTES, REJECTED))
+"""Counts that a run shows as figures of its own; all others are shown by operator."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
+from dagflow.api.context import Skipped
 from dagflow.api.ports import TupleBatch
-from dagflow.journal import WindowIntent, WindowPlan, committed_windows, history, read_state, roots_of
+from dagflow.journal import Window, WindowPlan, committed_windows, read_state, read_window, roots_of
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.storage.location import absolute, is_local, redacted
 from dagflow.storage.store import open_store
@@ -44,7 +45,7 @@ class InputRange:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputFile:
+class PublishedFile:
     """A file that a window published.
 
     Attributes:
@@ -65,6 +66,42 @@ class OutputFile:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowTimes:
+    """When each step of a window happened, in milliseconds since 1970; 0 for a step that has not happened.
+
+    Attributes:
+        emitted_ms: The control operators had emitted it.
+        planned_ms: It was planned.
+        started_ms: Its tasks were submitted.
+        finished_ms: Its last task had ended.
+        committed_ms: It was committed.
+        published_ms: All its files were published.
+    """
+
+    emitted_ms: int = 0
+    planned_ms: int = 0
+    started_ms: int = 0
+    finished_ms: int = 0
+    committed_ms: int = 0
+    published_ms: int = 0
+
+    @classmethod
+    def of(cls, window: Window) -> WindowTimes:
+        """The times of a window of the journal."""
+        plan, intent = window.plan, window.intent
+        if intent is None:
+            return cls(plan.emitted_ms, plan.planned_ms)
+        return cls(
+            plan.emitted_ms,
+            plan.planned_ms,
+            intent.started_ms,
+            intent.finished_ms,
+            intent.committed_ms,
+            window.published_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class WindowManifest:
     """What one window read and wrote.
 
@@ -74,17 +111,21 @@ class WindowManifest:
         partitions: Partition counts by stage head.
         inputs: What it read, by partition.
         outputs: What it published.
-        skipped: What it left out: url, first byte, one past the last, reason.
+        skipped: What it left out.
+        times: When each step of the window happened.
+        busy_s: Seconds that each operator worked in its tasks, by operator.
     """
 
     window_id: int
     state: str
     partitions: dict[str, int]
     inputs: tuple[InputRange, ...]
-    outputs: tuple[OutputFile, ...] = ()
-    skipped: tuple[Any, ...] = ()
+    outputs: tuple[PublishedFile, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    times: WindowTimes = WindowTimes()
+    busy_s: dict[str, float] = field(default_factory=dict)
 
-    def sources_of(self, output: OutputFile) -> tuple[InputRange, ...]:
+    def sources_of(self, output: PublishedFile) -> tuple[InputRange, ...]:
         """What an output file was made of: what its partition read; behind an exchange what any partition read."""
         own = [
             each
@@ -94,7 +135,7 @@ class WindowManifest:
         return tuple(each for each in own or self.inputs if not self._is_left_out(each))
 
     def _is_left_out(self, part: InputRange) -> bool:
-        return any(url == part.url and start <= part.start and part.end <= end for url, start, end, _ in self.skipped)
+        return any(each.url == part.url and each.start <= part.start and part.end <= each.end for each in self.skipped)
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as JSON values."""
@@ -102,6 +143,7 @@ class WindowManifest:
         for output, shown in zip(self.outputs, value["outputs"], strict=True):
             shown["crc32"] = None if output.crc32 is None else f"{output.crc32:08x}"
             shown["sources"] = [self.inputs.index(each) for each in self.sources_of(output)]
+        value["skipped"] = [list(astuple(each)) for each in self.skipped]
         return value
 
 
@@ -140,7 +182,7 @@ def window_manifest(checkpoint: str, window_id: int) -> WindowManifest:
     """
     store = open_store(absolute(checkpoint))
     with roots_of(store):
-        return manifest_of(*history(store, window_id))
+        return manifest_of(read_window(store, window_id))
 
 
 def manifests(checkpoint: str) -> Iterator[WindowManifest]:
@@ -154,26 +196,36 @@ def manifests(checkpoint: str) -> Iterator[WindowManifest]:
     store = open_store(absolute(checkpoint))
     last = 0
     with roots_of(store):
-        for plan, intent in committed_windows(store):
-            last = plan.window_id
-            yield manifest_of(plan, intent)
+        for window in committed_windows(store):
+            last = window.plan.window_id
+            yield manifest_of(window)
         planned = read_state(store).planned
-        yield from (manifest_of(planned[each], None) for each in sorted(planned) if each > last)
+        yield from (manifest_of(Window(planned[each])) for each in sorted(planned) if each > last)
 
 
-def manifest_of(plan: WindowPlan, intent: WindowIntent | None) -> WindowManifest:
-    """What the journal's record of a window says."""
+def manifest_of(window: Window) -> WindowManifest:
+    """The manifest of a window of the journal."""
+    plan, intent = window.plan, window.intent
+    times = WindowTimes.of(window)
     inputs = tuple(_merged(_inputs(plan)))
     if intent is None:
-        return WindowManifest(plan.window_id, PLANNED, dict(plan.partitions), inputs)
-    places = [(stage, partition) for stage, partition, count in intent.produced for _ in range(count)]
-    places += [("", 0)] * (len(intent.files) - len(places))
+        return WindowManifest(plan.window_id, PLANNED, dict(plan.partitions), inputs, times=times)
+    origins = [(each.stage, each.partition) for each in intent.produced for _ in range(each.files)]
+    origins += [("", 0)] * (len(intent.files) - len(origins))
     outputs = tuple(
-        OutputFile(redacted(file["final_url"]), file["size_bytes"], file["records"], file["crc32"], *place)
-        for file, place in zip(intent.files, places, strict=True)
+        PublishedFile(redacted(file.final_url), file.size_bytes, file.records, file.crc32, *origin)
+        for file, origin in zip(intent.files, origins, strict=True)
     )
-    skipped = tuple(tuple(each) for each in intent.skipped)
-    return WindowManifest(plan.window_id, "committed", dict(plan.partitions), inputs, outputs, skipped)
+    return WindowManifest(
+        plan.window_id,
+        "committed",
+        dict(plan.partitions),
+        inputs,
+        outputs,
+        tuple(intent.skipped),
+        times,
+        dict(intent.busy_s),
+    )
 
 
 def _inputs(plan: WindowPlan) -> Iterator[InputRange]:
@@ -238,9 +290,9 @@ def _add(file: TrackedFile, manifest: WindowManifest, part: InputRange) -> None:
         file.windows.append(manifest.window_id)
     if manifest.state == PLANNED:
         file.state = PLANNED
-    skipped = [each for each in manifest.skipped if each[0] == part.url and each[1] < part.end and part.start < each[2]]
+    skipped = [s for s in manifest.skipped if s.url == part.url and s.start < part.end and part.start < s.end]
     if skipped:
-        file.read_bytes -= sum(min(each[2], part.end) - max(each[1], part.start) for each in skipped)
+        file.read_bytes -= sum(min(each.end, part.end) - max(each.start, part.start) for each in skipped)
         file.state = IN_PART if file.read_bytes else LEFT_OUT
     of_part = {output.url: None for output in manifest.outputs if part in manifest.sources_of(output)}
     file.outputs += [url for url in of_part if url not in set(file.outputs)]

@@ -6,32 +6,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dagflow.journal import PartitionCounts, PartitionDecision
 from dagflow.metrics import names
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRange:
-    """How many partitions an operator had: least, most, and in the last window."""
-
-    min: int
-    max: int
-    last: int
-
-    def including(self, count: int) -> PartitionRange:
-        """The range after one more window."""
-        return PartitionRange(min(self.min, count), max(self.max, count), count)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDecision:
-    """A change of an operator's partition count: in which window, at which backlog, from what to what, and why."""
-
-    window: int
-    stage: str
-    backlog: int
-    before: int
-    after: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +43,7 @@ class RunSnapshot:
     rejected: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
-    partitions: dict[str, PartitionRange] = field(default_factory=dict)
+    partitions: dict[str, PartitionCounts] = field(default_factory=dict)
     backlog: dict[str, int] = field(default_factory=dict)
     last_planned: int = 0
     last_committed: int = 0

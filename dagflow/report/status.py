@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dagflow.errors import JournalError
 from dagflow.journal import read_state
-from dagflow.report.snapshot import PartitionDecision, PartitionRange, RunSnapshot
-from dagflow.report.statistics import summary_of
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.statistics import snapshot_of
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.store import open_store
 
@@ -30,17 +30,14 @@ def status(checkpoint: str) -> RunSnapshot:
         raise JournalError(
             "there is no journal here", url=redacted(url), hint="name the checkpoint of an app that was run"
         )
-    return summary_of(
+    return snapshot_of(
         journal.app,
-        "stopped" if journal.planned or journal.intents or journal.redoing else "completed",
-        journal.windows,
-        journal.plan_totals,
+        "stopped" if journal.planned or journal.intents or journal.reprocessing else "completed",
+        journal.last_committed,
         journal.totals,
-        partitions={
-            name: PartitionRange(known.min, known.max, known.last) for name, known in journal.partitions.items()
-        },
+        partitions=dict(journal.partitions),
         backlog={},
         last_planned=journal.last_planned,
         last_committed=journal.last_committed,
-        decisions=tuple(PartitionDecision(*decision) for decision in journal.decisions),
+        decisions=tuple(journal.decisions),
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
-from dagflow.metrics.names import BLOCKS, BYTES, FILES
+from dagflow.metrics.names import BLOCKS, BYTES, FILES_COMPLETED
 from dagflow.storage.location import is_local, redacted
 from dagflow.storage.small_files import SmallFiles, load, room_for
 from operators.files.file_columns import Column
@@ -162,7 +162,7 @@ class SmallFileBatchReader:
         self._accounting.book(f"{redacted(files.batch.base)} and {len(files.batch)} files below")
         size_bytes, with_bytes = int(files.sizes.sum()), int(np.count_nonzero(files.sizes))
         context.counters[BLOCKS] += with_bytes
-        context.counters[FILES] += with_bytes
+        context.counters[FILES_COMPLETED] += with_bytes
         context.counters[BYTES] += size_bytes
         context.progress.add(size_bytes)
         if "blocks_metadata_output" not in context.connected:

@@ -208,8 +208,8 @@ class BlockCutter:
     def _count_small(self, files: int, blocks: int, size_bytes: int) -> None:
         self._counters[names.FILES] += files
         if blocks:
-            self._counters[names.BLOCKS] += blocks
-            self._counters[names.BYTES] += size_bytes
+            self._counters[names.BLOCKS_EMITTED] += blocks
+            self._counters[names.BYTES_EMITTED] += size_bytes
 
     def begin_small_files(self, files: ListedFiles, block_size: int) -> int:
         """Put the first files, as far as they are small, into batches if the window allows; without announcing them.
@@ -281,8 +281,8 @@ class BlockCutter:
             place = block_id, file.url, file.version, start, end, is_last, file.previous_block_id
             growth = file.is_open, file.resumes, file.fingerprint
             self._blocks.emit(BlockMetadata(*place, 0, *growth))
-            self._counters[names.BLOCKS] += 1
-            self._counters[names.BYTES] += end - start
+            self._counters[names.BLOCKS_EMITTED] += 1
+            self._counters[names.BYTES_EMITTED] += end - start
             self._next_block_id += 1
             file = None if is_last else file.after(block_id)
         self._open = file

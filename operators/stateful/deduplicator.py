@@ -42,6 +42,8 @@ class Deduplicator(KeyedOperator):
         Field(ge=1, description="keys that all partitions remember together, each in about 120 bytes and its own"),
     ] = 1_000_000
 
+    value_type = int
+
     input = InputPort()
     output = OutputPort()
 

@@ -32,6 +32,8 @@ class KeyCounter(KeyedOperator):
     )
     separator: Annotated[str, Field(description="text between key and count")] = "\t"
 
+    value_type = int
+
     input = InputPort()
     output = OutputPort()
 

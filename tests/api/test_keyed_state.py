@@ -5,12 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import msgpack
 
-from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, KeyedState
-from dagflow.api.partitioning import Key, canonical, partitions_of_keys
+from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, KeyedState, Segment
+from dagflow.api.partitioning import Key, Truth, canonical, partitions_of_keys
+from dagflow.errors import JournalError
 
 KEYS: st.SearchStrategy[Key] = st.one_of(st.binary(max_size=2), st.text(max_size=2), st.integers(0, 9), st.none())
 CHANGES = st.lists(st.lists(st.tuples(KEYS, st.none() | st.integers(0, 99)), max_size=6), max_size=12)
@@ -98,10 +104,11 @@ def test_a_nan_is_one_key_after_any_number_of_windows() -> None:
     assert not KeyedState(pickle.loads(pickle.dumps(state.snapshot())))
 
 
-def test_a_truth_value_as_a_key_is_no_number() -> None:
+def test_a_truth_value_is_no_number_also_after_a_restart() -> None:
     """True and 1 have values of their own after any number of windows, in their partitions."""
     state: KeyedState[str] = KeyedState()
-    state[True], state[1] = "true", "one"
+    state[True] = "true"
+    state[1] = "one"
     state = KeyedState(pickle.loads(pickle.dumps(state.snapshot())))
     assert (state[True], state[1], state.get(False, "none")) == ("true", "one", "none")
     assert [(key, value) for key, value in state.items() if key is True or type(key) is int] == [*state.items()]
@@ -116,3 +123,24 @@ def test_a_truth_value_as_a_key_is_no_number() -> None:
         share = shares[partitions_of_keys([key], 7)[0]]
         assert share is not None
         assert canonical(key) in share.values()
+
+
+@pytest.mark.parametrize("value_type", [int, None])
+def test_keys_of_every_type_come_back(value_type: type | None) -> None:
+    """Each as the value and the type that it was, in order, whether its values are data or pickled."""
+    day = datetime(2026, 11, 23, 15, 30, 1, 5)
+    keys: list[Any] = [b"\xff", "ä", "\udcff", 2**70, -5, 1.5, math.nan, None, Decimal("1.25"), Truth.TRUE, Truth.FALSE]
+    keys += [day, day.replace(tzinfo=UTC), day.date(), day.time(), timedelta(days=-1, microseconds=7)]
+    segment = Segment.of({key: n for n, key in enumerate(keys)}, ["gone", math.nan], value_type)
+    values, gone = segment.unpack(value_type)
+    assert [*values] == keys
+    assert list(map(type, values)) == list(map(type, keys))
+    assert [*values.values()] == list(range(len(keys)))
+    assert gone == ["gone", math.nan]
+    assert (b"\x80\x05" in segment.data) == (value_type is None)
+
+
+def test_keyed_state_of_an_unknown_version_is_refused() -> None:
+    """Nothing is guessed from a checkpoint of a later program."""
+    with pytest.raises(JournalError, match="keyed state of version 9 is unknown here"):
+        Segment("s", 0, msgpack.encode((9, [], [], []))).unpack(int)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dagflow.cli.view import AppView
-from dagflow.report.snapshot import PartitionRange, RunSnapshot
+from dagflow.journal import PartitionCounts
+from dagflow.report.snapshot import RunSnapshot
 
 VIEW = AppView(
     name="block-reader",
@@ -25,7 +26,7 @@ def summary(seconds: float = 12.0, *, state: str = "running", windows: int = 14,
         records={"reader.messages": int(seconds * 1_000_000), "filter.output": int(seconds * 900_000)},
         rejected=rejected,
         seconds=seconds,
-        partitions={"reader": PartitionRange(min=1, max=16, last=8)},
+        partitions={"reader": PartitionCounts(min=1, max=16, last=8)},
         backlog={"reader": 120},
         last_planned=16,
         last_committed=14,

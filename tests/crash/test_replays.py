@@ -126,7 +126,7 @@ def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             replay_all(apps["new"])
         require_sane(shown(root), *both)
-        is_decided = bool(read_state(open_store(f"{root}/journal")).redoing)
+        is_decided = bool(read_state(open_store(f"{root}/journal")).reprocessing)
         with crashing_disk(str(root), 1 + at % 23), contextlib.suppress(InjectedCrash):
             run(load_app(apps["old"]), runtime=InlineRuntime)
         require_sane(shown(root), *both)
@@ -161,7 +161,7 @@ def decided(quick_disk: Path) -> tuple[Path, dict[str, str]]:
         if at % 4 == 0:  # a process each is slow, and any crash between the first and the last change will do
             command = [sys.executable, "-c", script, str(root), str(at), apps["new"]]
             subprocess.run(command, check=True, env=environment())
-            if read_state(open_store(f"{root}/journal")).redoing and shown(root) != before:
+            if read_state(open_store(f"{root}/journal")).reprocessing and shown(root) != before:
                 return root, apps
         shutil.rmtree(root)
     raise AssertionError("no replay died in the right place")
@@ -190,7 +190,7 @@ def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both:
     for at in range(1, 500):
         with crashing_disk(str(root), at), contextlib.suppress(InjectedCrash):
             replay_all(apps["new"])
-        if read_state(open_store(f"{root}/journal")).redoing:
+        if read_state(open_store(f"{root}/journal")).reprocessing:
             break
         shutil.rmtree(root)
         made(root)
@@ -206,7 +206,7 @@ def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both:
     replay_all(apps["new"])
     assert require_old_or_new(root, *both) == "new"
     [state] = [read_state(open_store(f"{root}/journal"))]
-    assert state.totals["filter.output"] == sum(content.count(b"\n") for content in both[1].values())
+    assert state.totals.of("filter").records["output"] == sum(content.count(b"\n") for content in both[1].values())
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -252,7 +252,7 @@ def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Pa
         apps = made_with_roots(root)
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             replay_all(apps["new"])
-        is_decided = bool(read_state(open_store(f"{root}/journal")).redoing)
+        is_decided = bool(read_state(open_store(f"{root}/journal")).reprocessing)
         if is_decided:
             os.rename(root, moved)
             apps = with_roots(moved)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.journal.events import Holder
 from dagflow.journal.frames import decode
-from dagflow.journal.records import Holder
+from dagflow.journal.typed_json import from_json
 from dagflow.storage.remote import filesystem_of
 from dagflow.storage.store import open_store
 from tests.cli.processes import ENTRY
@@ -142,7 +143,7 @@ def test_another_machine_goes_on_with_nothing_but_the_checkpoint(home: Path, s3_
     assert '"windows": 0' in log_of(heir)
     # The journal's own records say where each driver was.
     store = open_store(f"{s3_root}/journal")
-    holders = [Holder.from_json(decode(store.read(name), name)) for name in store.list("epoch/")]
+    holders = [from_json(Holder, decode(store.read(name), name), name) for name in store.list("epoch/")]
     assert len(holders) == 3
     assert [holder.host for holder in holders[1:]] == ["localhost" if RENAMED else holders[0].host] * 2
     told = subprocess.run([*ENTRY, "status", f"{s3_root}/journal"], capture_output=True, text=True, check=True)

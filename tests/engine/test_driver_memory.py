@@ -14,7 +14,7 @@ from dagflow.engine.control_graph import Emission
 from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.journal import JournalState, WindowPlan
-from dagflow.journal.records import Event
+from dagflow.metrics.counters import Counters
 from dagflow.plan.load import load_app
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import place
@@ -112,7 +112,7 @@ def planned(files: int, codec: WindowCodec) -> WindowPlan:
     """A window of one pack."""
     pack = SmallFileBatch.of(1, [f"in/{number}" for number in range(files)], range(1000, 1000 + files), range(files))
     tuples = {PortRef("reader", "blocks_metadata_input"): [pack]}
-    return codec.plan_of(Emission(1, tuples, b"", {}), {"reader": 2}, [])
+    return codec.plan_of(Emission(1, tuples, {}, Counters()), {}, {}, {"reader": 2}, [])
 
 
 def test_a_planned_window_is_no_object_for_each_of_its_files(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_planned_window_is_no_object_for_each_of_its_files(tmp_path: Path) -> 
     planned(1, codec)
     gc.collect()
     before = sys.getallocatedblocks()
-    state.apply(Event("PLAN", planned(2000, codec).to_json()))
+    state.apply(planned(2000, codec))
     gc.collect()
     assert sys.getallocatedblocks() - before < 500
     task = codec.task_of(state.planned[1], {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,10 @@ from dagflow.engine import operator_state as states
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, PlanError
 from dagflow.execution.messages import WindowTask
+from dagflow.journal import SavedState
+from dagflow.journal.frames import encode
 from dagflow.journal.log import load
+from dagflow.journal.typed_json import to_json
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
@@ -156,7 +160,7 @@ def test_a_window_commits_what_it_changed_and_names_the_rest(tmp_path: Path) -> 
     assert len(published(tmp_path)) == 20_000
     journal = tmp_path / "journal"
     assert sum(path.stat().st_size for path in (journal / "segments").iterdir()) > 150_000
-    assert len(load(open_store(str(journal))).state.state) < 5_000
+    assert len(encode(to_json(load(open_store(str(journal))).state.committed_state))) < 5_000
 
 
 def test_state_that_is_gone_is_not_taken_for_no_state(tmp_path: Path) -> None:
@@ -242,7 +246,17 @@ def test_an_operator_with_state_may_be_taken_out(tmp_path: Path) -> None:
 
 
 def test_state_that_says_nothing_is_not_missed() -> None:
-    """An empty collection is what an operator begins with anyway."""
-    states.require_owners({"gone": [], "past": {}, "new": 1}, ["new", "other"], ["other"])
+    """An empty collection is what an operator begins with anyway, pickled or as data."""
+
+    def saved(state: object) -> SavedState:
+        return SavedState(pickled=pickle.dumps(state, protocol=5))
+
+    nothing = {"gone": SavedState(data={"files": []}), "past": SavedState(segments=[])}
+    last_run = ["gone", "past", "new"]
+    states.require_owners(nothing, ["new", "other"], ["other"], last_run)
+    states.require_owners(
+        {"gone": saved([]), "past": saved({}), "new": saved(1)}, ["new", "other"], ["other"], last_run
+    )
     with pytest.raises(JournalError, match=r"operator 'other' is new .* operator 'past'"):
-        states.require_owners({"gone": [], "past": 0}, ["new", "other"], ["other"])
+        states.require_owners({"gone": saved([]), "past": saved(0)}, ["new", "other"], ["other"], last_run)
+    states.require_owners({"gone": saved([]), "past": saved(0)}, ["new", "other"], ["other"], ["gone", "new"])

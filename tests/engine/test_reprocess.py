@@ -266,7 +266,7 @@ def test_the_replay_of_an_archived_window_is_found_again(folder: Path) -> None:
     Path("app.yaml").write_text(APP)
     run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
     assert window_manifest("journal", 2).outputs[0].records == 2
-    assert Journal.open(open_store("journal"), app="sample").state.redone.keys() == {"1", "2"}
+    assert Journal.open(open_store("journal"), app="sample").state.reprocessed.keys() == {1, 2}
     assert json.loads(json.dumps(window_manifest("journal", 1).to_json()))["outputs"][0]["records"] == 2
 
 

@@ -78,7 +78,7 @@ def test_every_window_is_in_the_archive_once_whichever_durable_call_is_the_last(
         with contextlib.suppress(InjectedCrash, DagflowError):
             Toy(store, out, NUMBERS, faults=faults, retention=retention).run()
         Toy(store, out, NUMBERS, retention=retention).run()
-        assert [plan.window_id for plan, _ in committed_windows(store)] == [1, 2, 3, 4]
+        assert [window.plan.window_id for window in committed_windows(store)] == [1, 2, 3, 4]
         require_complete(store, out, NUMBERS)
         if not faults.has_struck:
             assert len(list(store.list("archive/000000/"))) < 4

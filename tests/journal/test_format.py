@@ -1,16 +1,94 @@
+"""The persisted form: a checkpoint that was written once is read for as long as its version is known."""
+
 import shutil
-from collections import Counter
 from pathlib import Path
 
-from dagflow.journal import Journal, PartitionCounts, WindowPlan, committed_windows, history, read_state
+from dagflow.api.context import Skipped
+from dagflow.journal import (
+    CommittedState,
+    ControlState,
+    Journal,
+    LateTuples,
+    PartitionCounts,
+    PartitionDecision,
+    PlannedTuples,
+    ProducedFiles,
+    Retention,
+    SavedSegment,
+    SavedState,
+    WindowIntent,
+    WindowPlan,
+    committed_windows,
+    read_state,
+    read_window,
+)
+from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.storage.pending import PendingFile
 from dagflow.storage.store import Store, open_store
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "journal-v1"
+
+
+def plan_of(window_id: int) -> WindowPlan:
+    """A plan with something in every field."""
+    return WindowPlan(
+        window_id,
+        config_hash="cafe",
+        inputs={"reader.in": PlannedTuples("m:Block", [["in/\udcff", window_id * 10, window_id * 10 + 10]], [1, 0])},
+        partitions={"reader": 3 if window_id > 5 else 2},
+        decisions=[PartitionDecision(window_id, "reader", 4, 2, 3, "backlog")],
+        control_state=ControlState(
+            operators={"splitter": SavedState(2, data={"next_block": window_id})},
+            prescans={"reader": SavedState(data={"files": {}})},
+            late=[LateTuples("done.files", [["in/x", window_id]])],
+            operator_index={"splitter": 0},
+        ),
+        counters=Counters.of_counts({"splitter": {"files": 1}}),
+        emitted_ms=1_000 + window_id,
+        planned_ms=2_000 + window_id,
+    )
+
+
+def intent_of(window_id: int) -> WindowIntent:
+    """An intent with something in every field."""
+    return WindowIntent(
+        window_id,
+        files=[PendingFile(f"out/{window_id}", f"out/.p/{window_id}", 7, 2, 0xCAFE)],
+        counters=Counters({"reader": OperatorCounters({"blocks": 1}, {"messages": window_id}, {"messages": 100})}),
+        state=CommittedState(
+            partitions={
+                "unique": [SavedState(segments=[SavedSegment("1-a", 3), SavedSegment("", 1, b"\xff\0")]), None],
+                "mine": [SavedState(pickled=b"\x80\x05N.")],
+            },
+            control={"cleaner": SavedState(data={"files": []})},
+            source_events={"splitter": SavedState(data={"fingerprints": []})},
+            byte_accounting={"in/x": 5},
+        ),
+        skipped=[Skipped("in/bad", 0, 9, "gone")],
+        produced=[ProducedFiles("reader", 0, 1)],
+        busy_s={"reader": 0.25},
+        started_ms=3_000,
+        finished_ms=4_000,
+        committed_ms=5_000,
+    )
+
+
+def write_fixture(directory: Path) -> None:
+    """Write the checkpoint: windows 1 to 5 done, 6 committed, 7 planned; 1 to 4 in the archive."""
+    journal = Journal.open(open_store(str(directory)), app="fixture", retention=Retention(finished_windows=4))
+    for window_id in range(1, 8):
+        journal.append_plan(plan_of(window_id))
+        if window_id < 7:
+            journal.append_intent(intent_of(window_id))
+        if window_id < 6:
+            journal.mark_done(window_id)
+            journal.maintain()
+    journal.flush()
 
 
 def version_1(quick_path: Path) -> Store:
-    """A checkpoint that format version 1 wrote: windows 1 to 5 done, 6 committed, 7 planned."""
-    shutil.copytree(FIXTURES / "journal-v1", quick_path / "journal")
+    """A copy of the checkpoint that format version 1 wrote."""
+    shutil.copytree(FIXTURE, quick_path / "journal")
     return open_store(str(quick_path / "journal"))
 
 
@@ -19,25 +97,16 @@ def test_a_journal_of_version_1_is_read(quick_path: Path) -> None:
     store = version_1(quick_path)
     state = read_state(store)
     assert (state.app, state.last_planned, state.last_committed, state.last_done) == ("fixture", 7, 6, 5)
-    assert (state.control_state, state.state) == (b"control 7", b"state 6")
-    assert state.totals == Counter({"reader.messages": 21})
-    assert state.plan_totals == Counter({"splitter.files": 6})
+    assert state.planned == {7: plan_of(7)}
+    assert state.intents == {6: intent_of(6)}
+    assert (state.control_state, state.committed_state) == (plan_of(7).control_state, intent_of(6).state)
+    assert state.totals.operators["reader"].records == {"messages": 21}
+    assert state.totals.total("files") == 6
     assert state.partitions == {"reader": PartitionCounts(2, 3, 3)}
-    assert state.planned == {
-        7: WindowPlan(
-            7,
-            config_hash="cafe",
-            tuples={"reader.in": [["in/\udcff", 70, 80]]},
-            assignments={"reader.in": [1, 0]},
-            partitions={"reader": 3},
-            decisions=[{"reason": "start"}],
-            control_state=b"control 7",
-            counters={"splitter.files": 1},
-        )
-    }
-    assert state.intents[6].files[0]["pending_url"] == "out/.p/6"
-    assert [plan.window_id for plan, _ in committed_windows(store)] == [1, 2, 3, 4, 5, 6]
-    assert history(store, 2)[0].tuples == {"reader.in": [["in/\udcff", 20, 30]]}
+    assert [window.plan.window_id for window in committed_windows(store)] == [1, 2, 3, 4, 5, 6]
+    archived = read_window(store, 2)
+    assert (archived.plan, archived.intent) == (plan_of(2).without_state(), intent_of(2).without_state())
+    assert archived.published_ms > 0
 
 
 def test_a_journal_of_version_1_is_continued(quick_path: Path) -> None:
@@ -48,3 +117,8 @@ def test_a_journal_of_version_1_is_continued(quick_path: Path) -> None:
     journal.append_plan(WindowPlan(8))
     assert sorted(journal.state.planned) == [7, 8]
     assert list(journal.published()) == [f"out/{window_id}" for window_id in range(1, 7)]
+
+
+if __name__ == "__main__":
+    # For a new version of the format: write its checkpoint beside the older ones.
+    write_fixture(FIXTURE)

@@ -79,7 +79,7 @@ def test_a_missing_record_stops_everything(store: Store) -> None:
 def test_a_record_in_another_slot_stops_everything(store: Store) -> None:
     """A copy under another name is no record."""
     shutil.copy(newest(store), Path(store.url, "log/000000000008"))
-    with pytest.raises(JournalError, match="this is record 7: somebody renamed it"):
+    with pytest.raises(JournalError, match="this is record 7: the object was renamed"):
         read_state(store)
 
 

@@ -9,22 +9,25 @@ from dagflow.journal import (
     Journal,
     Reprocess,
     Retention,
+    Window,
     WindowIntent,
     WindowPlan,
     committed_windows,
-    history,
     read_state,
+    read_window,
 )
 from dagflow.journal.compaction import COMPACTED_ARCHIVES
 from dagflow.journal.log import EPOCHS_KEPT
+from dagflow.metrics.counters import Counters
 from dagflow.storage.store import Store, open_store
+from tests.journal.samples import intent_of, plan_of, tuples_of
 
 
 def run_windows(store: Store, first: int, last: int, retention: Retention) -> Journal:
     journal = Journal.open(store, app="toy", retention=retention)
     for window_id in range(first, last + 1):
-        journal.append_plan(WindowPlan(window_id, tuples=[window_id], control_state=b"c"))
-        journal.append_intent(WindowIntent(window_id, [{"final_url": f"out/{window_id}"}], state=b"s"))
+        journal.append_plan(plan_of(window_id, [window_id]))
+        journal.append_intent(intent_of(window_id, f"out/{window_id}"))
         journal.mark_done(window_id)
         journal.maintain()
     return journal
@@ -66,18 +69,18 @@ def test_every_window_can_be_asked_for_later(quick_path: Path) -> None:
     store = open_store(str(quick_path))
     journal = run_windows(store, 1, 10, Retention(finished_windows=4))
     journal.append_plan(WindowPlan(11))
-    journal.append_intent(WindowIntent(11, [{"final_url": "out/11"}]))
-    journal.append_plan(WindowPlan(12, tuples="planned"))
+    journal.append_intent(intent_of(11, "out/11"))
+    journal.append_plan(plan_of(12, "planned"))
     for window_id in range(1, 11):
-        plan, intent = history(store, window_id)
-        assert (plan.window_id, plan.tuples, plan.control_state) == (window_id, [window_id], b"")
-        assert intent is not None
-        assert (intent.files, intent.state) == ([{"final_url": f"out/{window_id}"}], b"")
-    assert history(store, 11)[1] == WindowIntent(11, [{"final_url": "out/11"}])
-    assert history(store, 12) == (WindowPlan(12, tuples="planned"), None)
-    assert [plan.window_id for plan, _ in committed_windows(store, 6)] == [6, 7, 8, 9, 10, 11]
+        window = read_window(store, window_id)
+        assert window == Window(plan_of(window_id, [window_id]).without_state(), window.intent, window.published_ms)
+        assert window.published_ms > 0
+        assert window.intent == intent_of(window_id, f"out/{window_id}").without_state()
+    assert read_window(store, 11).intent == intent_of(11, "out/11")
+    assert read_window(store, 12) == Window(plan_of(12, "planned"))
+    assert [window.plan.window_id for window in committed_windows(store, 6)] == [6, 7, 8, 9, 10, 11]
     with pytest.raises(MissingError, match="window 13 is unknown, windows 1 to 12 are known"):
-        history(store, 13)
+        read_window(store, 13)
 
 
 def test_windows_that_were_archived_twice_are_read_once(quick_path: Path) -> None:
@@ -89,7 +92,7 @@ def test_windows_that_were_archived_twice_are_read_once(quick_path: Path) -> Non
     journal = run_windows(store, 6, 12, Retention(finished_windows=3))
     expected = [f"out/{window_id}" for window_id in range(1, 13)]
     assert list(journal.published()) == expected
-    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 13))
+    assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 13))
 
 
 def test_a_torn_snapshot_is_replaced_by_the_one_before_it(quick_path: Path) -> None:
@@ -100,7 +103,7 @@ def test_a_torn_snapshot_is_replaced_by_the_one_before_it(quick_path: Path) -> N
     newest = Path(store.url, max(store.list("snap/")))
     newest.write_bytes(newest.read_bytes()[:-3])
     after = read_state(store)
-    assert (after.windows, after.planned, after.intents) == (11, {}, {})
+    assert (after.last_committed, after.planned, after.intents) == (11, {}, {})
     assert list(Journal.open(store, app="toy").published()) == [f"out/{each}" for each in range(1, 12)]
     assert after.totals == before.totals
 
@@ -125,7 +128,7 @@ def test_a_reader_is_not_misled_by_a_driver_that_trims(quick_path: Path) -> None
             return inner.list(directory, after)
 
     store = Trimmed()
-    assert read_state(store).windows == 30  # type: ignore[arg-type]  # list is typed loosely
+    assert read_state(store).last_committed == 30  # type: ignore[arg-type]  # list is typed loosely
     assert not store.is_new
 
 
@@ -148,8 +151,8 @@ def test_small_archives_are_folded_into_large_ones(quick_path: Path) -> None:
     run_windows(store, 1, 300, Retention(finished_windows=2))
     names = list(store.list("archive/000000/"))
     assert len(names) <= 150 / COMPACTED_ARCHIVES + COMPACTED_ARCHIVES
-    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 301))
-    assert history(store, 77)[0].tuples == [77]
+    assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 301))
+    assert tuples_of(read_window(store, 77).plan) == [77]
 
 
 class Reads:
@@ -177,7 +180,7 @@ def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> Non
     dice, most = random.Random(7), 0
     for window_id in range(1, 141):
         # Numbers that no compression makes much smaller.
-        journal.append_plan(WindowPlan(window_id, tuples=dice.randbytes(300_000).hex()))
+        journal.append_plan(plan_of(window_id, dice.randbytes(300_000).hex()))
         journal.append_intent(WindowIntent(window_id))
         journal.mark_done(window_id)
         journal.maintain()
@@ -186,7 +189,7 @@ def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> Non
     archives = len(list(inner.list("archive/000000/")))
     assert archives > COMPACTED_ARCHIVES
     assert store.archives == archives - COMPACTED_ARCHIVES + 1
-    assert [plan.window_id for plan, _ in committed_windows(inner)] == list(range(1, 141))
+    assert [window.plan.window_id for window in committed_windows(inner)] == list(range(1, 141))
 
 
 def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> None:
@@ -196,9 +199,9 @@ def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> N
     parts = list(store.list("archive/000000/"))
     assert len(parts) == 4
     store.create(f"archive/000000/{1:012d}-{6:012d}", b"".join(store.read(name) for name in parts[:3]))
-    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 9))
+    assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 9))
     run_windows(store, 9, 10, Retention(finished_windows=2))
-    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 11))
+    assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 11))
     assert [name.rpartition("/")[2].lstrip("0").partition("-")[0] for name in store.list("archive/000000/")] == [
         "1",
         "7",
@@ -220,7 +223,7 @@ def test_what_a_power_loss_left_of_an_archive_is_written_anew(quick_path: Path) 
             store.create(name, whole[:cut] + lost)
             Journal.open(store, app="toy", retention=Retention(finished_windows=4)).close()
             assert len(list(store.list("snap/"))) == 1
-            assert [plan.window_id for plan, _ in committed_windows(store)] == [1, 2, 3, 4]
+            assert [window.plan.window_id for window in committed_windows(store)] == [1, 2, 3, 4]
 
 
 def test_a_fold_that_a_power_loss_tore_goes_before_its_parts_do(quick_path: Path) -> None:
@@ -231,7 +234,7 @@ def test_a_fold_that_a_power_loss_tore_goes_before_its_parts_do(quick_path: Path
     fold = f"archive/000000/{1:012d}-{6:012d}"
     store.create(fold, b"".join(store.read(name) for name in parts[:3])[:-3])
     run_windows(store, 9, 10, Retention(finished_windows=2))
-    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(1, 11))
+    assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 11))
     assert fold not in store.list("archive/000000/")
 
 
@@ -248,7 +251,7 @@ def test_files_of_other_programs_are_left_alone(quick_path: Path) -> None:
     for path in strangers:
         path.write_bytes(b"x")
     run_windows(store, 5, 100, retention).close()
-    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(91, 101))
+    assert [window.plan.window_id for window in committed_windows(store)] == list(range(91, 101))
     assert all(path.exists() for path in strangers)
 
 
@@ -259,11 +262,11 @@ def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path:
     run_windows(store, 1, 100, retention).close()
     assert len(list(store.list("archive/000000/"))) <= 4
     state = read_state(store)
-    assert (state.windows, state.forgotten) == (100, 90)
-    assert [plan.window_id for plan, _ in committed_windows(store)] == list(range(91, 101))
-    assert history(store, 91)[0].tuples == [91]
+    assert (state.last_committed, state.forgotten) == (100, 90)
+    assert [window.plan.window_id for window in committed_windows(store)] == list(range(91, 101))
+    assert tuples_of(read_window(store, 91).plan) == [91]
     with pytest.raises(MissingError, match=r"(?s)window 90 is no longer kept, windows from 91 on are.*retain_windows"):
-        history(store, 90)
+        read_window(store, 90)
     wider = run_windows(store, 101, 120, Retention(finished_windows=4))
     assert wider.state.forgotten == 90
     assert list(wider.published()) == [f"out/{each}" for each in range(91, 121)]
@@ -275,17 +278,17 @@ def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
     journal = run_windows(store, 1, 8, Retention(finished_windows=4))
     for number in range(3):
         for window_id in (2, 7):
-            journal.begin_reprocess([Reprocess(WindowIntent(window_id, [{"final_url": f"new/{number}"}]), [], {})])
+            journal.begin_reprocess([Reprocess(intent_of(window_id, f"new/{number}"), [], Counters())])
             journal.end_reprocess(window_id)
-    journal.begin_reprocess([Reprocess(WindowIntent(6, [{"final_url": "late/6"}]), [], {})])
+    journal.begin_reprocess([Reprocess(intent_of(6, "late/6"), [], Counters())])
     journal = run_windows(store, 9, 16, Retention(finished_windows=4, kept_windows=6))
     assert journal.state.forgotten == 5
-    assert len(list(store.list("redone/000000/"))) == 1
-    assert [file["final_url"] for file in history(store, 7)[1].files] == ["new/2"]  # type: ignore[union-attr]  # done
+    assert len(list(store.list("reprocessed/000000/"))) == 1
+    assert read_window(store, 7).intent == intent_of(7, "new/2").without_state()
     journal.end_reprocess(6)
     journal = run_windows(store, 17, 24, Retention(finished_windows=4, kept_windows=6))
     assert journal.state.forgotten == 18
-    assert list(store.list("redone/000000/")) == []
+    assert list(store.list("reprocessed/000000/")) == []
 
 
 def test_a_store_that_refuses_to_be_tidied_stops_no_run(quick_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -319,9 +322,9 @@ def test_a_store_that_refuses_to_be_tidied_stops_no_run(quick_path: Path, caplog
         last += 60
         assert "the journal was not made smaller, will try again" in caplog.text
         caplog.clear()
-        assert [plan.window_id for plan, _ in committed_windows(inner)][-1] == last
+        assert [window.plan.window_id for window in committed_windows(inner)][-1] == last
     refusing.clear()
     run_windows(inner, last + 1, last + 40, retention).flush()
-    assert [plan.window_id for plan, _ in committed_windows(inner)] == list(range(last + 21, last + 41))
+    assert [window.plan.window_id for window in committed_windows(inner)] == list(range(last + 21, last + 41))
     assert len(list(inner.list("log/"))) <= 20
     assert len(list(inner.list("archive/000000/"))) <= 7

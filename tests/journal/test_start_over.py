@@ -3,15 +3,16 @@ import uuid
 import pytest
 
 from dagflow.errors import FencedError, JournalError
-from dagflow.journal import Journal, Retention, WindowIntent, WindowPlan, read_state, set_aside
+from dagflow.journal import Journal, Retention, WindowPlan, read_state, set_aside
 from dagflow.storage.store import Store, open_store
+from tests.journal.samples import intent_of
 
 
 def journal_with(store: Store, windows: int) -> Journal:
     journal = Journal.open(store, app="toy", retention=Retention(finished_windows=2))
     for window_id in range(1, windows + 1):
         journal.append_plan(WindowPlan(window_id))
-        journal.append_intent(WindowIntent(window_id, [{"final_url": f"out/{window_id}"}]))
+        journal.append_intent(intent_of(window_id, f"out/{window_id}"))
         if window_id < windows:
             journal.mark_done(window_id)
         journal.maintain()

@@ -1,15 +1,38 @@
-import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dagflow.api.context import Skipped
 from dagflow.errors import JournalError
-from dagflow.journal import Journal, JournalState, PartitionCounts, Retention, WindowIntent, WindowPlan, read_state
-from dagflow.journal.records import Event
+from dagflow.journal import (
+    CommittedState,
+    ControlState,
+    Journal,
+    JournalState,
+    LateTuples,
+    PartitionCounts,
+    PartitionDecision,
+    PlannedTuples,
+    ProducedFiles,
+    Reprocess,
+    Retention,
+    SavedSegment,
+    SavedState,
+    WindowIntent,
+    WindowPlan,
+    read_state,
+)
+from dagflow.journal.events import Done, Event, Outputs, Record, Reprocessed
+from dagflow.journal.frames import compressed, decode, encode
+from dagflow.journal.typed_json import from_json, to_json
+from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.storage.pending import PendingFile
 from dagflow.storage.store import Store, open_store
+from tests.journal.samples import counted, emitted, intent_of, plan_of
 
 STEPS = st.lists(st.sampled_from(["plan", "intent", "done", "flush", "maintain", "reopen"]), max_size=40)
 KEEP = st.builds(Retention, st.integers(1, 5), st.integers(3, 20))
@@ -23,12 +46,11 @@ def play(store: Store, steps: list[str], retention: Retention) -> Iterator[Journ
         match step:
             case "plan":
                 w = state.next_window_id
-                counts = {"r": w % 3 + 1}
-                plan = WindowPlan(w, tuples=[w], partitions=counts, control_state=b"c%d" % w, counters={"s.f": w})
+                plan = replace(plan_of(w, [w], cursor=w), partitions={"r": w % 3 + 1}, counters=counted("s", "f", w))
                 journal.append_plan(plan)
             case "intent" if state.planned:
                 w = min(state.planned)
-                journal.append_intent(WindowIntent(w, [{"final_url": f"f{w}"}], {"r.n": w}, b"s%d" % w))
+                journal.append_intent(replace(intent_of(w, f"f{w}", total=w), counters=emitted("r", "n", w)))
             case "done" if state.intents:
                 journal.mark_done(min(state.intents))
             case "flush":
@@ -48,11 +70,11 @@ def require_legal(state: JournalState) -> None:
     assert state.committing.keys() == state.intents.keys()
     assert sorted(state.finished) == list(range(state.archived + 1, state.last_done + 1))
     assert state.next_window_id == state.last_planned + 1
-    assert state.windows == state.last_committed
     committed = sum(range(state.last_committed + 1))
-    assert (state.plan_totals["s.f"], state.totals["r.n"]) == (committed, committed)
-    assert state.control_state == (b"c%d" % state.last_planned if state.last_planned else b"")
-    assert state.state == (b"s%d" % state.last_committed if state.last_committed else b"")
+    assert state.totals.total("f") == committed
+    assert state.last_committed == 0 or state.totals.operators["r"].records == {"n": committed}
+    assert state.control_state.operator_index.get("cursor", 0) == state.last_planned
+    assert state.committed_state.byte_accounting.get("sum", 0) == state.last_committed
 
 
 @settings(max_examples=60)
@@ -84,41 +106,155 @@ def test_retention_changes_nothing_that_is_asked_for(steps: list[str], retention
         play(stores[0], steps, retention), play(stores[1], steps, Retention(10**6, 10**6)), strict=True
     ):
         assert list(small.published()) == list(large.published())
-        for name in ("planned", "intents", "last_done", "windows", "state", "control_state", "totals", "partitions"):
+        for name in ("planned", "intents", "last_done", "committed_state", "control_state", "totals", "partitions"):
             assert getattr(small.state, name) == getattr(large.state, name)
 
 
-def test_a_state_is_the_same_after_it_was_written_down() -> None:
-    """Through JSON, bytes and all."""
-    state = JournalState(app="toy", app_uuid="u")
-    state.apply(Event("PLAN", WindowPlan(1, "h", [1], {"a": [0]}, {"r": 3}, ["why"], b"\xff", {"c": 1}).to_json()))
-    state.apply(Event("PLAN", WindowPlan(2, partitions={"r": 2}).to_json()))
-    state.apply(Event("INTENT", WindowIntent(1, [{"final_url": "\udcff"}], {"n": 2}, b"\0", [1]).to_json()))
-    assert JournalState.from_json(json.loads(json.dumps(state.to_json()))) == state
+@settings(max_examples=60)
+@given(steps=STEPS)
+def test_a_snapshot_with_the_log_after_it_says_what_the_whole_log_says(steps: list[str]) -> None:
+    """Wherever the snapshot was taken, applying the later records gives the same state."""
+    whole = JournalState()
+    log: list[Event] = []
+
+    class Recording(Journal):
+        """Keeps the events that it writes."""
+
+        def append(self, *events: Event) -> None:
+            """Write, and keep."""
+            log.extend([*self._noted, *events])
+            super().append(*events)
+
+    store = open_store(f"memory://{uuid.uuid4().hex}")
+    journal = Recording.open(store, app="toy", retention=Retention(10**6, 10**6))
+    snapshots: list[tuple[int, JournalState]] = []
+    for step in steps:
+        state = journal.state
+        if step == "plan":
+            journal.append_plan(plan_of(state.next_window_id, [state.next_window_id], cursor=state.next_window_id))
+        elif step == "intent" and state.planned:
+            journal.append_intent(intent_of(min(state.planned), "f", total=min(state.planned)))
+        elif step == "done" and state.intents:
+            journal.mark_done(min(state.intents))
+            journal.flush()
+        taken = JournalState()
+        for event in log:
+            taken.apply(event)
+        taken.finished.clear()  # the archive has them
+        snapshots.append((len(log), through_json(taken)))
+    for event in log:
+        whole.apply(event)
+    for position, state in snapshots:
+        for event in log[position:]:
+            state.apply(event)
+        whole.finished.clear()
+        state.finished.clear()
+        assert state == whole
+
+
+def through_json(state: JournalState) -> JournalState:
+    """A state after it was written to a snapshot and read back."""
+    return JournalState.from_json(decode(encode(state.to_json()), "snap/1"), "snap/1")
+
+
+TEXT = st.text(max_size=4) | st.sampled_from(["\udcff", "ä/\ud800"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=4,
+)
+COUNTS = st.dictionaries(TEXT, st.integers(-(2**60), 2**60), max_size=2)
+SAVED = st.builds(
+    SavedState,
+    st.integers(1, 9),
+    JSON,
+    st.none() | st.lists(st.builds(SavedSegment, TEXT, st.integers(0, 9), st.binary(max_size=4)), max_size=2),
+    st.binary(max_size=4),
+)
+SAVED_BY_NAME = st.dictionaries(TEXT, SAVED, max_size=2)
+COUNTERS = st.builds(Counters, st.dictionaries(TEXT, st.builds(OperatorCounters, COUNTS, COUNTS, COUNTS), max_size=2))
+MILLIS = st.integers(0, 2**50)
+LATE = st.lists(st.builds(LateTuples, TEXT, JSON), max_size=2)
+PLANS = st.builds(
+    WindowPlan,
+    st.just(1),
+    TEXT,
+    st.dictionaries(TEXT, st.builds(PlannedTuples, TEXT, JSON, st.none() | st.lists(st.integers(0, 9))), max_size=2),
+    st.dictionaries(TEXT, st.integers(1, 9), max_size=2),
+    st.lists(st.builds(PartitionDecision, st.just(1), TEXT, MILLIS, MILLIS, MILLIS, TEXT), max_size=2),
+    st.builds(
+        ControlState, SAVED_BY_NAME, SAVED_BY_NAME, st.lists(st.builds(LateTuples, TEXT, JSON), max_size=2), COUNTS
+    ),
+    COUNTERS,
+    MILLIS,
+    MILLIS,
+)
+FILES = st.builds(PendingFile, TEXT, TEXT, MILLIS, MILLIS, st.none() | st.integers(0, 2**32 - 1), TEXT)
+INTENTS = st.builds(
+    WindowIntent,
+    st.just(1),
+    st.lists(FILES, max_size=2),
+    COUNTERS,
+    st.builds(
+        CommittedState,
+        st.dictionaries(TEXT, st.lists(st.none() | SAVED, max_size=2), max_size=2),
+        SAVED_BY_NAME,
+        SAVED_BY_NAME,
+        COUNTS,
+    ),
+    st.lists(st.builds(Skipped, TEXT, MILLIS, MILLIS, TEXT), max_size=2),
+    st.lists(st.builds(ProducedFiles, TEXT, MILLIS, MILLIS), max_size=2),
+    st.dictionaries(TEXT, st.floats(0, 1e9), max_size=2),
+    MILLIS,
+    MILLIS,
+    MILLIS,
+)
+
+
+@settings(max_examples=60)
+@given(plan=PLANS, intent=INTENTS, urls=st.lists(TEXT, max_size=2))
+def test_any_state_comes_back_as_it_was_written(plan: WindowPlan, intent: WindowIntent, urls: list[str]) -> None:
+    """Every field, also text that is not UTF-8 and bytes, of states before and after a commit, and of records."""
+    state = JournalState(app="toy", app_uuid="u", outputs=urls, reprocessed={3: "x"})
+    for event in (plan, intent):
+        state.apply(event)
+        assert through_json(state) == state
+        record = Record(
+            1, 2, "n", (event, Outputs(urls), Reprocess(intent, urls, intent.counters), Reprocessed(1, "x"))
+        )
+        assert Record.from_json(decode(encode(record.to_json()), "log/1"), "log/1") == record
+
+
+def test_a_state_knows_the_range_of_partition_counts() -> None:
+    """Least, most, and last of every stage."""
+    state = JournalState()
+    state.apply(WindowPlan(1, partitions={"r": 3}))
+    state.apply(WindowPlan(2, partitions={"r": 2}))
     assert state.partitions == {"r": PartitionCounts(2, 3, 2)}
 
 
 def test_a_state_with_finished_windows_is_not_written_down() -> None:
     """They would be lost between snapshot and archive."""
     state = JournalState()
-    for event in (Event("PLAN", WindowPlan(1).to_json()), Event("INTENT", WindowIntent(1).to_json()), Event("DONE", 1)):
+    for event in (WindowPlan(1), WindowIntent(1), Done(1)):
         state.apply(event)
     with pytest.raises(ValueError, match=r"windows \[1\] are not in the archive yet"):
         state.to_json()
 
 
-BOTH = (("PLAN", WindowPlan), ("INTENT", WindowIntent))
+BOTH = (WindowPlan, WindowIntent)
 
 
 @pytest.mark.parametrize(
     ("events", "complaint"),
     [
-        ([Event("PLAN", WindowPlan(2).to_json())], "window 2 is planned where window 1 is due"),
-        ([Event("PLAN", WindowPlan(1).to_json())] * 2, "window 1 is planned where window 2 is due"),
-        ([Event("INTENT", WindowIntent(1).to_json())], "window 1 is committed after window 0"),
-        ([Event("DONE", 1)], "window 1 is done without an intent"),
-        ([*(Event(k, w(n).to_json()) for k, w in BOTH for n in (1, 2)), Event("DONE", 2)], "2 is done before window 1"),
-        ([Event("DANCE", 1)], "event 'DANCE' is unknown"),
+        ([WindowPlan(2)], "window 2 is planned where window 1 is due"),
+        ([WindowPlan(1)] * 2, "window 1 is planned where window 2 is due"),
+        ([WindowIntent(1)], "window 1 is committed after window 0"),
+        ([Done(1)], "window 1 is done without an intent"),
+        ([*(kind(n) for kind in BOTH for n in (1, 2)), Done(2)], "2 is done before window 1"),
+        ([Reprocess(WindowIntent(1), [], Counters())], "window 1 is reprocessed, but windows 1 to 0 are done"),
+        ([Reprocessed(1, "x")], "the reprocessing of window 1 ends without having begun"),
     ],
 )
 def test_what_no_driver_says_is_refused(events: list[Event], complaint: str) -> None:
@@ -127,6 +263,26 @@ def test_what_no_driver_says_is_refused(events: list[Event], complaint: str) -> 
     with pytest.raises(ValueError, match=complaint):
         for event in events:
             state.apply(event)
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        ([1, 1, "n", [["DANCE", {}]]], "event 'DANCE' is unknown"),
+        ([1, 1, "n", [["DONE", {"window": 1}]]], "this is no Done that this program knows"),
+        ([1, 1], "this is no tuple that this program knows"),
+    ],
+)
+def test_a_record_of_another_form_is_refused(value: object, complaint: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(JournalError, match=complaint):
+        Record.from_json(value, "log/1")
+
+
+def test_compressed_tuples_are_written_as_if_they_were_not() -> None:
+    """Readers cannot tell how the driver held them."""
+    plan = plan_of(1, compressed([["a", 1]]))
+    assert from_json(WindowPlan, decode(encode(to_json(plan)), "x"), "x") == plan_of(1, [["a", 1]])
 
 
 def test_a_journal_writes_nothing_that_its_state_refuses() -> None:

@@ -7,6 +7,7 @@ from dagflow.errors import DagflowError, FencedError
 from dagflow.journal import Journal, WindowPlan
 from dagflow.storage.store import Store, open_store
 from dagflow.testing.faults import Pause
+from tests.journal.samples import plan_of
 from tests.journal.toy import RETENTION, Toy, require_complete
 
 MOST_CALLS = 200
@@ -95,10 +96,10 @@ def test_a_driver_that_is_being_fenced_is_believed_up_to_the_fence(quick_path: P
 
     def append() -> None:
         with contextlib.suppress(FencedError):
-            old.append_plan(WindowPlan(1, control_state=b"x"))
+            old.append_plan(plan_of(1, cursor=7))
 
     # The probe, its end, the epoch, and then the fence.
     pause = Pause(5, append)
     new = Journal.open(pause.store(store), app="toy")
-    assert new.state.planned == {1: WindowPlan(1, control_state=b"x")}
+    assert new.state.planned == {1: plan_of(1, cursor=7)}
     new.append_plan(WindowPlan(2))

@@ -1,4 +1,4 @@
-"""A small engine: numbers in, files of numbers out, with everything about it that a journal must cope with."""
+"""A small engine: numbers in, files of numbers out, and whatever a journal must cope with."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import fsspec
 
-from dagflow.journal import Journal, Retention, WindowIntent, WindowPlan
+from dagflow.journal import CommittedState, ControlState, Journal, PlannedTuples, Retention, WindowIntent, WindowPlan
 from dagflow.storage.location import join
 from dagflow.storage.pending import PendingFile, open_pending, pending_tag, publish, sweep
 from dagflow.storage.store import Store
 from dagflow.testing.faults import Faults
+from tests.journal.samples import PORT, counted, emitted
 
 PER_WINDOW = 3
 RETENTION = Retention(finished_windows=2, records=8)
@@ -54,7 +55,7 @@ class Toy:
         return self._journal
 
     def _tidy(self, before_epoch: int) -> None:
-        keep = {file["pending_url"] for intent in self._journal.state.intents.values() for file in intent.files}
+        keep = {file.pending_url for file in self._journal.state.unpublished_files()}
         journal = self._journal
         sweep(
             self.out,
@@ -72,7 +73,7 @@ class Toy:
             self._execute(state.planned[window_id])
 
     def _work(self) -> None:
-        start = int(self._journal.state.control_state or b"0")
+        start = self._journal.state.control_state.operator_index.get("next", 0)
         plans: list[WindowPlan] = []
         while start < self.numbers or plans:
             # One window is planned ahead of the one that runs.
@@ -85,10 +86,10 @@ class Toy:
     def _plan(self, start: int, end: int) -> WindowPlan:
         plan = WindowPlan(
             self._journal.state.next_window_id,
-            tuples=list(range(start, end)),
+            inputs={PORT: PlannedTuples("builtins:int", list(range(start, end)), None)},
             partitions={"copy": self.cores},
-            control_state=b"%d" % end,
-            counters={"source.numbers": end - start},
+            control_state=ControlState(operator_index={"next": end}),
+            counters=counted("source", "numbers", end - start),
         )
         self._journal.append_plan(plan)
         return plan
@@ -96,22 +97,24 @@ class Toy:
     def _execute(self, plan: WindowPlan) -> None:
         files = []
         cores = plan.partitions["copy"]
+        numbers: list[int] = plan.inputs[PORT].tuples
         for core in range(cores):
-            share = plan.tuples[core::cores]
+            share = numbers[core::cores]
             tag = pending_tag(self._journal.state.app_uuid, self._journal.epoch)
             writer = open_pending(join(self.out, f"w{plan.window_id}-{core}"), directory_tag=tag)
             writer.write(json.dumps(share).encode())
-            files.append(writer.close(records=len(share)).to_json())
-        total = int(self._journal.state.state or b"0") + sum(plan.tuples)
-        count = {"copy.output": len(plan.tuples)}
-        intent = WindowIntent(plan.window_id, files=files, counters=count, state=b"%d" % total)
+            files.append(writer.close(records=len(share)))
+        total = self._journal.state.committed_state.byte_accounting.get("sum", 0) + sum(numbers)
+        count = emitted("copy", "output", len(numbers))
+        state = CommittedState(byte_accounting={"sum": total})
+        intent = WindowIntent(plan.window_id, files=files, counters=count, state=state)
         self._journal.append_intent(intent)
         self._finish(intent)
         self._journal.maintain()
 
     def _finish(self, intent: WindowIntent) -> None:
         for file in intent.files:
-            self._publish(PendingFile.from_json(file))
+            self._publish(file)
         self._journal.mark_done(intent.window_id)
 
 
@@ -144,7 +147,7 @@ def require_complete(store: Store, out: str, numbers: int) -> None:
     assert files_below(out) == before
     state = journal.state
     assert (state.planned, state.intents) == ({}, {})
-    assert state.state == b"%d" % sum(range(numbers))
-    assert state.totals == {"copy.output": numbers}
-    assert state.plan_totals == {"source.numbers": numbers}
+    assert state.committed_state.byte_accounting == {"sum": sum(range(numbers))}
+    assert state.totals.operators["copy"].records == {"output": numbers}
+    assert state.totals.operators["source"].counts == {"numbers": numbers}
     assert sorted(journal.published()) == sorted(join(out, name) for name in before)

@@ -107,7 +107,7 @@ def test_what_was_left_out_is_no_source_of_what_its_task_has_written(folder: Pat
     assert [Path(each.url).name for each in manifest.inputs] == ["a.log", "b.log", "c.gz"]
     sources = {Path(each.url).name for output in manifest.outputs for each in manifest.sources_of(output)}
     assert sources == {"a.log", "b.log"}
-    assert [(Path(url).name, reason[:28]) for url, _, _, reason in manifest.skipped] == [
+    assert [(Path(each.url).name, each.reason[:28]) for each in manifest.skipped] == [
         ("c.gz", "corruptarchive at offset 0: ")
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
+from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
@@ -102,11 +102,11 @@ class RuntimeContract:
             (1, 2),
             (2, 0),
         ]
-        counters: Counter[str] = Counter()
+        counters = Counters()
         for result in results:
-            counters.update(result.counters)
-        assert counters["lines.records"] == 3 + 1 + 1 + 4 + 50
-        assert counters["filter.output"] == 3 - 1 + 1 + 4 + 50
+            counters.add(result.counters)
+        assert counters.of("lines").records["records"] == 3 + 1 + 1 + 4 + 50
+        assert counters.of("filter").records["output"] == 3 - 1 + 1 + 4 + 50
         reported = [sample.url for result in results for _, tuples in result.reports for sample in tuples]
         assert sorted(reported) == [f"s{index}" for index in range(6)]
 

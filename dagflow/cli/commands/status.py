@@ -90,7 +90,7 @@ def describe_window(manifest: WindowManifest) -> str:
         checksum = "" if made.crc32 is None else f", crc32 {made.crc32:08x}"
         figures = f"{count(made.records, 'record')}, {count(made.size_bytes, 'byte')}{checksum}"
         lines += [f"{made.url}: {figures}", *(f"    from{_range(source)}" for source in manifest.sources_of(made))]
-    lines += [f"left out: {url} [{start}, {end}): {reason}" for url, start, end, reason in manifest.skipped]
+    lines += [f"left out: {each.url} [{each.start}, {each.end}): {each.reason}" for each in manifest.skipped]
     return "\n".join(lines)
 
 

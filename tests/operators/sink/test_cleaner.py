@@ -305,9 +305,10 @@ def test_what_is_left_out_is_in_the_journal(tmp_path: Path) -> None:
 
     summary = run(app_in(tmp_path, splitter="block_size: 64MiB"), runtime=runtime)
     assert summary.counts["reader:skipped"] == 1
-    told = [each for _, intent in committed_windows(open_store(str(tmp_path / "journal"))) for each in intent.skipped]
-    assert [(url, start, end) for url, start, end, _ in told] == [(str(tmp_path / "in" / "002"), 0, 6)]
-    assert "No such file" in told[0][3]
+    windows = committed_windows(open_store(str(tmp_path / "journal")))
+    [skipped] = [each for window in windows if window.intent is not None for each in window.intent.skipped]
+    assert (skipped.url, skipped.start, skipped.end) == (str(tmp_path / "in" / "002"), 0, 6)
+    assert "No such file" in skipped.reason
 
 
 TWICE = """\

@@ -258,6 +258,8 @@ def test_a_file_that_goes_or_changes_between_planning_and_reading_is_noticed(
     summary = run(app, RunOptions(), runtime=meanwhile(act, path))
     assert [file.read_bytes() for file in (tmp_path / "skip" / "out").iterdir()] == [b"1\n"]
     assert summary.counts["reader:skipped"] == 1
-    [(_, intent)] = committed_windows(open_store(str(tmp_path / "skip" / "journal")))
-    [[url, start, end, told]] = intent.skipped
-    assert (url, start, end, told.partition(":")[0]) == (str(path), 0, 2, reason)
+    [window] = committed_windows(open_store(str(tmp_path / "skip" / "journal")))
+    assert window.intent is not None
+    [skipped] = window.intent.skipped
+    assert (skipped.url, skipped.start, skipped.end) == (str(path), 0, 2)
+    assert skipped.reason.partition(":")[0] == reason

@@ -1,0 +1,123 @@
+"""The state of operators as the journal keeps it: fields of the type that an operator declares, or a pickle."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import msgspec
+
+from dagflow.api.control import SourceEventListener
+from dagflow.api.keyed_state import KeyedSnapshot, Segment
+from dagflow.api.operator import Operator, PreScanner
+from dagflow.errors import JournalError, OperatorError
+from dagflow.execution.pickling import pickling_failure
+from dagflow.journal.saved_state import SavedSegment, SavedState
+
+
+def _version_of(operator: object) -> int:
+    return operator.state_version if isinstance(operator, Operator) else 1
+
+
+class StateCodec:
+    """Encodes and decodes one kind of state of one operator.
+
+    Args:
+        operator: The operator's name.
+        method: The method that returns the state, for messages.
+        state_type: What the operator declares it to be; None to pickle it.
+        version: The operator's state_version.
+    """
+
+    def __init__(self, operator: str, method: str, state_type: type | None, version: int) -> None:
+        self._operator = operator
+        self._method = method
+        self._type = state_type
+        self._version = version
+
+    @classmethod
+    def of_snapshots(cls, name: str, operator: Operator) -> StateCodec:
+        """For what Operator.snapshot returns."""
+        return cls(name, "snapshot", operator.state_type, operator.state_version)
+
+    @classmethod
+    def of_prescans(cls, name: str, operator: PreScanner) -> StateCodec:
+        """For what PreScanner.prescan_state returns."""
+        return cls(name, "prescan_state", operator.prescan_state_type, _version_of(operator))
+
+    @classmethod
+    def of_events(cls, name: str, operator: SourceEventListener) -> StateCodec:
+        """For what SourceEventListener.event_state returns."""
+        return cls(name, "event_state", operator.event_state_type, _version_of(operator))
+
+    def encode(self, state: Any, window_id: int = -1, partition: int = -1) -> SavedState:
+        """The state as the journal keeps it.
+
+        Args:
+            state: What the operator returned.
+            window_id: The window, for messages.
+            partition: The partition, for messages.
+
+        Raises:
+            OperatorError: It is not of the declared type, or cannot be pickled.
+        """
+        if isinstance(state, KeyedSnapshot):
+            segments = [SavedSegment(each.name, each.size, each.data) for each in state.segments]
+            return SavedState(self._version, segments=segments)
+        if self._type is None:
+            return SavedState(self._version, pickled=self._pickle(state, window_id, partition))
+        if not isinstance(state, self._type):
+            raise OperatorError(
+                f"{self._method}() returned {type(state).__name__}, and the operator declares {self._type.__name__}",
+                operator=self._operator,
+                window_id=window_id,
+                partition=partition,
+            )
+        try:
+            return SavedState(self._version, data=msgspec.to_builtins(state, str_keys=True))
+        except TypeError as error:
+            raise OperatorError(
+                f"{self._method}() returned {self._type.__name__} that cannot be written as JSON: {error}",
+                operator=self._operator,
+                window_id=window_id,
+                partition=partition,
+                hint="its fields may be text, numbers, bytes, None, lists, mappings, and dataclasses of these",
+            ) from error
+
+    def decode(self, saved: SavedState) -> Any:
+        """The state that encode() was given.
+
+        Raises:
+            JournalError: It is of a version, or a form, that this program does not know.
+        """
+        if saved.version != self._version:
+            raise self._unknown(f"version {saved.version}, and this program knows version {self._version}")
+        if saved.segments is not None:
+            return KeyedSnapshot(tuple(Segment(each.name, each.size, each.data) for each in saved.segments))
+        if saved.pickled:
+            return pickle.loads(saved.pickled)
+        if self._type is None:
+            raise self._unknown("a declared type, and the operator declares none now")
+        try:
+            return msgspec.convert(saved.data, self._type, str_keys=True)
+        except msgspec.ValidationError as error:
+            raise self._unknown(f"another form than {self._type.__name__}: {error}") from error
+
+    def _pickle(self, state: Any, window_id: int, partition: int) -> bytes:
+        try:
+            return pickle.dumps(state, protocol=5)
+        except Exception as error:  # an author's class may raise anything here
+            raise OperatorError(
+                f"{self._method}() gave {type(state).__name__}, which cannot be pickled: {pickling_failure(error)}",
+                operator=self._operator,
+                window_id=window_id,
+                partition=partition,
+                hint="give what restore() can make it from again: numbers, text, arrays, and collections of these",
+            ) from error
+
+    def _unknown(self, what: str) -> JournalError:
+        return JournalError(
+            f"operator '{self._operator}' has left state of {what}",
+            url="journal",
+            hint="run the version that wrote it, or start over with --fresh",
+        )

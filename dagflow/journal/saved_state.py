@@ -1,0 +1,101 @@
+"""The state of operators and of the run between two windows, as named fields."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from typing import Any
+
+_EMPTY = frozenset(pickle.dumps(kind(), protocol=5) for kind in (list, dict, tuple, set, str))
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSegment:
+    """A segment of a keyed state.
+
+    Attributes:
+        name: The object of the checkpoint that holds its data; "" where the data is here.
+        size: How many keys it tells about.
+        data: The encoded keys and values; b"" where an object holds them.
+    """
+
+    name: str
+    size: int
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """One operator's state; exactly one of data, segments and pickled holds it.
+
+    Attributes:
+        version: The operator's state_version.
+        data: The fields of its state_type, as JSON values.
+        segments: The segments of a keyed state, oldest first.
+        pickled: A pickle of the state of an author's operator that declares no state_type.
+    """
+
+    version: int = 1
+    data: Any = None
+    segments: list[SavedSegment] | None = None
+    pickled: bytes = b""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing that an operator would not begin with: no keys, or collections that are all empty."""
+        if self.segments is not None:
+            return not self.segments
+        if self.pickled:
+            return self.pickled in _EMPTY
+        if isinstance(self.data, dict):
+            return all(isinstance(value, dict | list) and not value for value in self.data.values())
+        return isinstance(self.data, list) and not self.data
+
+
+@dataclass(frozen=True, slots=True)
+class LateTuples:
+    """Tuples of a window that wait for its results.
+
+    Attributes:
+        port: The input port of a control operator that works when the results are in.
+        tuples: The tuples, encoded by their class.
+        pickled: A pickle of the tuples, where they are of an author's class that has no JSON form.
+    """
+
+    port: str
+    tuples: Any = None
+    pickled: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlState:
+    """What planning a window leaves behind for the next one.
+
+    Attributes:
+        operators: States of the control operators that emit, by operator.
+        prescans: What pre-scans must know of earlier windows, by operator.
+        late: Tuples of this window for control operators that work when its results are in, in order.
+        operator_index: The number that tells an operator's ids from those of others, by operator.
+    """
+
+    operators: dict[str, SavedState] = field(default_factory=dict)
+    prescans: dict[str, SavedState] = field(default_factory=dict)
+    late: list[LateTuples] = field(default_factory=list)
+    operator_index: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedState:
+    """What the results of a window leave behind for the next one.
+
+    Attributes:
+        partitions: States of partitioned operators, by operator and partition; None where a partition has none.
+        control: States of the control operators that work when a window's results are in, by operator.
+        source_events: What control operators keep of the events that tasks sent, by operator.
+        byte_accounting: Sums that are not zero yet, by key; all must come to zero when the input is processed.
+    """
+
+    partitions: dict[str, list[SavedState | None]] = field(default_factory=dict)
+    control: dict[str, SavedState] = field(default_factory=dict)
+    source_events: dict[str, SavedState] = field(default_factory=dict)
+    byte_accounting: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,46 @@
+"""Dataclasses as JSON values and back: the one codec of everything that the journal persists.
+
+A bytes field becomes base64 text, a tuple a list, and a key of a mapping text. A field of type Any must hold JSON
+values, or what frames.compressed() gave.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from dagflow.errors import JournalError
+from dagflow.journal.frames import Compressed
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> Any:
+    """A dataclass, or a collection of dataclasses, as JSON values.
+
+    Raises:
+        TypeError: A value is neither JSON nor a dataclass.
+    """
+    return msgspec.to_builtins(value, str_keys=True, builtin_types=(Compressed,))
+
+
+def from_json(kind: type[T], value: Any, url: str) -> T:
+    """The object that to_json() was given.
+
+    Args:
+        kind: Its class.
+        value: JSON values.
+        url: Where they were read, for messages.
+
+    Raises:
+        JournalError: The values are not of this class.
+    """
+    try:
+        return msgspec.convert(value, kind, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise JournalError(
+            f"this is no {kind.__name__} that this program knows: {error}",
+            url=url,
+            hint="run the version of dagflow that wrote it, or start over with another checkpoint",
+        ) from error

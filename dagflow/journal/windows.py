@@ -1,0 +1,130 @@
+"""What the journal says of a window: its plan, its intent, and when each step happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from dagflow.api.context import Skipped
+from dagflow.journal.saved_state import CommittedState, ControlState
+from dagflow.metrics.counters import Counters
+from dagflow.storage.pending import PendingFile
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTuples:
+    """Tuples that a window gives to one input port.
+
+    Attributes:
+        kind: The class of the tuples as `module:name`, for readers of a plan without its app.
+        tuples: The tuples, encoded by their class.
+        lengths: How many tuples each partition gets, in order; None where every partition gets all.
+    """
+
+    kind: str
+    tuples: Any
+    lengths: list[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDecision:
+    """A change of an operator's partition count: in which window, at which backlog, from what to what, and why."""
+
+    window: int
+    stage: str
+    backlog: int
+    before: int
+    after: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """What a window will do; durable before any of it runs.
+
+    Attributes:
+        window_id: The window, counted from 1 without a gap.
+        config_hash: Shape of the app that planned it.
+        inputs: What control operators emitted to partitioned ones, by input port.
+        partitions: How many partitions each stage has, by its head.
+        decisions: Why the counts are what they are.
+        control_state: State of the control operators after the window was emitted.
+        counters: What the control operators counted; added up when the window is committed.
+        emitted_ms: When the window was emitted, in milliseconds since 1970.
+        planned_ms: When it was planned.
+    """
+
+    kind: ClassVar[str] = "PLAN"
+
+    window_id: int
+    config_hash: str = ""
+    inputs: dict[str, PlannedTuples] = field(default_factory=dict)
+    partitions: dict[str, int] = field(default_factory=dict)
+    decisions: list[PartitionDecision] = field(default_factory=list)
+    control_state: ControlState = field(default_factory=ControlState)
+    counters: Counters = field(default_factory=Counters)
+    emitted_ms: int = 0
+    planned_ms: int = 0
+
+    def without_state(self) -> WindowPlan:
+        """The plan as it is kept for questions about the window."""
+        return replace(self, control_state=ControlState())
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedFiles:
+    """How many of a window's files, in their order, one partition of a stage wrote."""
+
+    stage: str
+    partition: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowIntent:
+    """What a window did; from the moment that this is durable its files will be published.
+
+    Attributes:
+        window_id: The window; intents come in the order of windows.
+        files: The files that the window publishes.
+        counters: What partitioned operators counted.
+        state: State of the operators that depend on results, after the window.
+        skipped: What readers left out.
+        produced: Where the files come from, in their order.
+        busy_s: Seconds that each operator worked, over all tasks, by operator.
+        started_ms: When its first task was submitted, in milliseconds since 1970.
+        finished_ms: When its last task had ended.
+        committed_ms: When this was written.
+    """
+
+    kind: ClassVar[str] = "INTENT"
+
+    window_id: int
+    files: list[PendingFile] = field(default_factory=list)
+    counters: Counters = field(default_factory=Counters)
+    state: CommittedState = field(default_factory=CommittedState)
+    skipped: list[Skipped] = field(default_factory=list)
+    produced: list[ProducedFiles] = field(default_factory=list)
+    busy_s: dict[str, float] = field(default_factory=dict)
+    started_ms: int = 0
+    finished_ms: int = 0
+    committed_ms: int = 0
+
+    def without_state(self) -> WindowIntent:
+        """The intent as it is kept for questions about the window."""
+        return replace(self, state=CommittedState())
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window as the journal knows it.
+
+    Attributes:
+        plan: Its plan.
+        intent: What it did; None where it is not committed.
+        published_ms: When all its files were published, in milliseconds since 1970; 0 where they are not.
+    """
+
+    plan: WindowPlan
+    intent: WindowIntent | None = None
+    published_ms: int = 0

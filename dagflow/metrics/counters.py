@@ -1,0 +1,97 @@
+"""Counters of a run: what each operator counted, and the records that left each of its ports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class OperatorCounters:
+    """Counters of one operator.
+
+    Attributes:
+        counts: What the operator counted itself, by the names in metrics/names.py or its author's own.
+        records: Records that left each output port that carries records, by port.
+        bytes: Bytes of those records in memory, by port; only of the ports that were measured.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    records: dict[str, int] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: OperatorCounters, sign: int = 1) -> None:
+        """Add the other counters to these; with sign -1 take them away."""
+        for mine, theirs in (
+            (self.counts, other.counts),
+            (self.records, other.records),
+            (self.bytes, other.bytes),
+        ):
+            for name, value in theirs.items():
+                mine[name] = mine.get(name, 0) + sign * value
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counters of several operators; they add up over tasks and windows.
+
+    Attributes:
+        operators: Counters by operator.
+    """
+
+    operators: dict[str, OperatorCounters] = field(default_factory=dict)
+
+    @classmethod
+    def of_counts(cls, counts_by_operator: Mapping[str, Mapping[str, int]]) -> Counters:
+        """Counters of operators that counted this themselves."""
+        return cls({name: OperatorCounters(dict(counts)) for name, counts in counts_by_operator.items()})
+
+    def of(self, operator: str) -> OperatorCounters:
+        """A copy of one operator's counters."""
+        copy = OperatorCounters()
+        copy.add(self.operators.get(operator, copy))
+        return copy
+
+    def add(self, other: Counters) -> None:
+        """Add the other counters to these."""
+        for name, counters in other.operators.items():
+            self._of(name).add(counters)
+
+    def subtract(self, other: Counters) -> None:
+        """Take the other counters away from these."""
+        for name, counters in other.operators.items():
+            self._of(name).add(counters, -1)
+
+    def since(self, earlier: Counters) -> Counters:
+        """What was counted after an earlier reading of the same counters; what did not change is left out."""
+        change = Counters()
+        change.add(self)
+        change.subtract(earlier)
+        for each in change.operators.values():
+            each.counts, each.records, each.bytes = (_nonzero(m) for m in (each.counts, each.records, each.bytes))
+        return change
+
+    def copy(self) -> Counters:
+        """Counters that no longer change with these."""
+        copy = Counters()
+        copy.add(self)
+        return copy
+
+    def total(self, name: str) -> int:
+        """The sum of one count over all operators."""
+        return sum(each.counts.get(name, 0) for each in self.operators.values())
+
+    def totals(self) -> Counter[str]:
+        """The sum of each count over all operators."""
+        total: Counter[str] = Counter()
+        for each in self.operators.values():
+            total.update(each.counts)
+        return total
+
+    def _of(self, operator: str) -> OperatorCounters:
+        return self.operators.setdefault(operator, OperatorCounters())
+
+
+def _nonzero(values: dict[str, int]) -> dict[str, int]:
+    return {name: value for name, value in values.items() if value}
