@@ -1,4 +1,4 @@
-"""The compressions that are read, how they are recognised, and what decompresses them."""
+"""The compressions that dagflow reads: how files are recognised, and their decompressors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Decompressor(Protocol):
 
     @property
     def unused_data(self) -> bytes:
-        """What follows the stream in the input given so far."""
+        """The bytes behind the stream in the input given so far."""
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         """Some output, at most max_length bytes of it.
@@ -82,8 +82,7 @@ class _Framed:
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         out: bytes = self._object.decompress(data)
-        # What the library keeps for later is a chunk that is not complete, and before less than four bytes of one
-        # the stream's identifier, which it puts there itself.
+        # The library keeps an incomplete chunk, and puts the stream's identifier before fewer than four bytes of one.
         held = getattr(self._object, "remains", None) or b""
         self.held_bytes = len(held.removeprefix(_SNAPPY_MAGIC))
         return out
@@ -148,19 +147,19 @@ COMPRESSIONS = (
 
 BZIP2_BLOCK = bytes.fromhex("314159265359")
 BZIP2_END = bytes.fromhex("177245385090")
-"""What a bzip2 stream's first block, or the end of an empty one, begins with, behind the level's digit."""
+"""The first bytes of a bzip2 block, and of the end of a stream; one of them follows the digit of the level."""
 
 HEAD_BYTES = 10
-"""So many bytes from the beginning of a file tell its compression."""
+"""How many of a file's first bytes decide its compression."""
 
 UnitSuffix = Literal[".bgz", ".bz2", ".gz", ".tgz", ".zst", ".zstd"]
-"""How names of files end that may consist of units which can be decompressed apart from each other."""
+"""The suffixes of compressions whose files may consist of units that are decompressed apart from each other."""
 
 CUT_SUFFIXES: tuple[UnitSuffix, ...] = (".bgz", ".zst", ".zstd")
-"""Those that cost little to try: most .gz files are one unit, and what is in .bz2 is decompressed twice."""
+"""The suffixes that are cheap to cut: most .gz files are one unit, and the content of .bz2 is decompressed twice."""
 
 _SUFFIXES = "|".join(re.escape(suffix) for compression in COMPRESSIONS for suffix in compression.suffixes)
-_PROMISING = re.compile(rf"(?:{_SUFFIXES})(?:\0|\Z)", re.ASCII | re.IGNORECASE)
+_COMPRESSED_NAME = re.compile(rf"(?:{_SUFFIXES})(?:\0|\Z)", re.ASCII | re.IGNORECASE)
 
 COMPRESSION_BY_NAME = {compression.name: compression for compression in COMPRESSIONS}
 
@@ -169,22 +168,22 @@ def compression_of_content(head: bytes) -> Compression | None:
     """The compression of a file that begins with head, at least HEAD_BYTES of it where there are as many."""
     for compression in COMPRESSIONS:
         if head.startswith(compression.magic):
-            # Three letters are too little to tell a compressed file from a text about one.
+            # A text may begin with the same three letters.
             is_sure = compression.name != "bzip2" or (head[3:4].isdigit() and head[4:10] in (BZIP2_BLOCK, BZIP2_END))
             return compression if is_sure else None
     return None
 
 
 def compression_of_name(url: str) -> Compression | None:
-    """The compression that a file's name promises."""
+    """The compression by the suffix of a file's name."""
     lower = url.lower()
     return next((compression for compression in COMPRESSIONS if lower.endswith(compression.suffixes)), None)
 
 
-def any_promises(names: Sequence[str]) -> bool:
-    """Whether one of many names promises a compression."""
+def has_compressed_name(names: Sequence[str]) -> bool:
+    """Whether one of many names has the suffix of a compression."""
     # No name has a NUL, and one search is a twentieth of many calls.
-    return _PROMISING.search("\0".join(names)) is not None
+    return _COMPRESSED_NAME.search("\0".join(names)) is not None
 
 
 def stays_whole(url: str, cut_suffixes: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Columns of facts about many files: numbers, and names in one text."""
+"""Columns of many files: numbers, and names in one text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEPARATOR = "\0"  # which no path has
 
 
 class NameColumn(Sequence[str]):
-    """Names in a third of the room that they take as objects: the driver holds those of several windows.
+    """Names in one text, a third of their size as objects: the driver holds the names of several windows.
 
     Args:
         text: The names, each with a NUL behind it.
@@ -30,12 +30,12 @@ class NameColumn(Sequence[str]):
 
     @classmethod
     def of(cls, names: Sequence[str]) -> NameColumn:
-        """These names."""
+        """Make a column of names."""
         return cls(_SEPARATOR.join([*names, ""]))
 
     @property
     def text(self) -> str:
-        """What they are made of."""
+        """The names, each with a NUL behind it."""
         return self._text
 
     def take(self, positions: Column) -> list[str]:
@@ -54,7 +54,7 @@ class NameColumn(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> NameColumn: ...
     def __getitem__(self, index: int | slice) -> str | NameColumn:
-        """One name, or those of a stretch."""
+        """One name, or the names of a range."""
         borders = self._found_borders()
         if isinstance(index, slice):
             start, end, step = index.indices(len(borders) - 1)
@@ -65,7 +65,7 @@ class NameColumn(Sequence[str]):
         return self._text[borders[position] : borders[position + 1] - 1]
 
     def _found_borders(self) -> array[int]:
-        """Where each name begins in the text, and where the text ends."""
+        """The start of each name in the text, and the end of the text."""
         if self._borders is None:
             # Every character in the same number of bytes; lone surrogates stand for bytes that are not UTF-8.
             is_ascii = self._text.isascii()

@@ -1,1 +1,1 @@
-"""Compressed files, read as what is compressed in them."""
+"""Reads the content of compressed files."""

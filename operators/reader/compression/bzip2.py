@@ -13,7 +13,7 @@ from operators.reader.compression.units import BufferedSource, CompressedUnit, N
 MARKER_BITS = 48
 STREAM_HEADER_BITS = 32
 BLOCK_BYTES = 4 << 20
-"""More than a block ever takes compressed: 900,000 symbols of 20 bits, and the tables."""
+"""Above the size of any compressed block: 900,000 symbols of 20 bits, and the tables."""
 
 SCANNED_BYTES = 256 << 10
 
@@ -46,13 +46,13 @@ class Bzip2UnitFinder(UnitFinder):
 
 
 class Bzip2Blocks(DecompressedFile):
-    """What is compressed in a bzip2 file from a block on.
+    """The content of a bzip2 file from a block on.
 
     Args:
         source: The compressed file.
         url: Its name, for errors.
         place: The bit at which the block begins.
-        start: Where what is compressed in the block begins in what is compressed in the file.
+        start: Where the content of the block begins in the content of the file.
     """
 
     def __init__(self, source: ByteSource, url: str, place: int, start: int) -> None:
@@ -77,7 +77,7 @@ class Bzip2Blocks(DecompressedFile):
 
 
 def unit_at(held: BufferedSource, place: int) -> tuple[int, bytes]:
-    """Where the unit at a bit ends, and what is compressed in it.
+    """The end of the unit at a bit, and its content.
 
     Raises:
         NoUnitError: There is none.
@@ -88,7 +88,7 @@ def unit_at(held: BufferedSource, place: int) -> tuple[int, bytes]:
         return _stream_end(held, begin), b""
     if marker != BZIP2_BLOCK:
         raise NoUnitError("no block begins here")
-    # Data may look like a marker; then what lies before that is no whole block, and the next one is tried.
+    # Data may look like a marker; then the bytes before it are no whole block, and the next marker is tried.
     for end, is_block in markers(held, begin + MARKER_BITS + 32, begin + 8 * BLOCK_BYTES):
         content = _decompress(held, begin, end)
         if content is not None:
@@ -101,7 +101,7 @@ def _decompress(held: BufferedSource, begin: int, end: int) -> bytes | None:
     crc = _bits(held, begin + MARKER_BITS, begin + MARKER_BITS + 32)
     bits = end - begin
     value = int.from_bytes(_bits(held, begin, end), "big")
-    # Of a stream of one block the checksum is the block's.
+    # The checksum of a stream of one block is that of the block.
     tail = BZIP2_END + crc
     length = bits + 8 * len(tail)
     padding = -length % 8
@@ -158,7 +158,7 @@ def _occurrences(piece: bytes, marker: bytes) -> Iterator[int]:
     """The bits of a piece's first SCANNED_BYTES at which a marker begins."""
     value = int.from_bytes(marker, "big")
     for shift in range(8):
-        # The whole bytes in the middle are looked for at the library's speed, the bits around them are compared.
+        # The library finds the whole bytes in the middle; only the bits around them are compared here.
         shifted = (value << 8 - shift).to_bytes(7, "big")
         middle = shifted[1:6]
         found = piece.find(middle, 1)

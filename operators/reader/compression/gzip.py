@@ -15,7 +15,7 @@ from operators.reader.compression.units import (
 
 
 class GzipUnitFinder(UnitFinder):
-    """Finds the members of a gzip file. Those of BGZF, which bgzip writes, tell their lengths."""
+    """Finds the members of a gzip file. Members of BGZF, which bgzip writes, have their lengths in the header."""
 
     def candidates(self, held: BufferedSource, start: int, end: int) -> Iterator[int]:
         """See UnitFinder."""
@@ -39,7 +39,7 @@ class GzipUnitFinder(UnitFinder):
 
 
 def _bgzf_length(head: bytes) -> int:
-    """How long a member is, by its header; 0 where that does not say."""
+    """The length of a member by its header; 0 if the header does not have it."""
     is_bgzf = len(head) == 18 and head[3] == 4 and head[10:16] == b"\x06\0BC\x02\0"
     length = int.from_bytes(head[16:18], "little") + 1
     return length if is_bgzf and length > 26 else 0

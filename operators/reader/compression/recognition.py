@@ -14,9 +14,9 @@ from operators.files.compression import (
     COMPRESSIONS,
     HEAD_BYTES,
     Compression,
-    any_promises,
     compression_of_content,
     compression_of_name,
+    has_compressed_name,
 )
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
@@ -81,7 +81,7 @@ def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names:
         borders: Where each begins, and where the last ends.
         names: Their names.
     """
-    if any_promises(names):
+    if has_compressed_name(names):
         return True
     starts = borders[:-1][borders[:-1] < borders[1:]]
     firsts = np.frombuffer(buffer, np.uint8)[starts]

@@ -24,13 +24,13 @@ from operators.reader.compression.zstd import ZstdUnitFinder
 UNIT_FINDERS: dict[str, UnitFinder] = {"gzip": GzipUnitFinder(), "bzip2": Bzip2UnitFinder(), "zstd": ZstdUnitFinder()}
 
 LOOK_BACK_BYTES = 64 << 10
-"""So much before a block can be had without reading the file from its beginning on."""
+"""Bytes of content before a block that a format can look back at without decompressing the file from its beginning."""
 
 BEYOND_BYTES = 8 << 20
-"""So far beyond its block a unit may end, or a block's length beyond it; else the file is not cut from there on."""
+"""How far beyond its block, at least, a unit may end; the file is not cut behind a longer unit."""
 
 MOST_CHAINS = 64
-"""More chains are a file that is made to have them."""
+"""A block with more chains than these is made to have them, and is not cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class UnitChain:
     Attributes:
         entry: Place of the first.
         exit: Place behind the last.
-        size_bytes: How much is compressed in them.
+        size_bytes: Size of their content.
         near_place: Place of the last one that has enough behind it to look back, or of the first.
-        near_size: How much is compressed in those before it.
+        near_size: Size of the content of the units before it.
     """
 
     entry: int
@@ -55,13 +55,13 @@ class UnitChain:
 def chains_of(
     source: ByteSource, block: BlockMetadata, compression: Compression, look_back_bytes: int = LOOK_BACK_BYTES
 ) -> tuple[UnitChain, ...] | None:
-    """The chains of units that a block may be left by; None where it cannot be examined."""
+    """The chains of units that may lead out of a block; None where the block cannot be read."""
     try:
         return _Walker(BufferedSource(source), block, UNIT_FINDERS[compression.name], look_back_bytes).chains()
     except TransientStorageError:
         raise
     except (StorageError, EOFError):
-        # Reading the block will say so, and whether the run goes on is decided there.
+        # Reading the block will fail in the same way, and on_error decides there.
         return None
 
 
@@ -78,7 +78,7 @@ class _Walker:
     def chains(self) -> tuple[UnitChain, ...]:
         found: list[UnitChain] = []
         for place in self._units.candidates(self._held, self._block.start, self._block.end):
-            # What begins in the middle of a chain leads where the chain does, also when that is nowhere.
+            # A place within an earlier chain leads where that chain does.
             if place not in self._visited and (chain := self._walk(place)) is not None:
                 found.append(chain)
                 if len(found) > MOST_CHAINS:
@@ -116,7 +116,7 @@ class CutProgress:
 
     Attributes:
         place: Where the next unit begins; -1 when all that is left belongs to a block already.
-        offset: Offset of what is compressed in it.
+        offset: Offset of its content.
         near: Units before it from which reading may begin, as place and offset, ascending.
     """
 
@@ -126,7 +126,7 @@ class CutProgress:
 
     @property
     def is_over(self) -> bool:
-        """Whether no later block has anything."""
+        """Whether later blocks are empty."""
         return self.place < 0
 
 
@@ -137,7 +137,7 @@ def assign_range(
     compression: Compression,
     look_back_bytes: int = LOOK_BACK_BYTES,
 ) -> tuple[BlockMetadata, CutProgress]:
-    """Tell a block what it has of what is compressed in its file.
+    """Give a block its range of the content of its file.
 
     Args:
         block: The block.
@@ -162,7 +162,7 @@ def assign_range(
         del near[0]
     kept = near[:1]
     for point in near[1:]:
-        # Many small blocks would else leave as many places.
+        # Else many small blocks would leave as many places.
         if point[1] - kept[-1][1] >= max(1, look_back_bytes // 4):
             kept.append(point)
     decompressed = DecompressedRange(offset, end, place, chain.exit, *progress.near[0])
@@ -170,7 +170,7 @@ def assign_range(
 
 
 class DecompressedPart:
-    """What is compressed in a file, read from a unit somewhat before a block on; from the beginning where need be.
+    """The content of a file, from a unit somewhat before a block on; from its beginning if a format looks back further.
 
     Args:
         source: The compressed file.
@@ -198,7 +198,7 @@ class DecompressedPart:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes are compressed in the file; UNKNOWN_SIZE until its end was seen."""
+        """Size of the content of the file; UNKNOWN_SIZE until its end was seen."""
         return self._near.size_bytes
 
     def read_into(self, offset: int, buffer: memoryview) -> int:

@@ -1,4 +1,4 @@
-"""A compressed file as the bytes that are compressed in it, read from front to back."""
+"""The content of a compressed file, decompressed from front to back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operators.reader.byte_source import ByteSource
 from operators.reader.compression.units import may_become_skippable
 
 UNKNOWN_SIZE = 1 << 62
-"""Stands for the size of what is compressed, until its end was seen."""
+"""Stands for the size of the content, until its end was seen."""
 
 INPUT_BYTES = 256 << 10
 """How much of the compressed file is read at a time."""
@@ -21,7 +21,7 @@ OUTPUT_BYTES = 1 << 20
 """How much is decompressed at a time; a small input may hold a thousand times its size."""
 
 KEPT_BYTES = 2 << 20
-"""So much that was decompressed is kept for formats that look back; looking back further starts from the beginning."""
+"""Decompressed bytes that are kept for formats that look back; further back means decompressing from the beginning."""
 
 
 class CorruptArchiveError(RecordError):
@@ -29,11 +29,11 @@ class CorruptArchiveError(RecordError):
 
 
 class IncompleteArchiveError(CorruptArchiveError):
-    """A compressed file ends before what is compressed in it; what there is of it may be sound."""
+    """A compressed file ends before its content does; the part that is there may be sound."""
 
 
 class DecompressedFile:
-    """The bytes that are compressed in a file; streams that follow one another are read as one.
+    """The content of a compressed file; streams that follow one another are read as one.
 
     The size is UNKNOWN_SIZE until the end was seen; a read that gives fewer bytes than were asked for has seen it.
 
@@ -76,11 +76,11 @@ class DecompressedFile:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes are compressed in the file."""
+        """Size of the content of the file."""
         return self._size
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer with what is compressed, from an offset of it on.
+        """Fill a buffer with the content from an offset on.
 
         Raises:
             CorruptArchiveError: The file is damaged at or before that place.
@@ -91,7 +91,7 @@ class DecompressedFile:
         for piece in self._kept:
             filled += _copy(piece, start, offset + filled, buffer[filled:])
             start += len(piece)
-        # Copied piece by piece, and not when all are there: a long read takes more than is kept.
+        # Copied piece by piece: a long read takes more bytes than are kept.
         while filled < len(buffer) and (following := self._advance()) is not None:
             filled += _copy(following, self._kept_end - len(following), offset + filled, buffer[filled:])
         return filled
@@ -138,7 +138,7 @@ class DecompressedFile:
             self._decompressor = None
             self._whole = (self._position - len(self._input), self._kept_end + len(piece))
         elif (held_bytes := getattr(decompressor, "held_bytes", None)) is not None:
-            # Where no stream ends before the file does, chunks are what is there to its end.
+            # A stream that goes on to the end of the file is whole up to its last whole chunk.
             self._whole = (self._position - held_bytes, self._kept_end + len(piece))
         if self._borders:
             self._check_borders(self._kept_end + len(piece), decompressor.eof)
@@ -173,7 +173,7 @@ class DecompressedFile:
             raise self._corrupt(f"something that is not {self._compression.name} follows", self._stream_start)
 
     def _is_skippable(self) -> bool:
-        """Whether a frame of metadata comes, as zstd and lz4 have them."""
+        """Whether the next frame has no data, as zstd and lz4 have them."""
         while len(self._input) < 8 and self._fill():
             pass
         has_frames = self._compression.name in ("zstd", "lz4")
@@ -202,7 +202,7 @@ class DecompressedFile:
         return length > 0
 
     def whole_part(self) -> tuple[int, int]:
-        """How much of the file is streams, or chunks, that are there to their ends, in its bytes and decompressed.
+        """The length of the whole streams, or chunks, of the file, compressed and decompressed.
 
         Raises:
             CorruptArchiveError: The file is damaged, and not only incomplete.
@@ -233,7 +233,7 @@ class DecompressedFile:
 
 
 def _copy(piece: bytes, start: int, offset: int, buffer: memoryview) -> int:
-    """Fill a buffer with what a piece, which begins at start, has from an offset on; the number of bytes."""
+    """Copy the bytes of a piece, which begins at start, from an offset on into a buffer; gives their number."""
     if offset < start or not len(buffer):
         return 0
     part = memoryview(piece)[offset - start : offset - start + len(buffer)]

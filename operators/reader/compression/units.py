@@ -20,12 +20,12 @@ SKIPPABLE_TAIL = b"\x2a\x4d\x18"
 
 
 def is_skippable(head: bytes) -> bool:
-    """Whether a frame of zstd or lz4 that holds no data begins so."""
+    """Whether a frame of zstd or lz4 without data begins like this."""
     return head[1:4] == SKIPPABLE_TAIL and head[0] & 0xF0 == 0x50
 
 
 def may_become_skippable(compression: Compression, head: bytes) -> bool:
-    """Whether a frame that holds no data begins so, as far as it is there."""
+    """Whether these may be the first bytes of a frame without data."""
     return compression.name in ("zstd", "lz4") and SKIPPABLE_TAIL.startswith(head[1:4]) and head[0] & 0xF0 == 0x50
 
 
@@ -38,7 +38,7 @@ class CompressedUnit(NamedTuple):
 
     Attributes:
         end: The place behind it.
-        size_bytes: How many bytes are compressed in it.
+        size_bytes: Size of its content.
     """
 
     end: int

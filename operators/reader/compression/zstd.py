@@ -62,7 +62,7 @@ def _within(held: BufferedSource, unit: CompressedUnit, limit: int) -> Compresse
 
 
 def _zstd_header(head: bytes) -> tuple[int, int]:
-    """The length of a frame's header, and the size of what the frame holds; -1 where the header does not say."""
+    """The length of a frame's header, and the size of its content; -1 if the header does not have it."""
     flags = head[4]
     is_single = flags >> 5 & 1
     at = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]

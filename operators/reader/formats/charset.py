@@ -1,4 +1,4 @@
-"""Text in another encoding than UTF-8: what it is made of, and how records of it become UTF-8."""
+"""Text in other encodings than UTF-8: its code units, and how its records become UTF-8."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDE = {
     "utf-32-be": CodeUnit(">u4"),
 }
 _ANY_ORDER = {"utf-16": ("utf-16-le", "utf-16-be"), "utf-32": ("utf-32-le", "utf-32-be")}
-# Their bytes mean something only together with bytes far before them.
+# The meaning of their bytes depends on bytes far before them.
 _STATEFUL = ("iso2022", "utf-7", "hz", "punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs")
 _MARKS = {
     "utf-8": codecs.BOM_UTF8,
@@ -67,7 +67,7 @@ class Charset:
         return cls(name)
 
     def for_file(self, head: bytes) -> tuple[Charset, int]:
-        """The charset of one file, whose byte order its first bytes may tell, and how many bytes that mark has."""
+        """The charset of one file, whose first bytes may mark the byte order, and the length of that mark."""
         for name in _ANY_ORDER.get(self.name, (self.name,)):
             mark = _MARKS.get(name)
             if mark is not None and head.startswith(mark):
@@ -76,7 +76,7 @@ class Charset:
 
     @property
     def unit(self) -> CodeUnit:
-        """What text in it is made of."""
+        """The code unit of text in it."""
         return _WIDE.get(self.name, BYTE)
 
     def encode(self, text: str) -> bytes:
@@ -99,7 +99,7 @@ class Charset:
         return self.unit == BYTE and self.name != "utf-8" and _utf8_lengths(self.name) is None
 
     def lengths_in_utf8(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8] | None:
-        """For each code unit of valid text how many bytes it adds in UTF-8; None where a table does not tell it."""
+        """For each code unit of valid text how many bytes it adds in UTF-8; None where no table has it."""
         if self.unit == BYTE:
             table = _utf8_lengths(self.name)
             return None if table is None else table[data]
@@ -130,7 +130,7 @@ def _holds_ascii(encoding: str) -> bool:
 
 
 class Decoder:
-    """Makes records of a charset UTF-8.
+    """Recodes records of a charset to UTF-8.
 
     Args:
         charset: What they are in.

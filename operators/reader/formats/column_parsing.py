@@ -1,4 +1,4 @@
-"""Columns out of text: the names of types, and which records a parser does not take."""
+"""Parses text to columns: the names of types, and rejects of records that a parser refuses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Parse = Callable[[RecordBatch], pa.Table]
 
 
 def parse_columns(batch: RecordBatch, parse: Parse, accounting: ByteAccounting) -> Parsed:
-    """Parse records together; where that fails, halve them until those stand alone that cannot be parsed.
+    """Parse records together; where that fails, halve them until each record that fails is alone.
 
     Args:
         batch: Raw records.

@@ -51,7 +51,7 @@ class Csv(Delimited):
     ] = None
 
     def check_options(self) -> None:
-        """Refuse characters that mean two things, and columns without names."""
+        """Refuse characters with two meanings, and columns without names."""
         given = [self.delimiter, self.quote, *([self.escape] if self.escape else []), "\n", "\r"]
         if len(set(given)) < len(given):
             raise ValueError("delimiter, quote, escape and newlines must be different characters")
@@ -79,7 +79,7 @@ class Csv(Delimited):
 
     @property
     def adds_up(self) -> bool:
-        """Not where long rows are left out: behind a cut, how long a row is that began before it is not known."""
+        """False where long rows are left out: behind a cut, the length of a row that began before it is not known."""
         return self.on_long == "fail"
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
@@ -131,11 +131,11 @@ class Csv(Delimited):
         self._names = tuple(self.columns) if isinstance(self.columns, list) else tuple(names)
 
     def complete_end(self, source: ByteSource) -> int:
-        """The end of the last certain row, looked for from the beginning: only there is it known what is quoted."""
+        """The end of the last complete row, found from the beginning of the file, where no quote is open."""
         return self.last_stop(source, min(self.begin(source), source.size_bytes))
 
     def end_of_record(self, source: GrowingSource, position: int) -> int | None:
-        """Where the row ends that begins at position, or None if what is there of the file does not tell."""
+        """The end of the row that begins at position, or None if the file so far does not decide it."""
         size = source.size_bytes
         stop = self._quotes(source).next_row(RowEntry(position, True), OUTSIDE, position + 1, size + 1)
         # A CR at the very end may be the first half of a newline.
@@ -158,7 +158,7 @@ class Csv(Delimited):
         return scan.next_row(entry, state, start, limit)
 
     def prescan(self, source: ByteSource, block: BlockMetadata) -> Transition:
-        """What the quotes that begin in a block do to the state."""
+        """The effect of the quotes that begin in a block on the state."""
         scan = self._quotes(source)
         return scan.transition(scan.entry(block.start, self.begin(source)), min(block.end, source.size_bytes))
 
@@ -178,7 +178,7 @@ class Csv(Delimited):
             yield from super()._last(view, block, accounting)
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        """Columns of strings, or of the types that are asked for."""
+        """Columns of strings, or of the types that the app gives."""
         lengths = np.diff(borders_of(batch.framed())) - batch.delimiters.lengths()
         is_empty = lengths == 0
         if self.keep_delimiter:

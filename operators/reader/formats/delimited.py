@@ -47,7 +47,7 @@ class Delimited(TerminatedFormat):
         if self.on_long != "fail" and self.adds_up and floor < block.start < position:
             self._long_records.skip_rest(source, block.start, position, floor, accounting)
         view = FileView(source)
-        # When so much holds no terminator, the record that it begins with is too long, or as good as that.
+        # A record without a terminator in so many bytes is too long.
         longest = self.max_record + self.reach
         held, beyond = self.chunk_bytes, self.probe_bytes
         while position < limit:
@@ -73,7 +73,7 @@ class Delimited(TerminatedFormat):
                 longest = max(longest, 2 * len(data)) if len(data) >= longest else longest
 
     def is_long(self, data: Bytes) -> bool:
-        """Whether a stretch that begins at a record, and in which find found nothing, has a record that is too long."""
+        """Whether the record at the start of a stretch without terminators is too long."""
         return len(data) >= self.max_record + self.reach
 
     def first_record(self, source: ByteSource, block: BlockMetadata) -> int:
@@ -114,7 +114,7 @@ class Delimited(TerminatedFormat):
             if index > done:
                 yield self._framed(view, found.part(done, index), int(starts[done]), block, accounting)
             start = int(starts[index])
-            # What lies both beyond the block, and beyond what its owner keeps of a long record, others skip.
+            # Later blocks skip the bytes beyond the block and beyond what this block keeps of a long record.
             end = min(int(found.stops[index]), max(start + self._long_records.kept_bytes, limit - view.start))
             yield from self._long_records.take(view.data[start:], block, accounting, view.start + start, end - start)
             done = index + 1
@@ -129,7 +129,7 @@ class Delimited(TerminatedFormat):
         return self.frame(view, found, start, block)
 
     def unframed_bytes(self, view: FileView, found: Terminators) -> int:
-        """How many bytes of terminators frame leaves out of its batch."""
+        """Bytes of terminators that frame leaves out of its batch."""
         return 0
 
     def frame(self, view: FileView, found: Terminators, start: int, block: BlockMetadata) -> RecordBatch:
@@ -160,7 +160,7 @@ class Delimited(TerminatedFormat):
 
     @property
     def _ending(self) -> bytes:
-        """What is put behind a last record that has no terminator."""
+        """The bytes that are put behind a last record without a terminator."""
         return b"" if self.keep_delimiter else self.table[0]
 
     @property

@@ -71,17 +71,17 @@ class EscapedLines(Lines):
         place = backward.aligned(backward.aligned(position) - length)
         if self._overlaps:
             place = backward.before_overlaps(place, self._pattern, self._escape)
-        # Whether an escape counts is known where the run that it stands in begins.
+        # Whether an escape is literal is known from the start of its run.
         return backward.run_start(place, self._escape)
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        """Records in UTF-8, if the encoding is known, and without escapes, if that is asked for."""
+        """Records in UTF-8, if the encoding is known, and without escapes, if unescape is set."""
         raw = super().parse(batch, accounting).raw
         return Parsed(without_escapes(raw, self.escape.encode()[0]) if self.unescape else raw)
 
 
 def without_escapes(batch: RecordBatch, escape: int) -> RecordBatch:
-    """The same records without their escapes; one at a record's end, which makes nothing literal, stays."""
+    """The same records without their escapes, but for an escape at a record's end."""
     framed = batch.framed()
     borders = borders_of(framed)
     data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]

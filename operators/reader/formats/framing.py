@@ -1,4 +1,4 @@
-"""Record batches out of positions in a buffer, without copying where the records lie side by side."""
+"""Makes record batches of positions in a buffer, without a copy if the records lie side by side."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def frame_one(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int
 
 
 def one_unended(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int) -> RecordBatch:
-    """A single record that nothing ends in its file; when it is written, a delimiter is put behind it."""
+    """A single record without a delimiter in its file; a writer puts one behind it."""
     return RecordBatch.from_records([record], Delimiters((delimiter,)), Origin((block,), np.zeros(1, np.int64), offset))
 
 
 def borders_of(framed: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """Where each record of an array begins in its buffer, and where the last one ends."""
+    """The start of each record of an array in its buffer, and the end of the last one."""
     if not len(framed):
         return np.zeros(1, np.int32)
     return np.frombuffer(framed.buffers()[1], np.int32)[framed.offset :][: len(framed) + 1]

@@ -43,7 +43,7 @@ class JsonLines(Delimited):
     ] = None
 
     def check_options(self) -> None:
-        """Prepare the check of single lines, and refuse types that do not stand in JSON."""
+        """Refuse types that JSON does not have."""
         self._check: Callable[[bytes], object] | None = None
         for name, kind in (self.columns if isinstance(self.columns, dict) else {}).items():
             schema = pa.schema([(name, arrow_type(kind))])
@@ -55,7 +55,7 @@ class JsonLines(Delimited):
                 raise ValueError(f"columns: the type {kind!r} cannot be read from json_lines") from None
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the decoder, which does not travel."""
+        """The state without the decoder, which cannot be pickled."""
         return {**self.__dict__, "_check": None}
 
     @property
@@ -72,11 +72,11 @@ class JsonLines(Delimited):
         return Terminators(feeds - follows_return, feeds + 1, follows_return.astype(np.uint8))
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
-        """The byte before position: no terminator that ends there or later begins to count before."""
+        """The byte before position: every terminator that ends there or later begins at it or behind it."""
         return max(floor, position - 1)
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        """The lines that are JSON values, as columns if that is asked for."""
+        """The lines that are JSON values, as columns if the format has columns."""
         batch = valid_text(batch, accounting)
         batch = self._valid_json(batch, accounting)
         if self.columns is None or not len(batch):
@@ -89,7 +89,7 @@ class JsonLines(Delimited):
         check = self._check = self._check or msgspec.json.Decoder(msgspec.Raw).decode
         records = batch.to_pylist()
         try:
-            # Each line by itself: a parser that is given many takes a value over two lines, or two values on one.
+            # Each line by itself: a parser of many lines accepts a value over two lines, and two values on one.
             for record in records:
                 check(record)
             if self.columns is None or pc.all(pc.starts_with(batch.framed(), b"{"), min_count=0).as_py():

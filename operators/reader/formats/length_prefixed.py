@@ -20,7 +20,7 @@ from operators.reader.formats.framing import frame_apart
 from operators.reader.formats.positions import Positions
 
 SHOWN_BYTES = 4 << 10
-"""How much of what cannot be read goes with the reject: from a wrong length on, that is the rest of the file."""
+"""Bytes that are kept with a reject: behind a wrong length, the whole rest of the file is refused."""
 
 MAX_PREFIX_BYTES = 10
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -28,7 +28,7 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 @dataclass(frozen=True, slots=True)
 class WholeRecords:
-    """Records found one after the other in a stretch.
+    """The whole records of a stretch.
 
     Attributes:
         starts: Where the length of each begins.
@@ -63,7 +63,7 @@ class LengthPrefixed(RecordFormat):
     ] = 64 << 20
 
     def check_options(self) -> None:
-        """Forget every file."""
+        """Begin without a known position in any file."""
         self._reached: tuple[object, int, int] = (None, 0, 0)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
@@ -90,7 +90,7 @@ class LengthPrefixed(RecordFormat):
         self._reached = (file, block.end, position)
 
     def complete_end(self, source: ByteSource) -> int:
-        """Where the walk from the file's beginning meets a record that is not all there."""
+        """The start of the first record that is not whole, found from the beginning of the file."""
         position, held = 0, max(self.chunk_bytes, MAX_PREFIX_BYTES)
         while position < source.size_bytes:
             walk = self._walk(read_exactly(source, position, position + held).data, held)
@@ -103,7 +103,7 @@ class LengthPrefixed(RecordFormat):
         return position
 
     def _first(self, source: ByteSource, block: BlockMetadata, file: object) -> int:
-        """Where the first record from the block's start on begins; the file's end if there is none."""
+        """The start of the first record that begins in or behind the block; the file's end if there is none."""
         reached, end, position = self._reached
         if reached != file or end > block.start:
             position = 0

@@ -1,4 +1,4 @@
-"""Lines: records that a newline, or a delimiter of one's own, ends."""
+"""Lines: records that end with a newline, or with a delimiter that the app gives."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Lines(Delimited):
     ] = None
 
     def check_options(self) -> None:
-        """Work out what the scan needs to know of delimiter and encoding."""
+        """Prepare the scan for delimiter and encoding."""
         self._validate = None if self.validate is None else _function(self.validate)
         self._url = ""
         self._use(Charset.named(self.encoding) if self.encoding else None)
@@ -84,7 +84,7 @@ class Lines(Delimited):
         return self._table
 
     def begin(self, source: ByteSource) -> int:
-        """Learn the file's byte order, and pass over its byte order mark."""
+        """The length of the byte order mark, which may also set the byte order of the charset."""
         if self.encoding is None:
             return super().begin(source)
         charset, mark_bytes = Charset.named(self.encoding).for_file(read_exactly(source, 0, 4).tobytes())
@@ -134,7 +134,7 @@ class Lines(Delimited):
         return super().read(source, block, accounting)
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        """Records in UTF-8, if the encoding is known, without those that validate refuses."""
+        """Records in UTF-8, if the encoding is known, without those for which validate gives false."""
         if self._charset is not None:
             batch = Decoder(self._charset, self.on_bad_bytes, self._url).decode(batch, accounting)
         if self._validate is not None:

@@ -39,7 +39,7 @@ class Paragraphs(Delimited):
 
     @property
     def adds_up(self) -> bool:
-        """Not where long paragraphs are left out: blank lines without bound may follow one that is not long."""
+        """False where long paragraphs are left out: any number of blank lines may follow one that is not long."""
         return self.on_long == "fail"
 
     def begin(self, source: ByteSource) -> int:
@@ -60,25 +60,25 @@ class Paragraphs(Delimited):
         """The ends of paragraphs: from the newline of the last line to the next line that is not blank."""
         feeds = positions_of(data == LF)
         lines = np.append(0, feeds + 1)
-        has_ink = _has_ink(data, lines)
-        if lines[-1] == len(data) or not (has_ink[-1] or is_at_end):
-            lines, has_ink = lines[:-1], has_ink[:-1]
+        has_text = _has_text(data, lines)
+        if lines[-1] == len(data) or not (has_text[-1] or is_at_end):
+            lines, has_text = lines[:-1], has_text[:-1]
         if not len(lines):
             return Terminators(feeds, feeds)
-        changes = has_ink[1:] != has_ink[:-1]
-        starts = feeds[np.flatnonzero(changes & has_ink[:-1])]
-        stops = lines[np.flatnonzero(changes & has_ink[1:]) + 1]
+        changes = has_text[1:] != has_text[:-1]
+        starts = feeds[np.flatnonzero(changes & has_text[:-1])]
+        stops = lines[np.flatnonzero(changes & has_text[1:]) + 1]
         starts = starts - (data[starts - 1] == CR)
-        if not has_ink[0]:
+        if not has_text[0]:
             starts = np.append(0, starts)
-        if is_at_end and has_ink[-1] and data[-1] == LF:
+        if is_at_end and has_text[-1] and data[-1] == LF:
             starts = np.append(starts, len(data) - 1 - int((data[-2:-1] == CR).any()))
         if is_at_end and len(stops) < len(starts):
             stops = np.append(stops, len(data))
         return Terminators(starts[: len(stops)], stops)
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
-        """The start of the line before position if it may be blank, otherwise some byte of ink in it."""
+        """The start of the line before position if it may be blank, else a byte in it that is not blank."""
         place = position - 1
         step = min(64, self.chunk_bytes)
         while place > floor:
@@ -92,17 +92,17 @@ class Paragraphs(Delimited):
         return floor
 
     def decided_length(self, data: Bytes) -> int:
-        """Up to the last line if there is no ink in it as far as it is known."""
+        """All but the last line, if that is blank so far."""
         feeds = positions_of(data == LF)
         last = int(feeds[-1]) + 1 if len(feeds) else 0
         return len(data) if (data[last:] > SPACE).any() else last
 
     def is_long(self, data: Bytes) -> bool:
-        """Whether there is ink beyond max_record: blank lines, however many, make no record long."""
+        """Whether a byte beyond max_record is not blank: blank lines, however many, make no record long."""
         return bool((data[self.max_record :] > SPACE).any())
 
     def unframed_bytes(self, view: FileView, found: Terminators) -> int:
-        """All but one blank line of each terminator; all of them where that has to be made."""
+        """All but one blank line of each terminator; all bytes where the blank line must be made."""
         if self.keep_delimiter:
             return 0
         kept = 2 * len(found.starts) if _is_plain(view.data, found) else 0
@@ -127,16 +127,16 @@ def _is_plain(data: Bytes, found: Terminators) -> bool:
     return bool((found.stops >= starts + 2).all() and (data[starts] == LF).all() and (data[starts + 1] == LF).all())
 
 
-def _has_ink(data: Bytes, lines: Positions) -> npt.NDArray[np.bool_]:
+def _has_text(data: Bytes, lines: Positions) -> npt.NDArray[np.bool_]:
     """For each line, given where it begins, whether it holds a byte above 32; the last one may be empty."""
     inside = lines[:-1] if lines[-1] == len(data) else lines
     first = data[inside]
-    has_ink = np.zeros(len(lines), bool)
-    has_ink[: len(inside)] = first > SPACE
+    has_text = np.zeros(len(lines), bool)
+    has_text[: len(inside)] = first > SPACE
     # Only lines that begin with a blank other than a newline need a look at the rest of them.
     doubtful = np.flatnonzero((first <= SPACE) & (first != LF))
     if len(doubtful):
         counts = np.concatenate(([0], np.cumsum(data > SPACE, dtype=np.int32)))
         ends = np.append(lines[1:], len(data))[doubtful]
-        has_ink[doubtful] = counts[ends] > counts[lines[doubtful]]
-    return has_ink
+        has_text[doubtful] = counts[ends] > counts[lines[doubtful]]
+    return has_text

@@ -1,4 +1,4 @@
-"""Where a comparison of many bytes came out true."""
+"""Positions at which a comparison of many bytes is true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 Positions = npt.NDArray[np.int64]
 
 _memchr: Any = None
-# There are systems whose C library is not found like this.
+# On some systems the C library is not found like this.
 with contextlib.suppress(OSError, TypeError, AttributeError):
     _memchr = ctypes.CDLL(None).memchr
     _memchr.restype, _memchr.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
@@ -39,7 +39,7 @@ _BITS = np.unpackbits(np.arange(1 << _GROUP, dtype="<u2").view(np.uint8).reshape
 
 
 def positions_of(hits: npt.NDArray[np.bool_]) -> Positions:
-    """Where hits is true, ascending: what numpy's flatnonzero tells, in a third of the time where few are.
+    """The positions of true values, ascending: as numpy.flatnonzero, in a third of the time if few are true.
 
     Between one and nine hits in a hundred, flatnonzero mispredicts a branch at each. Groups of sixteen are so few,
     and hit so often, that it finds those without branches; a table then tells the place within the group.
@@ -63,7 +63,7 @@ def positions_of(hits: npt.NDArray[np.bool_]) -> Positions:
 
 
 def _with_rest(first: Positions, places: Positions, rest: npt.NDArray[np.uint16], crowded: Positions) -> Positions:
-    """Put the other hits of the groups that have several behind the first one of each."""
+    """Insert the further hits of groups that have several."""
     counts = np.ones(len(first), np.intp)
     counts[crowded] += _BITS[rest[crowded]]
     slots = np.cumsum(counts) - counts

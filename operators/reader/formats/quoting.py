@@ -1,4 +1,4 @@
-"""Which newlines of a CSV file are inside of quotes: the state of a block without reading what lies before it.
+"""Finds which newlines of a CSV file are inside of quotes, without reading what lies before a block.
 
 A quote opens a field only where one begins: behind a delimiter or a newline. It closes the field
 unless it is doubled. So a run of quotes, taken as a whole, does one of three things, whatever the state
@@ -28,11 +28,11 @@ LF, CR = b"\n\r"
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What a stretch does to the state.
+    """The effect of a stretch on the state.
 
     Attributes:
-        after_outside: The state behind it when it is entered outside of quotes.
-        after_inside: The state behind it when it is entered inside of quotes.
+        after_outside: The state behind it when it begins outside of quotes.
+        after_inside: The state behind it when it begins inside of quotes.
     """
 
     after_outside: int = OUTSIDE
@@ -43,13 +43,13 @@ class Transition:
         return self.after_inside if state == INSIDE else self.after_outside
 
     def then(self, other: Transition) -> Transition:
-        """What this stretch and the one behind it do together."""
+        """The effect of this stretch and the next one together."""
         return Transition(other.applied(self.after_outside), other.applied(self.after_inside))
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The bytes that mean something.
+    """The bytes with a meaning in CSV.
 
     Attributes:
         delimiter: Between fields.
@@ -86,12 +86,12 @@ class Quoting:
     is_known: npt.NDArray[np.bool_]
 
     def state_before(self, places: Positions, state: int) -> npt.NDArray[np.int64]:
-        """The state at places that are no quotes, when the stretch is entered in a state."""
+        """The state at places that are no quotes, when the stretch begins in a given state."""
         behind = np.where(self.is_known, self.parities, self.parities ^ state)
         return np.append(state, behind)[np.searchsorted(self.runs, places)]
 
     def transition(self, end: int) -> Transition:
-        """What the runs do that begin before end."""
+        """The effect of the runs that begin before end."""
         count = int(np.searchsorted(self.runs, end))
         if not count:
             return Transition()
@@ -130,7 +130,7 @@ def quoting_of(data: Bytes, dialect: Dialect, may_begin: bool) -> Quoting:
 
 
 def undecided_from(data: Bytes, dialect: Dialect) -> int:
-    """Where the bytes at the end of a stretch begin whose meaning depends on what follows, or on each other."""
+    """The start of the last bytes of a stretch whose meaning depends on later bytes, or on each other."""
     size = len(data)
     look = 64
     while True:

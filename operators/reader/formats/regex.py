@@ -48,7 +48,7 @@ class Regex(Delimited):
 
     @property
     def reach(self) -> int:
-        """A newline is known to end a record when more of the next line is known than the pattern sees."""
+        """Whether a newline ends a record is decided when more of the next line is there than the pattern sees."""
         return self.max_record + 4
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
@@ -73,7 +73,7 @@ class Regex(Delimited):
         return max(floor, position - 1)
 
     def decided_length(self, data: Bytes) -> int:
-        """Up to the last line if more of it has to be known."""
+        """All but the last line, if the pattern may see more of it."""
         feeds = positions_of(data == LF)
         if len(feeds) and len(data) - int(feeds[-1]) - 1 <= self.max_record:
             return int(feeds[-1]) + 1

@@ -1,4 +1,4 @@
-"""Finding delimiters in code units, also one that overlaps itself, and the phase of such a one at any cut."""
+"""Finds delimiters in code units, also delimiters that overlap themselves, at any cut of a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class CodeUnit:
-    """What a text is made of.
+    """The unit that a text is encoded in: a byte, or the 2 or 4 bytes of UTF-16 and UTF-32.
 
     Attributes:
         dtype: The numpy type of a code unit, with its byte order.
@@ -35,7 +35,7 @@ class CodeUnit:
         return int(self.dtype[-1])
 
     def view(self, data: Bytes) -> CodeUnits:
-        """The code units of bytes that begin at the border of one; a torn one at the end is left out."""
+        """Bytes as code units, without a torn unit at the end; the first byte begins a unit."""
         return data if self.size == 1 else data[: len(data) // self.size * self.size].view(self.dtype)
 
 
@@ -48,7 +48,7 @@ def overlaps_itself(pattern: bytes, unit: CodeUnit = BYTE) -> bool:
 
 
 def occurrences(units: CodeUnits, pattern: CodeUnits) -> Positions:
-    """Where pattern occurs, occurrences that share code units included."""
+    """Positions of a pattern, also of occurrences that share code units."""
     size = len(units) - len(pattern) + 1
     if size <= 0:
         return NONE
@@ -89,7 +89,7 @@ def without_overlaps(found: Positions, length: int) -> Positions:
 
 
 def escaped_places(units: CodeUnits, escape: int) -> Positions:
-    """The places right behind a run of an odd number of escapes; the run's start must be in units."""
+    """Positions behind runs of an odd number of escapes, which are literal; runs must begin within units."""
     found = positions_of(units == escape)
     if not len(found):
         return NONE
@@ -101,7 +101,7 @@ def escaped_places(units: CodeUnits, escape: int) -> Positions:
 
 
 def active_escapes(units: CodeUnits, escape: int) -> Positions:
-    """Where the escapes are that make the next code unit literal: every other one in a run."""
+    """Positions of the escapes that make the next code unit literal: every other one in a run."""
     found = positions_of(units == escape)
     if not len(found):
         return found
@@ -113,7 +113,7 @@ def active_escapes(units: CodeUnits, escape: int) -> Positions:
 
 @dataclass(frozen=True, slots=True)
 class BackwardSearch:
-    """Looks back from a place in a file.
+    """Searches a file backwards from a position.
 
     Attributes:
         source: The file.
@@ -136,7 +136,7 @@ class BackwardSearch:
         return self.unit.view(read_exactly(self.source, start, end))
 
     def run_start(self, position: int, value: int) -> int:
-        """Where the run of code units of one value begins that ends at position; position if there is none."""
+        """The start of the run of equal code units that ends at position; position if there is none."""
         step = self.step
         while position > self.floor:
             low = self.aligned(position - max(step, self.unit.size))
@@ -147,7 +147,7 @@ class BackwardSearch:
         return position
 
     def before_overlaps(self, place: int, pattern: CodeUnits, escape: int | None = None) -> int:
-        """Where to begin the scan for a pattern that overlaps itself, so that it is right from place on.
+        """The position from which a scan for a pattern that overlaps itself is right from place on.
 
         The scan may begin at any place that no occurrence begins less than the pattern's length before: what
         it takes before that place ends there at the latest. The nearest such place is looked for

@@ -1,4 +1,4 @@
-"""Where terminated records begin and end: what a scan from left to right finds, and where it may begin."""
+"""Finds where terminated records begin and end, from any position of a file on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Terminators:
-    """What ends records in a stretch of bytes.
+    """The terminators of records in a stretch of bytes.
 
     Attributes:
         starts: Where each terminator begins, ascending.
@@ -62,11 +62,11 @@ class TerminatedFormat(RecordFormat):
     @property
     @abstractmethod
     def table(self) -> tuple[bytes, ...]:
-        """The terminators that there are; the first is put behind a last record that has none."""
+        """The bytes of each kind of terminator; the first is put behind a last record that has none."""
 
     @property
     def probe_bytes(self) -> int:
-        """How many bytes are read at first to look for something."""
+        """How many bytes are read at first in a search."""
         return min(PROBE_BYTES, self.chunk_bytes)
 
     @property
@@ -99,7 +99,7 @@ class TerminatedFormat(RecordFormat):
         return len(head) if head == BYTE_ORDER_MARK else 0
 
     def decided_length(self, data: Bytes) -> int:
-        """How many bytes of a stretch find has decided; where terminators stop behind them depends on more bytes."""
+        """The length of the part of a stretch in which find has found all terminators; behind it more bytes decide."""
         return len(data)
 
     def next_start(self, source: ByteSource, start: int, limit: int, floor: int) -> int:
@@ -133,7 +133,7 @@ class TerminatedFormat(RecordFormat):
         return limit
 
     def complete_end(self, source: ByteSource) -> int | None:
-        """The end of the last terminator that nothing appended can change; looked for from the end backwards."""
+        """The end of the last terminator that no appended byte can change; searched from the end backwards."""
         end, floor = source.size_bytes, min(self.begin(source), source.size_bytes)
         step = self.probe_bytes
         while (low := max(floor, end - step)) > floor:
@@ -144,7 +144,7 @@ class TerminatedFormat(RecordFormat):
         return self.last_stop(source, floor)
 
     def last_stop(self, source: ByteSource, position: int) -> int:
-        """The end of the last terminator that is certain, from the beginning of a record on."""
+        """The end of the last terminator that no appended byte can change, from the beginning of a record on."""
         view, held = FileView(source), self.probe_bytes
         while position < source.size_bytes:
             stops = self.find(view.move(position, position + held), False).stops
@@ -155,7 +155,7 @@ class TerminatedFormat(RecordFormat):
             elif held < self.chunk_bytes:
                 held *= 2
             else:
-                # A record of any length: the end of it is looked for without holding it.
+                # The end of a record of any length is found without holding the record.
                 stop = self.end_of_record(GrowingSource(source), position)
                 if stop is None:
                     break
@@ -163,6 +163,6 @@ class TerminatedFormat(RecordFormat):
         return position
 
     def end_of_record(self, source: GrowingSource, position: int) -> int | None:
-        """Where the record ends that begins at position, or None if what is there of the file does not tell."""
+        """The end of the record that begins at position, or None if the file so far does not decide it."""
         stop = self.next_start(source, position + 1, source.size_bytes + 1, position)
         return stop if stop <= source.size_bytes else None

@@ -84,10 +84,10 @@ class WholeFile(RecordFormat):
         accounting.mark_left_out()
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        """The file with its path, if that is asked for."""
+        """The file, with its path if the format has columns."""
         if not self.columns:
             return Parsed(batch)
-        # A path may hold bytes that are no text.
+        # A path may have bytes that are not UTF-8.
         raw = [os.fsencode(block.url) for block in batch.blocks]
         paths = pa.array([path.decode("utf-8", "backslashreplace") for path in raw], pa.string())
         return Parsed(batch, pa.RecordBatch.from_arrays([paths, batch.record], ["path", "content"]))

@@ -21,18 +21,18 @@ from operators.reader.formats.framing import pieces_of
 from operators.reader.formats.positions import Positions
 
 SHOWN_BYTES = 4 << 10
-"""How much goes with the reject of an element that is never closed, or of a whole file."""
+"""Bytes that are kept with the reject of an element that is never closed, or of a whole file."""
 
 _ASIDES = {b"<!--": b"-->", b"<![CDATA[": b"]]>", b"<?": b"?>"}
 _ASIDE = rb"<!--|<!\[CDATA\[|<\?"
 _REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
 _REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:\[.*?\]\s*)?>""", re.DOTALL)
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
-"""How files in UTF-16 begin."""
+"""The first bytes of files in UTF-16."""
 
 
 class Xml(RecordFormat):
-    """The elements of one name, each from its `<` to its `>`, with all that is in it, its like included.
+    """The elements of one name, each from its `<` to its `>`, with its content, also elements of the same name.
 
     What stands in comments, CDATA sections and processing instructions is no element. What lies between the
     elements is passed over. The file is in UTF-8 or another encoding in which ASCII characters are single
@@ -56,7 +56,7 @@ class Xml(RecordFormat):
 
     @property
     def _reach(self) -> int:
-        """Bytes in the longest beginning of anything that is looked for."""
+        """Length of the longest text that the search must see whole."""
         return max(len(b"<![CDATA["), len(self.tag.encode()) + 3)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
@@ -82,7 +82,7 @@ class Xml(RecordFormat):
                 origin = Origin((block,), starts[first:], position)
                 arrow = pa.RecordBatch.from_arrays([column], [RECORD])
                 yield RecordBatch(arrow, delimiters=LINE_FEED, origin=origin)
-            # Whether it is closed must not count: who sees no end of it cannot know.
+            # An element that is too long is refused whether it is closed or not: a reader may not see its end.
             if is_torn and len(data) - following > self.max_record:
                 self._refuse(block, position + following, len(data) - following)
             position += following
@@ -109,7 +109,7 @@ class Xml(RecordFormat):
         return source.size_bytes
 
     def complete_end(self, source: ByteSource) -> int | None:
-        """Where an element, or what may hide one, is in progress; looked for from the beginning."""
+        """The start of the element or comment that is in progress, found from the beginning of the file."""
         if read_exactly(source, 0, 2).tobytes() in _MARKS:
             return None
         view = FileView(source)
@@ -126,7 +126,7 @@ class Xml(RecordFormat):
         return source.size_bytes
 
     def _may_begin(self, rest: bytes) -> bool:
-        """Whether these last bytes are the beginning of something that is looked for."""
+        """Whether the last bytes may be the beginning of a tag, comment or the like."""
         if not rest:
             return False
         hiding = (*_ASIDES, b"<!DOCTYPE")

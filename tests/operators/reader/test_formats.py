@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -11,11 +12,12 @@ import pytest
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS, make_format
 from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.fixed import Fixed
 from operators.reader.formats.framing import frame_one
 from operators.testing import FormatContract, Records, Rejects, read_range
+from tests.operators.reader.test_byte_accounting import published, run_app
 
 
 class OneByte(RecordFormat):
@@ -105,4 +107,33 @@ def test_a_format_that_is_made_already_stays() -> None:
 def test_the_former_name_of_record_format_is_an_error_with_the_new_one() -> None:
     """A module that subclasses the old class fails on import, and is told what to subclass."""
     with pytest.raises(ImportError, match=r"operators\.ReaderContext is now called operators\.RecordFormat"):
-        from operators import ReaderContext  # noqa: F401
+        __import__("operators", fromlist=["ReaderContext"])
+
+
+def test_a_format_in_one_file_of_a_user_runs_in_an_app(tmp_path: Path) -> None:
+    """An app names it by its dotted path; every byte is accounted for at any cut."""
+    for block_size in (1, 3, 100):
+        work = tmp_path / str(block_size)
+        work.mkdir()
+        summary = run_app(work, "format: tests.visitors.pairs_format.Pairs", {"x": b"abcde"}, block_size=block_size)
+        assert published(work / "out") == b"abcde"
+        assert (summary.records["reader.messages"], summary.bytes) == (3, 5)
+
+
+def test_the_registry_is_the_only_place_that_lists_formats() -> None:
+    """What editors, `dagflow operators` and error messages show of formats comes from it."""
+    names = list(RECORD_FORMATS.class_paths)
+    assert ", ".join(names) in RECORD_FORMATS.json_schema()["description"]
+    assert [cls.name for cls in RECORD_FORMATS.classes().values()] == names
+    with pytest.raises(ValueError, match=", ".join(sorted(names))):
+        make_format("unheard_of")
+    named = [
+        path
+        for package in ("dagflow", "operators")
+        for path in Path(package).rglob("*.py")
+        if '"length_prefixed"' in path.read_text()
+    ]
+    assert sorted(map(str, named)) == [
+        "operators/reader/formats/__init__.py",
+        "operators/reader/formats/length_prefixed.py",
+    ]

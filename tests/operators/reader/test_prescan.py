@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import msgspec
 import pytest
 
 from operators.files.metadata import BlockMetadata, FileVersion
@@ -36,6 +39,14 @@ def test_state_keeps_only_files_whose_next_block_is_still_to_come() -> None:
     assert [each.entry_state for each in restored.resolve([block(5, 10)], [None])] == [1]
     assert restored.state() is None
     assert source.size_bytes == 10
+
+
+def test_state_is_written_as_data() -> None:
+    """Its fields are plain values, from which it is made again."""
+    cut = CutProgress(7, 9, ((0, 0), (3, 4)))
+    state = PreScanState((FileEntryState("a", FileVersion(1, 2, "x"), 1), FileEntryState("b", FileVersion(3), cut=cut)))
+    written = json.loads(json.dumps(msgspec.to_builtins(state)))
+    assert msgspec.convert(written, PreScanState) == state
 
 
 def test_a_cut_that_is_over_needs_no_further_scan() -> None:
