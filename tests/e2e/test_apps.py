@@ -1,7 +1,6 @@
 """The apps of the project, run through the command line on the input of the project."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,14 +17,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 def contents(folder: Path) -> dict[str, bytes]:
     """Return all files below a directory, also hidden ones, by relative path."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A working directory with copies of the apps and their input, and no output."""
-    shutil.copytree(ROOT / "apps", tmp_path / "apps")
-    shutil.copytree(ROOT / "data", tmp_path / "data")
-    return tmp_path
 
 
 @pytest.mark.parametrize("app", APPS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,6 @@ from tests.cli.processes import dagflow_command, modules_loaded_by
 ROOT = Path(__file__).parent.parent.parent
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A working directory with the app and its input."""
-    shutil.copytree(ROOT / "apps", tmp_path / "apps")
-    shutil.copytree(ROOT / "data", tmp_path / "data")
-    return tmp_path
 
 
 def test_merged_directories_return_every_source_file(place: Path) -> None:
