@@ -26,8 +26,8 @@ class Decision:
         stage: The stage's head.
         backlog: Tuples that waited.
         before: The old count, 0 at the start.
-        after: The new one.
-        reason: Why.
+        after: The new count.
+        reason: Why it was changed.
     """
 
     stage: str
@@ -38,7 +38,8 @@ class Decision:
 
 
 @contextmanager
-def _code_of(stage: str, decider: object, method: str) -> Iterator[None]:
+def _errors_of(stage: str, decider: object, method: str) -> Iterator[None]:
+    """Turn what an author's policy raises into an OperatorError."""
     try:
         yield
     except Exception as error:
@@ -47,24 +48,24 @@ def _code_of(stage: str, decider: object, method: str) -> Iterator[None]:
 
 
 def defined(stage: str, decider: Partitioner, stats: BacklogStats) -> int:
-    """The count that a policy defines at one moment, at least 1.
+    """The partition count that a policy defines, at least 1.
 
     Raises:
-        OperatorError: It raised, or its answer is no whole number.
+        OperatorError: The policy raised, or its answer is not a whole number.
     """
-    with _code_of(stage, decider, "define_partitions"):
+    with _errors_of(stage, decider, "define_partitions"):
         return max(operator.index(decider.define_partitions(stats)), 1)
 
 
 def repartitioned(stage: str, decider: object, stats: BacklogStats) -> tuple[int, str] | None:
-    """The count that a policy changes to at one moment, and why; None where it asks for no change.
+    """The partition count that a policy changes to, and the reason; None for no change.
 
     Raises:
-        OperatorError: It raised, or its answers are not what the interfaces say.
+        OperatorError: The policy raised, or its answers are of another type than the interfaces say.
     """
     if not isinstance(decider, StatsListener) or not isinstance(decider, Partitioner):
         return None
-    with _code_of(stage, decider, "process_stats"):
+    with _errors_of(stage, decider, "process_stats"):
         response = decider.process_stats(stats)
         is_asked, reason = response.repartition, response.reason
     return (defined(stage, decider, stats), reason) if is_asked else None
@@ -75,10 +76,11 @@ class Scaling:
 
     Args:
         plan: The physical plan.
-        deciders: Who may decide for a stage, by its head: a policy that the app names, otherwise the head itself,
-            where it is a Partitioner.
-        parallelism: The count of stages that nobody decides for, until widen() is told of more.
-        fixed: Heads of stages whose count stays what it was at first, each with that count where there was one.
+        deciders: What may decide for a stage, by its head: the policy that the app names, otherwise the operator
+            itself. Only a Partitioner decides.
+        parallelism: Tasks that run at the same time: the count of stages for which no policy decides.
+        fixed: Heads of stages whose count must not change, because they have state that cannot be moved, each with
+            the count that it has, if it has one.
     """
 
     def __init__(
@@ -116,16 +118,16 @@ class Scaling:
             self._decisions.append(Decision(stage, backlog, before, count, reason))
 
     def widen(self, parallelism: int) -> None:
-        """Let stages that nobody decides for use a cluster that turned out, or has grown, to be larger.
+        """Let stages for which no policy decides use a cluster that is larger than was known, or has grown.
 
-        Executors that went away come back when tasks wait for them, so nothing is narrowed.
+        Counts never shrink here: executors that went away come back when tasks wait for them.
         """
         for stage in self._undecided:
             if parallelism > self.counts[stage]:
                 self._set(stage, 0, parallelism, IN_PARALLEL)
 
     def scaled_by_speed(self) -> dict[str, int]:
-        """The partition counts of the stages whose policies decide by speed, by head."""
+        """The partition counts of the stages whose policies decide by speed, by stage head."""
         by_speed = (each for each in self._elastic if _steers_by_speed(self._deciders[each]))
         return {stage: self.counts[stage] for stage in by_speed}
 
@@ -135,12 +137,12 @@ class Scaling:
         speeds: PartitionSpeeds,
         unemitted: Mapping[str, int],
     ) -> None:
-        """Let the stats listeners see their backlog, and repartition where one asks.
+        """Show the stats listeners their backlog, and repartition where one of them asks for it.
 
         Args:
             backlogs: Tuples and bytes that wait, by stage head.
             speeds: How fast the partitions are, and how much they processed.
-            unemitted: Bytes that are known to come behind the backlog, by stage head.
+            unemitted: Bytes that are known to be emitted later, by stage head.
         """
         bytes_per_s, processed = speeds.bytes_per_s, speeds.processed_bytes
         for stage in self._elastic:

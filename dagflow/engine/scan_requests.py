@@ -1,4 +1,4 @@
-"""What a person asks of a run that is under way, through small objects in its checkpoint."""
+"""Asks a running run to scan for new files at once, through small objects in its checkpoint."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dagflow.storage.store import Store, open_store
 REQUESTS = "requests/"
 _SCAN = "scan-"
 LOOK_EVERY_S = 1.0
-"""How often a run looks: one listing of an empty directory, which an object store charges for."""
+"""How often a run looks for requests: each look lists an empty directory, which an object store charges for."""
 
 
 def request_scan(checkpoint: str) -> str:
     """Ask the run that follows on a checkpoint to look for new files now.
 
     Returns:
-        The name of the request, which goes when a run has taken it.
+        The name of the request, which is removed when a run has taken it.
 
     Raises:
         MissingError: There is no journal.
-        JournalError: It cannot be read.
+        JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
     store = open_store(absolute(checkpoint))
@@ -37,7 +37,7 @@ def request_scan(checkpoint: str) -> str:
 
 
 def is_waiting(checkpoint: str, request: str) -> bool:
-    """Whether no run has taken a request yet.
+    """Whether a request still waits for a run to take it.
 
     Raises:
         StorageError: The store failed.
@@ -46,11 +46,11 @@ def is_waiting(checkpoint: str, request: str) -> bool:
 
 
 class ScanRequests:
-    """Takes requests on behalf of a run.
+    """Takes the scan requests of a run.
 
     Args:
         store: The checkpoint.
-        clock: Seconds from any start.
+        clock: A clock, in seconds.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,7 +59,7 @@ class ScanRequests:
         self._due_s = clock()
 
     def take_scan(self) -> bool:
-        """Whether a scan was asked for since the last call; looks at most once in LOOK_EVERY_S.
+        """Whether a scan was asked for since the last call; looks at most once every LOOK_EVERY_S.
 
         Raises:
             StorageError: The store refused.

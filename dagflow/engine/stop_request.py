@@ -1,4 +1,4 @@
-"""How a run or a replay is asked to end early."""
+"""Asks a run, or reprocessing, to end early."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from dagflow.runtime.base import Runtime
 from dagflow.storage.pending import discard
 
 TICK_S = 0.2
-"""How often whoever waits for a window looks up: to show progress, and to see whether to stop."""
+"""How often the driver looks up while it waits for a window: to show progress, and to see whether to stop."""
 
 STOP_GRACE_S = 5.0
-"""A window under way may finish within this time after a stop was requested; then it is abandoned."""
+"""A running window may finish within this time after a stop was requested; then it is abandoned."""
 
 
 class StopRequest:
-    """A request to end early; may be made from a signal handler."""
+    """A request to end early; a signal handler may make it."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def request(self) -> None:
-        """Ask for the end."""
+        """Ask for the end of the run."""
         self._event.set()
 
     @property
     def is_requested(self) -> bool:
-        """Whether to end."""
+        """Whether the end was asked for."""
         return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until the time is over or the end is asked for, and say whether it is."""
+        """Sleep until the time is over or the end is asked for; returns whether the end was asked for."""
         return self._event.wait(seconds)
 
 
 def abandon(runtime: Runtime, windows: Iterable[Future[list[TaskResult]]]) -> None:
-    """Cancel windows under way, and remove what their tasks have written by now."""
+    """Cancel running windows, and remove what their tasks have written by now."""
     runtime.cancel()
     for window in windows:
         try:

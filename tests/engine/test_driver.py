@@ -37,7 +37,7 @@ def crashing(after: int) -> RuntimeFactory:
 
 
 def pending_in(tmp_path: Path) -> list[Path]:
-    """What lies about that nobody will publish."""
+    """Pending files that no run will publish."""
     return [path for path in (tmp_path / "out").rglob("*") if path.name.startswith(".")]
 
 
@@ -170,7 +170,7 @@ def test_a_stop_is_heeded_while_earlier_windows_run_again(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("after", [3, 1000])
-def test_a_run_ends_as_it_ended_also_where_nothing_can_be_swept_behind_it(
+def test_a_run_whose_pending_files_cannot_be_swept_ends_as_it_ended(
     tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its result, or its own error, is what the caller gets; the store's is in the log."""
@@ -193,7 +193,7 @@ def test_a_run_ends_as_it_ended_also_where_nothing_can_be_swept_behind_it(
 
 
 def test_a_fresh_run_removes_only_what_the_old_journal_published(tmp_path: Path) -> None:
-    """Somebody else's file stays; the new run publishes everything again."""
+    """Files of other programs stay; the new run publishes everything again."""
     run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
     (tmp_path / "out" / "notes.txt").write_bytes(b"mine")
     summary = run(app_of(tmp_path, [b"new"]), RunOptions(fresh=True), runtime=InlineRuntime)
@@ -267,12 +267,12 @@ class Quotes(Operator, PreScanner):
             raise DagflowError(f"{item.url} cannot be examined")
         return item.text.count(b"'")
 
-    def resolve(self, items: Sequence[Sample], findings: Sequence[int | None]) -> list[Sample]:
+    def resolve(self, items: Sequence[Sample], results: Sequence[int | None]) -> list[Sample]:
         """Fold the counts."""
         resolved = []
-        for item, finding in zip(items, findings, strict=True):
+        for item, result in zip(items, results, strict=True):
             resolved.append(Sample(item.url, item.text, self._state))
-            self._state = (self._state + (item.text.count(b"'") if finding is None else finding)) % 2
+            self._state = (self._state + (item.text.count(b"'") if result is None else result)) % 2
         return resolved
 
     def prescan_state(self) -> int:
@@ -288,7 +288,7 @@ QUOTED = [b"a 'b", b"c d", b"e' f 'g' h", b"'i", b"j", b"k' l", b"m"]
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 4, 5])
-def test_a_survey_tells_each_tuple_how_it_begins_also_after_a_restart(tmp_path: Path, after: int) -> None:
+def test_a_prescan_tells_each_tuple_how_it_begins_after_a_restart_too(tmp_path: Path, after: int) -> None:
     """The fold over all tuples crosses windows and crashes."""
     app = app_of(tmp_path, QUOTED, head=Quotes())
     if after < 5:
@@ -298,7 +298,7 @@ def test_a_survey_tells_each_tuple_how_it_begins_also_after_a_restart(tmp_path: 
     assert published(tmp_path) == [b"a", b"f", b"h", b"l", b"m"]
 
 
-def test_a_survey_that_fails_ends_the_run_before_the_window_is_planned(tmp_path: Path) -> None:
+def test_a_prescan_that_fails_ends_the_run_before_the_plan(tmp_path: Path) -> None:
     """Nothing is left half-planned."""
     with pytest.raises(DagflowError, match="s2 cannot be examined"):
         run(app_of(tmp_path, [b"a", b"b", b"?"], head=Quotes()), runtime=InlineRuntime)

@@ -58,7 +58,7 @@ def test_arrow_uses_malloc_wherever_dagflow_is_imported_first() -> None:
     assert allocators() == ["system", "system", "None"]
 
 
-def test_arrow_has_its_own_allocator_where_it_was_imported_before_and_in_tasks() -> None:
+def test_arrow_keeps_its_allocator_in_tasks_and_where_imported_before() -> None:
     """In the one the process may have other work, in the others it is the faster one."""
     own = allocators("pyarrow")[1]
     assert own != "system"
@@ -72,7 +72,7 @@ def test_an_allocator_that_a_person_has_chosen_stays() -> None:
 
 
 def test_arrow_is_given_back_its_allocator_also_where_a_run_fails() -> None:
-    """Whoever called it may go on."""
+    """The caller may go on."""
     before = pa.default_memory_pool().backend_name
     with pytest.raises(ValueError, match="the run"), limited_memory():
         assert pa.default_memory_pool().backend_name == "system"

@@ -271,7 +271,7 @@ def test_the_replay_of_an_archived_window_is_found_again(folder: Path) -> None:
 
 
 def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path) -> None:
-    """Older windows cannot be asked for or replayed; their files stay, are nobody else's, and new ones come."""
+    """Older windows are no longer known; their files stay, belong to no other operator, and new ones come."""
     Path("app.yaml").write_text(APP.replace("attributes: {", "attributes: {retain_windows: 5, "))
     for number in range(80):
         (folder / "in" / f"x{number:02d}").write_text(f"{number}\n")

@@ -1,4 +1,4 @@
-"""How many partitions a stage has that nobody decides for."""
+"""How many partitions a stage has that no policy decides for."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_request_is_taken_once_and_no_more_often_than_it_costs(tmp_path: Path)
 
 
 def test_a_checkpoint_without_journal_cannot_be_asked(tmp_path: Path) -> None:
-    """Nothing is written where nobody will look."""
+    """No request is written where no run will look."""
     with pytest.raises(MissingError, match="there is no journal"):
         request_scan(str(tmp_path / "nowhere"))
     assert not (tmp_path / "nowhere").exists()

@@ -39,7 +39,7 @@ def batch_of(*records: bytes, delimiter: bytes = b"\n") -> RecordBatch:
     return RecordBatch.from_records(list(records), Delimiters((delimiter,)), Origin((block,), starts, 100))
 
 
-def test_a_per_record_operator_keeps_origin_and_delimiter_of_what_it_passes_on() -> None:
+def test_a_per_record_operator_keeps_origin_and_delimiter() -> None:
     """A record that passes through is written with its own delimiter, and still knows its offset."""
     harness = OperatorHarness(DropComments(prefix="#"))
     harness.window({"input": batch_of(b"a", b"#b", b"", b"c", delimiter=b"\r\n")})
@@ -118,7 +118,7 @@ def test_a_per_record_method_takes_records_with_columns_as_mappings() -> None:
 
 
 @pytest.mark.parametrize(("second", "kind"), [(b"a", "ArrowInvalid"), (b"%d" % 2**63, "OverflowError")])
-def test_values_that_make_no_column_are_an_error_of_the_operator_that_emitted_them(second: bytes, kind: str) -> None:
+def test_values_that_make_no_column_are_an_error_of_their_operator(second: bytes, kind: str) -> None:
     """It is named, as for all that its code raises, and not who is upstream."""
     edge = Edge("stream", PortRef("lines", "records"), PortRef("unlike", "input"))
     chain = Chain({"lines": Lines(), "unlike": Unlike()}, [edge], {}, partition=0)

@@ -13,7 +13,7 @@ from dagflow.storage.pending import PendingFile
 
 
 class SlowWriter:
-    """A writer whose bytes travel until somebody waits for them."""
+    """A writer whose bytes are on their way until close() is called."""
 
     def __init__(self, name: str, size_bytes: int, travelling: set[str], *, is_refused: bool = False) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""The drain policy on Spark, with what the engine measures."""
+"""The deadline autoscaler on Spark, with what the engine measures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ streams:
 BLOCKS = 96
 
 
-def test_a_backlog_that_one_partition_would_not_drain_in_time_gets_more(tmp_path: Path, spark_context: Any) -> None:
+def test_a_backlog_too_large_for_one_partition_gets_more_partitions(tmp_path: Path, spark_context: Any) -> None:
     """96 blocks of 50 ms within 2 s take three partitions and more; each step is journaled, with what it rests on."""
     (tmp_path / "in").mkdir()
     content = b"".join(b"record %08d\n" % number for number in range(BLOCKS * 1024 // 16))

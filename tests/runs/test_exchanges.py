@@ -138,9 +138,7 @@ class Marking(Operator):
         self.output.emit(b":".join([record, *self.names]))
 
 
-def test_what_the_driver_sends_to_a_later_stage_is_there_before_the_records(
-    tmp_path: Path, runtime: RuntimeFactory
-) -> None:
+def test_what_the_driver_sends_to_a_later_stage_comes_before_records(tmp_path: Path, runtime: RuntimeFactory) -> None:
     """Every partition of the second level knows all tuples of the window when its first record arrives."""
     app = dag(
         tmp_path,

@@ -58,7 +58,7 @@ streams:
 """
 
 
-def test_a_splitter_that_is_put_before_others_takes_no_block_ids_of_theirs(tmp_path: Path) -> None:
+def test_a_splitter_that_is_put_before_others_takes_none_of_their_ids(tmp_path: Path) -> None:
     """Output is named by them: a record of it would be taken for one that is there, or stand in its way.
 
     Nor do those that come to an app from which a splitter was taken out.

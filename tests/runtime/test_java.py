@@ -23,7 +23,7 @@ def make_java(home: Path, version: str, modules: str | None = ALL_MODULES, scrip
     program.chmod(0o755)
     listed = "" if modules is None else f'MODULES="{modules}"\n'
     if version:
-        (home / "release").write_text(f'IMPLEMENTOR="nobody"\nJAVA_VERSION="{version}"\n{listed}')
+        (home / "release").write_text(f'IMPLEMENTOR="sample"\nJAVA_VERSION="{version}"\n{listed}')
     return home
 
 

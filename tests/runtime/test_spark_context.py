@@ -28,8 +28,8 @@ print("stopped")
 """
 
 
-def test_a_context_that_was_stopped_leaves_no_socket_and_may_be_stopped_again(tmp_path: Path) -> None:
-    """The process may end before the server of the accumulators does, which nobody waits for."""
+def test_a_stopped_context_leaves_no_socket_and_may_be_stopped_again(tmp_path: Path) -> None:
+    """The process may end before the server of the accumulators does, for which nothing waits."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     folder = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)

@@ -17,14 +17,14 @@ def test_one_machine_is_not_treated_as_a_cluster(master: str) -> None:
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])
 def test_a_cluster_gets_second_attempts_and_gives_executors_back(master: str) -> None:
-    """Both are on unless somebody turns them off."""
+    """Both are on unless a setting turns them off."""
     assert settings_for(master, {})["spark.speculation"] == "true"
     assert settings_for(master, {})["spark.dynamicAllocation.enabled"] == "true"
     assert settings_for(master, {"spark.speculation": "false"})["spark.speculation"] == "false"
 
 
 def test_hosts_are_not_left_out_where_spark_would_refuse_to() -> None:
-    """With as few attempts as one host may use up Spark starts no job; what somebody asks for is passed on."""
+    """With as few attempts as one host may use up Spark starts no job; explicit settings are passed on."""
     assert settings_for("yarn", {})[EXCLUSION] == "true"
     assert settings_for("yarn", {"spark.task.maxFailures": "4"})[EXCLUSION] == "false"
     assert settings_for("yarn", {"spark.task.maxFailures": "4", EXCLUSION: "true"})[EXCLUSION] == "true"
