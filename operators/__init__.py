@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from operators.sink.merger import FileMerger
     from operators.sink.metadata_writer import MetadataWriter
     from operators.sink.record_writer import RecordWriter
-    from operators.splitter.splitter import FileSplitterBase, FileSplitterInput
+    from operators.splitter.named_files import FileSplitterBase
+    from operators.splitter.splitter import FileSplitterInput
     from operators.stateful.deduplicator import Deduplicator
     from operators.stateful.key_counter import KeyCounter
     from operators.transform.record_filter import RecordFilter
@@ -58,7 +59,7 @@ _MODULE_BY_NAME = {
     "FileInfo": "operators.files.metadata",
     "FileMerger": "operators.sink.merger",
     "FileMetadata": "operators.files.metadata",
-    "FileSplitterBase": "operators.splitter.splitter",
+    "FileSplitterBase": "operators.splitter.named_files",
     "FileSplitterInput": "operators.splitter.splitter",
     "FileVersion": "operators.files.metadata",
     "KeyCounter": "operators.stateful.key_counter",

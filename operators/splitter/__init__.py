@@ -1,5 +1,6 @@
 """ChangeDetector: which files there are, and which bytes of them are read in which window."""
 
-from operators.splitter.splitter import FileSplitterBase, FileSplitterInput
+from operators.splitter.named_files import FileSplitterBase
+from operators.splitter.splitter import FileSplitterInput
 
 __all__ = ["FileSplitterBase", "FileSplitterInput"]

@@ -160,7 +160,13 @@ class SmallFileBatcher:
         batch = SmallFileBatch.of(first_id, state.urls, state.sizes, state.mtimes, state.etags)
         prints = tuple(state.fingerprints) if state.is_open else ()
         self._state, self._size_bytes = BatchState(), 0
-        return replace(batch, is_whole=self._rules.is_whole, is_open=state.is_open, fingerprints=prints)
+        return replace(
+            batch,
+            is_whole=self._rules.is_whole,
+            is_open=state.is_open,
+            fingerprints=prints,
+            discovered_ms=state.discovered_ms,
+        )
 
     def snapshot(self, roots: Roots) -> BatchState:
         """The files that wait."""

@@ -40,6 +40,7 @@ class OpenFile:
         is_open: Whether the file may grow.
         resumes: Whether the next block begins where an earlier version of the file ended.
         fingerprint: Head and tail fingerprint of the version, where the file may grow; else 0.
+        discovered_ms: When it was listed, in milliseconds since 1970; 0 where unknown.
     """
 
     url: str
@@ -50,6 +51,7 @@ class OpenFile:
     is_open: bool = False
     resumes: bool = False
     fingerprint: int = 0
+    discovered_ms: int = 0
 
     @property
     def next_end(self) -> int:
@@ -159,20 +161,19 @@ class BlockCutter:
         """URLs of files that were begun, or put into a batch, and are not emitted to their ends."""
         return [*([] if self._open is None else [self._open.url]), *self._batcher.urls]
 
-    def begin(self, file: OpenFile, relative_path: str, discovered_ms: int = 0) -> bool:
+    def begin(self, file: OpenFile, relative_path: str) -> bool:
         """Announce a file if the window allows; its blocks come next.
 
         Args:
             file: The file; next_start is more than 0 for the tail of a file that grew.
             relative_path: Its path below the root that it was found under.
-            discovered_ms: When it was listed, in milliseconds since 1970; 0 where unknown.
 
         Returns:
             False when the window is full; nothing was emitted then.
         """
         version, start = file.version, file.next_start
         if not start and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
-            return self._begin_small(file, relative_path, discovered_ms)
+            return self._begin_small(file, relative_path)
         if not self.quota.take_file():
             return False
         self.flush()
@@ -183,13 +184,13 @@ class BlockCutter:
                 logger.warning("compressed file is one block url=%s bytes=%d", redacted(file.url), version.size_bytes)
             file = replace(file, block_size=version.size_bytes)
         count = count_blocks(start, version.size_bytes, file.block_size)
-        self._announce(file, relative_path, self._next_block_id, count, discovered_ms)
+        self._announce(file, relative_path, self._next_block_id, count)
         self._counters[names.FILES] += 1
         if count:
             self._open = replace(file, resumes=start > 0)
         return True
 
-    def _begin_small(self, file: OpenFile, relative_path: str, discovered_ms: int) -> bool:
+    def _begin_small(self, file: OpenFile, relative_path: str) -> bool:
         size_bytes = file.version.size_bytes
         if not (self._batcher.has_room(size_bytes) and self._batcher.admits(file.version.etag)):
             self.flush()
@@ -197,13 +198,14 @@ class BlockCutter:
             return False
         if self.announces:
             block_id = self._next_block_id + len(self._batcher)
-            self._announce(file, relative_path, block_id, int(size_bytes > 0), discovered_ms)
+            self._announce(file, relative_path, block_id, int(size_bytes > 0))
         self._count_small(1, int(size_bytes > 0), size_bytes)
-        self._batcher.add(file.url, file.version, file.fingerprint, discovered_ms)
+        self._batcher.add(file.url, file.version, file.fingerprint, file.discovered_ms)
         return True
 
-    def _announce(self, file: OpenFile, relative_path: str, first_id: int, blocks: int, discovered_ms: int) -> None:
-        self._files.emit(FileMetadata(file.url, relative_path, file.version, file.block_size, first_id, blocks))
+    def _announce(self, file: OpenFile, relative_path: str, first_id: int, blocks: int) -> None:
+        facts = file.url, relative_path, file.version, file.block_size, first_id, blocks
+        self._files.emit(FileMetadata(*facts, discovered_ms=file.discovered_ms))
 
     def _count_small(self, files: int, blocks: int, size_bytes: int) -> None:
         self._counters[names.FILES] += files
@@ -262,8 +264,8 @@ class BlockCutter:
             return True
         if not self.quota.take_file():
             return False
-        version = FileVersion(0)
-        self._files.emit(FileMetadata(url, relative_path, version, block_size, self._next_block_id, 0, True))
+        facts = url, relative_path, FileVersion(0), block_size, self._next_block_id, 0, True
+        self._files.emit(FileMetadata(*facts, discovered_ms=discovered_ms))
         return True
 
     def cut(self) -> bool:
@@ -280,7 +282,7 @@ class BlockCutter:
             block_id, is_last = self._next_block_id, end == file.version.size_bytes
             place = block_id, file.url, file.version, start, end, is_last, file.previous_block_id
             growth = file.is_open, file.resumes, file.fingerprint
-            self._blocks.emit(BlockMetadata(*place, 0, *growth))
+            self._blocks.emit(BlockMetadata(*place, 0, *growth, discovered_ms=file.discovered_ms))
             self._counters[names.BLOCKS_EMITTED] += 1
             self._counters[names.BYTES_EMITTED] += end - start
             self._next_block_id += 1

@@ -1,11 +1,11 @@
-"""The splitters: operators that say which bytes of which files are to be read."""
+"""Finds files and cuts them into blocks: the head of most apps."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -14,20 +14,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import (
-    ControlOperator,
     Estimator,
     InputEstimate,
     InputOperator,
     SourceEventListener,
     WindowLimits,
 )
-from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.ports import OutputPort
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
-from operators.files.compression import CUT_SUFFIXES, UnitSuffix
-from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
+from operators.files.compression import CUT_SUFFIXES
+from operators.files.metadata import BlockMetadata, FileMetadata
 from operators.files.source_events import FileFingerprints
 from operators.splitter.batching import (
     DEFAULT_PACK_BYTES,
@@ -44,118 +43,18 @@ from operators.splitter.change_detection import ChangeDetector, DetectionRules
 from operators.splitter.change_policy import OnChange
 from operators.splitter.clock import Clock, SystemClock
 from operators.splitter.completeness import CompletenessRules
-from operators.splitter.index.file_index import FileIndex, IndexState
+from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinter import Fingerprinter
-from operators.splitter.index.index_locations import IndexLocations, require_same_names
-from operators.splitter.index.pending_fingerprints import FingerprintState, PendingFingerprints
+from operators.splitter.index.pending_fingerprints import FingerprintState
+from operators.splitter.named_files import BlockSize, CutCompressed, Threshold
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.roots import find_root
 from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
-from operators.splitter.taken_files import TakenFiles
-from operators.splitter.window_quota import DEFAULT_BUDGET, WindowQuota
-
-BlockSize = Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")]
-CutCompressed = Annotated[
-    tuple[UnitSuffix, ...],
-    Field(description="how names of compressed files end that are cut where they consist of several units"),
-]
-Threshold = Annotated[Count | None, Field(ge=1, description="blocks per window at most; null: the engine's choice")]
-
-
-@dataclass(frozen=True, slots=True)
-class NamedFilesState:
-    """State of FileSplitterBase.
-
-    Attributes:
-        cutter: How far files are cut.
-        waiting: Files that were named and not begun.
-    """
-
-    cutter: CutterState
-    waiting: list[FileInfo]
-
-
-class FileSplitterBase(ControlOperator):
-    """Cuts the files that an upstream operator names into blocks.
-
-    Guarantee: each tuple is cut exactly once, as the version that the file has when its turn comes. A name
-    that arrives twice is cut twice.
-    """
-
-    state_type: ClassVar[type | None] = NamedFilesState
-
-    block_size: BlockSize = 64 << 20
-    blocks_threshold: Threshold = None
-    pack_bytes: PackBytes = DEFAULT_PACK_BYTES
-    pack_files: PackFiles = DEFAULT_PACK_FILES
-    packs: Packs = "divided"
-    cut_compressed: CutCompressed = CUT_SUFFIXES
-
-    input = InputPort(FileInfo)
-    files_metadata_output = OutputPort(FileMetadata)
-    blocks_metadata_output = OutputPort(BlockMetadata)
-
-    _context: OperatorContext
-    _cutter: BlockCutter
-    _waiting: deque[FileInfo]
-
-    def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
-        self._context = context
-        rules = BatchRules(self.pack_bytes, self.pack_files, 0, self.packs == "whole")
-        outputs = self.files_metadata_output, self.blocks_metadata_output
-        self._cutter = BlockCutter(*outputs, context, SmallFileBatcher(rules, SystemClock()), self.cut_compressed)
-        self._waiting = deque()
-
-    def begin_window(self, window_id: int) -> None:
-        """Called before anything of the window arrives."""
-        self._cutter.quota = _quota(self._context, WindowLimits(self.blocks_threshold))
-
-    @input.each
-    def take(self, file: FileInfo) -> None:
-        """Queue a file; it is cut at the end of this window or of a later one."""
-        self._waiting.append(file)
-
-    def end_window(self) -> None:
-        """Cut the queued files, as far as the window allows.
-
-        Raises:
-            StorageError: A file cannot be examined; MissingError where there is none.
-        """
-        while self._cutter.cut() and self._waiting:
-            if not self._begin(self._waiting[0]):
-                break
-            self._waiting.popleft()
-        self._cutter.flush()
-
-    def _begin(self, file: FileInfo) -> bool:
-        root = find_root(file.url, self._context.storage, is_literal=True)
-        url = root.lister.url(root.base)
-        name = file.relative_path or url.rsplit("/", 1)[-1]
-        if root.kind == "directory":
-            return self._cutter.announce_directory(url, name, self.block_size)
-        stat = root.lister.stat(root.base)
-        version = FileVersion(0) if stat is None else FileVersion(stat.size_bytes, stat.mtime_ns, stat.etag)
-        return self._cutter.begin(OpenFile(url, version, self.block_size), name)
-
-    def unemitted_bytes(self) -> int:
-        """The rest of the file that is being cut; the lengths of queued files are not known."""
-        return self._cutter.rest_bytes
-
-    def snapshot(self) -> NamedFilesState:
-        """How far files are cut, and which are queued."""
-        shorten = self._context.storage.roots.shorten
-        waiting = [FileInfo(shorten(file.url), file.relative_path) for file in self._waiting]
-        return NamedFilesState(self._cutter.snapshot(), waiting)
-
-    def restore(self, state: NamedFilesState) -> None:
-        """Take back what snapshot() gave."""
-        expand = self._context.storage.roots.expand
-        self._cutter.restore(state.cutter)
-        self._waiting = deque(FileInfo(expand(file.url), file.relative_path) for file in state.waiting)
+from operators.splitter.taken_files import TakenFiles, TakenState
+from operators.splitter.window_quota import quota_of
 
 
 class Retention(BaseModel):
@@ -175,17 +74,13 @@ class SplitterState:
 
     Attributes:
         cutter: How far files are cut.
-        index: Which versions of which files were taken.
-        locations: Where files were looked for.
+        taken: Which versions of which files were taken.
         is_first_scan_done: Whether everything that the first scan found was taken.
-        window_id: The window.
     """
 
     cutter: CutterState
-    index: IndexState
-    locations: IndexLocations
+    taken: TakenState
     is_first_scan_done: bool
-    window_id: int
 
 
 class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
@@ -255,9 +150,6 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
     _clock: Clock = SystemClock()
     _context: OperatorContext
     _cutter: BlockCutter
-    _index: FileIndex
-    _locations: IndexLocations
-    _pending: PendingFingerprints
     _taken: TakenFiles
     _detector: ChangeDetector
     _source: ScanSource | None
@@ -288,17 +180,15 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         self._context = context
-        control, storage = context.control, context.storage
+        control = context.control
         self._is_following = self.follow or (control is not None and control.follow)
         rules = BatchRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
         batcher = SmallFileBatcher(rules, self._clock, may_grow=self._may_grow)
         outputs = self.files_metadata_output, self.blocks_metadata_output
         self._cutter = BlockCutter(*outputs, context, batcher, self.cut_compressed)
-        self._locations = IndexLocations.of(self.files, storage.roots)
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
-        self._index = FileIndex("" if control is None else control.state_url, retain_millis, storage)
-        self._pending = PendingFingerprints(self._index, storage.roots)
-        self._taken = TakenFiles(self._index, self._pending, needs_fingerprints=self.wants_source_events)
+        index = FileIndex("" if control is None else control.state_url, retain_millis, context.storage)
+        self._taken = TakenFiles(index, self.files, context.storage, needs_fingerprints=self.wants_source_events)
         # Apart from the context's counters, which the driver reads while the scanner's thread counts.
         self._scan_counters = Counter()
         self._detector = self._make_detector()
@@ -324,7 +214,7 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         rules = DetectionRules(self.on_change, completeness, self.latest_first, self._may_grow)
         fingerprinter = Fingerprinter(in_tasks)
         counters, clock = self._scan_counters, self._clock
-        return ChangeDetector(scanner, self._index, rules, counters, clock, fingerprinter, self._pending)
+        return ChangeDetector(scanner, self._taken.index, rules, counters, clock, fingerprinter, self._taken.pending)
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:
         """What there is to be read, as if nothing had been; see Estimator.
@@ -356,8 +246,8 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
 
     def begin_window(self, window_id: int) -> None:
         """Called before anything of the window arrives."""
-        self._cutter.quota = _quota(self._context, self.window_limits())
-        self._pending.begin_window(window_id, self._cutter.unfinished)
+        self._cutter.quota = quota_of(self._context, self.window_limits())
+        self._taken.pending.begin_window(window_id, self._cutter.unfinished)
         self._has_noted = False
 
     def emit_tuples(self) -> None:
@@ -399,15 +289,15 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:
         """Record the fingerprints that readers report."""
-        self._pending.report(window_id, [event for event in events if isinstance(event, FileFingerprints)])
+        self._taken.pending.report(window_id, [event for event in events if isinstance(event, FileFingerprints)])
 
     def event_state(self) -> FingerprintState:
         """Reported fingerprints that no snapshot may have yet."""
-        return self._pending.state()
+        return self._taken.pending.state()
 
     def restore_event_state(self, state: FingerprintState) -> None:
         """Take back what event_state() gave."""
-        self._pending.restore(state)
+        self._taken.pending.restore(state)
 
     def _started(self) -> ScanSource:
         # Not in setup: what was taken before is known only after restore.
@@ -469,9 +359,16 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         self._enter_root(url)
         version = files.version(index)
         is_open = self._may_grow and not version.etag
-        fingerprint = files.fingerprint(index) if is_open else UNKNOWN
-        file = OpenFile(url, version, self.block_size, files.start, is_open=is_open, fingerprint=fingerprint)
-        return self._cutter.begin(file, relative_path, discovered_ms)
+        file = OpenFile(
+            url,
+            version,
+            self.block_size,
+            files.start,
+            is_open=is_open,
+            fingerprint=files.fingerprint(index) if is_open else UNKNOWN,
+            discovered_ms=discovered_ms,
+        )
+        return self._cutter.begin(file, relative_path)
 
     def _counted_since(self) -> Counter[str]:
         """What the scans counted since the last call."""
@@ -492,7 +389,7 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         """Called once at the end."""
         if self._source is not None:
             self._source.stop()
-        self._index.close()
+        self._taken.index.close()
 
     def snapshot(self) -> SplitterState:
         """How far files are cut, and which were taken.
@@ -500,9 +397,7 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         Raises:
             StorageError: The index cannot be written.
         """
-        window_id = self._pending.snapshot_window = self._pending.window_id
-        index = self._index.snapshot()
-        return SplitterState(self._cutter.snapshot(), index, self._locations, self._is_first_scan_done, window_id)
+        return SplitterState(self._cutter.snapshot(), self._taken.snapshot(), self._is_first_scan_done)
 
     def restore(self, state: SplitterState) -> None:
         """Take back what snapshot() gave.
@@ -510,12 +405,6 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         Raises:
             JournalError: A part of the index is missing, or it names files otherwise than the app's roots do.
         """
-        require_same_names(state.locations, self.files, self._context.storage.roots)
+        self._taken.restore(state.taken)
         self._cutter.restore(state.cutter)
-        self._index.restore(state.index)
         self._has_scanned = self._is_first_scan_done = state.is_first_scan_done
-        self._pending.snapshot_window = state.window_id
-
-
-def _quota(context: OperatorContext, limits: WindowLimits) -> WindowQuota:
-    return WindowQuota(DEFAULT_BUDGET if context.control is None else context.control.budget, limits)

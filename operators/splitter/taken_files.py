@@ -1,15 +1,35 @@
-"""Records the files that a splitter takes, in the index and among the pending fingerprints."""
+"""The files that a splitter took: the index, the pending fingerprints, and where they were found."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
+from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
 from operators.splitter.index.entries import IndexEntry
-from operators.splitter.index.file_index import FileIndex
+from operators.splitter.index.file_index import FileIndex, IndexState
 from operators.splitter.index.fingerprinter import EMPTY
+from operators.splitter.index.index_locations import IndexLocations, require_same_names
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.scan.listed_files import ListedFiles
+
+
+@dataclass(frozen=True, slots=True)
+class TakenState:
+    """The files that were taken up to the end of a window.
+
+    Attributes:
+        index: Which versions of which files.
+        locations: Where files were looked for.
+        window_id: The window.
+    """
+
+    index: IndexState
+    locations: IndexLocations
+    window_id: int
 
 
 class TakenFiles:
@@ -17,13 +37,23 @@ class TakenFiles:
 
     Args:
         index: The index.
-        pending: Files whose fingerprints readers will report.
+        locations: The property `files` of the splitter.
+        storage: Knows the named roots.
         needs_fingerprints: Whether the index needs the fingerprints of files.
+
+    Attributes:
+        index: The index.
+        pending: Files whose fingerprints readers will report.
     """
 
-    def __init__(self, index: FileIndex, pending: PendingFingerprints, *, needs_fingerprints: bool) -> None:
-        self._index = index
-        self._pending = pending
+    def __init__(
+        self, index: FileIndex, locations: Sequence[str], storage: StorageContext, *, needs_fingerprints: bool
+    ) -> None:
+        self.index = index
+        self.pending = PendingFingerprints(index, storage.roots)
+        self._files = locations
+        self._roots = storage.roots
+        self._locations = IndexLocations.of(locations, storage.roots)
         self._needs_fingerprints = needs_fingerprints
 
     def record(self, files: ListedFiles, now_millis: int) -> None:
@@ -37,11 +67,11 @@ class TakenFiles:
         if is_reported:
             prints[stats.size_bytes == 0] = EMPTY
         columns = stats.size_bytes, stats.mtime_ns, stats.identities
-        entries = self._index.record_all(files.index_names, *columns, now_millis, prints)
+        entries = self.index.record_all(files.index_names, *columns, now_millis, prints)
         if is_reported and not files.is_noted:
-            self._pending.add(entries)
+            self.pending.add(entries)
         elif is_reported:
-            self._pending.supersede(entries)
+            self.pending.supersede(entries)
 
     def _record_one(self, files: ListedFiles, now_millis: int, *, is_reported: bool) -> None:
         stat = files.stats[0]
@@ -49,8 +79,27 @@ class TakenFiles:
         fingerprint = EMPTY if is_empty else files.fingerprint(0)
         entry = IndexEntry(stat.size_bytes, stat.mtime_ns, stat.identity, now_millis, fingerprint)
         name = files.index_names[0]
-        self._index.record(name, entry)
+        self.index.record(name, entry)
         if is_reported and stat.size_bytes > 0 and not files.is_noted:
-            self._pending.add_one(name, entry)
+            self.pending.add_one(name, entry)
         elif is_reported:
-            self._pending.supersede_one(name, entry)
+            self.pending.supersede_one(name, entry)
+
+    def snapshot(self) -> TakenState:
+        """The files that were taken.
+
+        Raises:
+            StorageError: The index cannot be written.
+        """
+        window_id = self.pending.snapshot_window = self.pending.window_id
+        return TakenState(self.index.snapshot(), self._locations, window_id)
+
+    def restore(self, state: TakenState) -> None:
+        """Take back what snapshot() gave.
+
+        Raises:
+            JournalError: A part of the index is missing, or it names files otherwise than the app's roots do.
+        """
+        require_same_names(state.locations, self._files, self._roots)
+        self.index.restore(state.index)
+        self.pending.snapshot_window = state.window_id

@@ -122,7 +122,7 @@ def test_fingerprints_outlive_the_memory_of_a_window(tmp_path: Path) -> None:
     services = Services(state_url=str(tmp_path / "state"), follow=True)
     with Follower(services, files=str(tmp_path / "in")) as follower:
         state = follower.scanned().state
-    assert state.index.runs
+    assert state.taken.index.runs
     (tmp_path / "in" / "0300").write_bytes(b"7\n8\n")
     append(tmp_path / "in" / "0301", b"2\n")
     with Follower(services, state, files=str(tmp_path / "in")) as follower:

@@ -71,6 +71,8 @@ class Driver:
         self._window_id = 0
         splitter.files_metadata_output.connect(lambda file: self._window.files.append(file))
         splitter.blocks_metadata_output.connect(lambda block: self._window.blocks.append(block))
+        if isinstance(splitter, FileSplitterInput) and not isinstance(self, Follower):
+            splitter.use_clock(ManualClock())
         splitter.setup(OperatorContext(counters=self.counters, control=services))
         if state is not None:
             splitter.restore(pickle.loads(pickle.dumps(state)))

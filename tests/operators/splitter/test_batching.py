@@ -149,6 +149,7 @@ class OneByOne(FileSplitterInput):
 def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[Any]], Any]:
     """What each window emits, and what is known at the end, where nobody listens to files."""
     items: list[Any] = []
+    splitter.use_clock(ManualClock())
     splitter.blocks_metadata_output.emit = items.append
     counters: Counter[str] = Counter()
     connected = frozenset({"blocks_metadata_output"})
@@ -160,7 +161,9 @@ def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[
         windows.append([item.to_json() if isinstance(item, SmallFileBatch) else item for item in items])
         items.clear()
     state = splitter.snapshot()
-    versions = decoded(state.index.recent).drop_columns(["taken_millis"]).to_pylist() if state.index.recent else []
+    versions = (
+        decoded(state.taken.index.recent).drop_columns(["taken_millis"]).to_pylist() if state.taken.index.recent else []
+    )
     return windows, (state.cutter, versions, counters)
 
 

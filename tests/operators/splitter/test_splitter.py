@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from dagflow.api.context import WindowBudget
 from dagflow.api.control import Estimator, InputEstimate
 from dagflow.errors import JournalError, MissingError, SourceChangedError
-from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
-from operators.splitter import FileSplitterBase, FileSplitterInput
+from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
+from operators.splitter import FileSplitterInput
 from tests.operators.splitter.driving import Driver, Services, twelve_files, write
 
 
@@ -366,38 +366,6 @@ def test_an_estimate_counts_what_a_run_would_read(tmp_path: Path) -> None:
     assert splitter.estimate(60.0) == InputEstimate(13, 72, 132)
     assert splitter.estimate(-1.0) == InputEstimate(is_partial=True)
     assert len(Driver(splitter).everything().blocks) == 72
-
-
-def test_named_files_are_cut_as_they_come(tmp_path: Path) -> None:
-    """FileSplitterBase: files, a directory and an empty file; blocks of 10, four a window: 2, 2 and 6 blocks."""
-    write(tmp_path / "file1.txt", b"x" * 13)
-    write(tmp_path / "dir" / "inner.txt", b"x" * 13)
-    write(tmp_path / "file2.txt", b"x" * 52)
-    names = ["file1.txt", "dir", "dir/inner.txt", "file2.txt"]
-    driver = Driver(FileSplitterBase(block_size=10, blocks_threshold=4))
-    windows = [driver.window(*(FileInfo(str(tmp_path / name), f"input/{name}") for name in names)), *driver.windows()]
-    assert [path for window in windows for path in window.paths] == [f"input/{name}" for name in names]
-    assert [len(window.blocks) for window in windows] == [4, 4, 2]
-    assert [file.block_count for window in windows for file in window.files] == [2, 0, 2, 6]
-
-
-def test_named_files_that_wait_survive_a_restart(tmp_path: Path) -> None:
-    """Restored to any window, FileSplitterBase emits exactly what was still to come."""
-    infos = [FileInfo(str(path)) for path in twelve_files(tmp_path)]
-    properties = {"block_size": 2, "blocks_threshold": 10}
-    driver = Driver(FileSplitterBase(**properties))
-    first = driver.window(*infos)
-    rest = driver.windows()
-    resumed = Driver(FileSplitterBase(**properties), state=first.state).windows()
-    assert [(w.files, w.blocks) for w in resumed] == [(w.files, w.blocks) for w in rest]
-    assert len(first.blocks) + sum(len(window.blocks) for window in rest) == 72
-
-
-def test_a_named_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """What an operator names is taken literally, and must exist."""
-    write(tmp_path / "a")
-    with pytest.raises(MissingError, match=r"\*: no such file"):
-        Driver(FileSplitterBase()).window(FileInfo(str(tmp_path / "*")))
 
 
 @given(size=st.integers(0, 200), block_size=st.integers(1, 70), threshold=st.integers(1, 5))

@@ -69,6 +69,6 @@ def test_an_index_in_a_bucket_survives_a_restart(s3_root: str) -> None:
         put(f"{s3_root}/in/{number:03}", b"")
     services = Services(state_url=f"{s3_root}/checkpoint/index", budget=WindowBudget(510, 100))
     first = split(f"{s3_root}/in", services=services).window()
-    assert [run.level for run in first.state.index.runs] == [0]
+    assert [run.level for run in first.state.taken.index.runs] == [0]
     rest = split(f"{s3_root}/in", services=services, state=first.state).everything()
     assert first.paths + rest.paths == [f"{number:03}" for number in range(520)]
