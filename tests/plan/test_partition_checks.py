@@ -9,6 +9,7 @@ import pytest
 from dagflow.errors import PlanError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
+from tests.spec.apps import problems_of, wired
 
 APP = """\
 name: keyed
@@ -56,3 +57,42 @@ def test_partitions_by_another_key_are_refused(tmp_path: Path) -> None:
     """The records of one host would reach the partitions of several users."""
     with pytest.raises(PlanError, match="keeps state by the key 'host', and its partitions are by 'user'"):
         load(tmp_path, ", partition: {by: user}", ", properties: {key: host}")
+
+
+@pytest.mark.parametrize(
+    ("operators", "streams", "expected"),
+    [
+        (
+            "control: {class: Follower, partition: 2}",
+            "a: {from: reader.done, to: control.input}",
+            "5:69: operator 'control' (Follower) runs in the driver, once; it takes no partition",
+        ),
+        (
+            "more: {class: Source}\nstep: {class: Step, partition: parallel}",
+            "a: {from: more.pieces, to: step.pieces}",
+            "partition: parallel of operator 'step' needs an upstream operator that has partitions, and has none",
+        ),
+        (
+            "more: {class: Source}\nstep: {class: Step, partition: parallel}",
+            "a: {from: more.pieces, to: step.pieces}\nb: {from: reader.records, to: step.left}",
+            "partition: parallel of operator 'step' takes in from the driver as well, from 'more'",
+        ),
+        (
+            "left: {class: Step}\nright: {class: Step}\njoin: {class: Step, partition: parallel}",
+            "a: {from: reader.records, to: [left.left, right.left]}\n"
+            "b: {from: left.output, to: join.left}\nc: {from: right.output, to: join.right}",
+            "partition: parallel of operator 'join' takes in from different stages, those of 'left' and 'right'",
+        ),
+        (
+            "t: {class: TaggedSource}\nr2: {class: Reader, partition: {by: hots}}",
+            "s: {from: t.tagged, to: r2.pieces}",
+            "6:62: operator 'r2': stream 's' carries Tagged, which has no 'hots' to partition by; did you mean 'host'?",
+        ),
+    ],
+)
+def test_partitions_that_do_not_fit_are_one_problem(
+    tmp_path: Path, operators: str, streams: str, expected: str
+) -> None:
+    """Of an operator in the driver, of one that cannot be fused, and by keys that tuples do not have."""
+    (problem,) = problems_of(tmp_path, wired(operators, streams))
+    assert expected in problem

@@ -49,3 +49,16 @@ def changed(old: str, new: str) -> str:
     """The valid app with one part of its text replaced."""
     assert VALID.count(old) == 1, f"{old!r} occurs {VALID.count(old)} times"
     return VALID.replace(old, new)
+
+
+def wired(operators: str, streams: str) -> str:
+    """An app with a source and a reader, and more operators and streams, each on a line of its own."""
+    return (
+        "name: a\noperators:\n"
+        f"  source: {{class: {SAMPLES}.Source}}\n"
+        f"  reader: {{class: {SAMPLES}.Reader}}\n"
+        + "".join(f"  {line.replace('class: ', f'class: {SAMPLES}.')}\n" for line in operators.splitlines())
+        + "streams:\n"
+        + "  pieces: {from: source.pieces, to: reader.pieces}\n"
+        + "".join(f"  {line}\n" for line in streams.splitlines())
+    )

