@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dagflow.storage.context import StorageContext
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dagflow.errors import DagflowError
@@ -105,7 +107,7 @@ def _watch(cluster: Cluster, folder: Path, file_s: float) -> Iterator[Sample]:
 
 def _partitions(folder: Path) -> int:
     with contextlib.suppress(DagflowError):
-        known = status(str(folder / "journal")).partitions.get("reader")
+        known = status(str(folder / "journal"), StorageContext.default()).partitions.get("reader")
         return known.last if known is not None else 0
     return 0
 

@@ -30,6 +30,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dagflow.storage.context import StorageContext
+
 MIB = 1 << 20
 BLOCK_BYTES = 16 * MIB
 SMALL_BYTES = 5_000
@@ -99,14 +101,13 @@ def read(directory: str, *, is_ahead: bool, target: str = "") -> dict[str, float
     """Read all objects of a directory as one task does; with a target, also write and publish them."""
     from dagflow.api.context import OperatorContext
     from dagflow.execution.task_outputs import TaskOutputs
-    from dagflow.storage.files import list_directory
-    from dagflow.storage.pending import publish_all
+    from dagflow.storage.publishing import publish_all
     from operators.files.metadata import BlockMetadata, FileVersion
     from operators.reader.block_reader import BlockReader
     from operators.sink.record_writer import RecordWriter
 
     blocks: list[BlockMetadata] = []
-    for found in list_directory(directory):
+    for found in StorageContext.default().list_directory(directory):
         version = FileVersion(found.size_bytes, found.mtime_ns, found.etag)
         for start in range(0, found.size_bytes, BLOCK_BYTES):
             end = min(start + BLOCK_BYTES, found.size_bytes)
@@ -119,7 +120,7 @@ def read(directory: str, *, is_ahead: bool, target: str = "") -> dict[str, float
         records += len(batch)
 
     reader.messages.connect(count)
-    outputs = TaskOutputs("benchmark", "process")
+    outputs = TaskOutputs(StorageContext.default(), "benchmark", "process")
     if target:
         writer = RecordWriter(path=target, file_name="block")
         writer.setup(OperatorContext(outputs=outputs))
@@ -135,7 +136,7 @@ def read(directory: str, *, is_ahead: bool, target: str = "") -> dict[str, float
     reader.teardown()
     if target:
         writer.end_window()
-        publish_all(outputs.take_finished())
+        publish_all(StorageContext.default(), outputs.take_finished())
     seconds = time.monotonic() - begun_s
     size = sum(block.end - block.start for block in blocks)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

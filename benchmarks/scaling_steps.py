@@ -151,10 +151,10 @@ class InstantRuntime:
         return future
 
     def _file(self, window: Any, partition: int, number: int) -> Any:
-        from dagflow.storage.pending import open_pending
+        from dagflow.storage.context import StorageContext
 
         name = f"part-{window.window_id:08d}-{partition:05d}-{number:04d}"
-        writer = open_pending(str(self._output / name), directory_tag=window.tag)
+        writer = StorageContext.default().open_pending(str(self._output / name), tag=window.tag)
         writer.write(b"one line\n")
         return writer.close(records=1)
 

@@ -28,10 +28,11 @@ import numpy as np
 from dagflow.api.context import OperatorContext
 from dagflow.execution.warm_worker import keep_freed_memory
 from dagflow.storage.context import StorageContext
-from dagflow.storage.files import open_file, stat
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
 from operators.reader.formats.base import CHUNK_BYTES
+
+STORAGE = StorageContext.default()
 
 LASTING_S = 0.1
 """Least seconds of an action in a round. Short, because the speed of a shared host changes by a third from one second
@@ -152,7 +153,7 @@ class TwoProcesses:
 
 def blocks_of(path: Path, count: int) -> list[BlockMetadata]:
     """Cut a file into a number of blocks of about the same length."""
-    found = stat(str(path))
+    found = STORAGE.stat(str(path))
     size, version = found.size_bytes, FileVersion(found.size_bytes, found.mtime_ns, found.etag)
     length = -(-size // count)
     return [
@@ -210,7 +211,7 @@ def _count(_: Any, blocks: Sequence[None], processes: int, passes: int) -> tuple
 
 def _copy(_: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int) -> tuple[list[int], _Clock]:
     buffer, clock, counts = memoryview(bytearray(CHUNK_BYTES)), _Clock(), [0] * len(blocks)
-    with open_file(blocks[0].url) as file, clock.timed(processes):
+    with STORAGE.open_file(blocks[0].url) as file, clock.timed(processes):
         for _ in range(passes):
             for index, block in enumerate(blocks):
                 for start in range(block.start, block.end, CHUNK_BYTES):

@@ -11,6 +11,7 @@ from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 
 PAGE = Path(__file__).parent.parent / "docs" / "dags.md"
 
@@ -56,7 +57,11 @@ def test_the_app_of_the_page_runs(folder: Path) -> None:
     (folder / "longest.yaml").write_text(app.replace(f"{folder}/out/", f"{folder}/out2/"))
     run(load_app(folder / "longest.yaml"), runtime=InlineRuntime)
     assert [path.read_text() for path in (folder / "out2" / "best").glob("part-*")] == ["two\n"]
-    reader = [(each.before, each.after) for each in status(f"{folder}/k").decisions if each.stage == "reader"]
+    reader = [
+        (each.before, each.after)
+        for each in status(f"{folder}/k", StorageContext.default()).decisions
+        if each.stage == "reader"
+    ]
     assert reader == [(0, 1), (1, 3)]
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +11,7 @@ import click
 from dagflow.plan.load import load_app
 from dagflow.spec.problems import did_you_mean, quoted
 from dagflow.spec.spark_master import MASTERS, is_master
-from dagflow.storage.options import options_in_use
+from dagflow.storage.context import StorageContext
 
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
@@ -89,20 +88,17 @@ def store_option(function: F) -> F:
     )(function)
 
 
-@contextlib.contextmanager
-def stores_of(app: str | None, settings: Settings) -> Iterator[None]:
-    """Reach stores as an app does, where one is given.
+def storage_of(app: str | None, settings: Settings) -> StorageContext:
+    """Reaches stores as an app does, where one is given, or else as the environment says.
 
     Raises:
         AppError: The app has mistakes.
     """
     if app is None:
-        yield
-        return
+        return StorageContext.default()
     logical = load_app(app)
     settings.redact = redaction(logical.spec.secrets if logical.spec else {})
-    with options_in_use(logical.attributes.storage):
-        yield
+    return logical.attributes.storage_context()
 
 
 def conf_option(function: F) -> F:

@@ -21,7 +21,6 @@ from dagflow.journal import CommittedState, ControlState, SavedState
 from dagflow.journal.journal import now_ms
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan, PortRef, Stage
-from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 
 
@@ -96,7 +95,6 @@ class ControlGraph:
         services: What the driver offers to each control operator, by its name.
         outputs: Where operators that work at the commit of a window open files.
         operator_index: Numbers of the operators, and of those that the app no longer has; see index_operators.
-        storage: Reaches the stores of the app.
 
     Raises:
         PlanError: An operator that waits for results of a window would feed that window.
@@ -108,11 +106,9 @@ class ControlGraph:
         services: Mapping[str, ControlServices],
         outputs: TaskOutputs,
         operator_index: Mapping[str, int],
-        storage: StorageContext,
     ) -> None:
         self._app = app
         self._services = services
-        self._storage = storage
         self.operator_index = operator_index
         plan, operators = app.plan, app.operators
         sources, sinks = _split(plan, operators)
@@ -161,7 +157,7 @@ class ControlGraph:
                 operator=name,
                 counters=counters[name],
                 connected=ports,
-                storage=self._storage,
+                storage=self._app.storage,
                 outputs=outputs,
                 control=self._services[name],
             )

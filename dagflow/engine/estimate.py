@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from dagflow.api.control import Estimator, InputEstimate
 from dagflow.engine.window_sizing import first_windows
 from dagflow.plan.logical import LogicalPlan
-from dagflow.storage.context import StorageContext
-from dagflow.storage.options import options_in_use
 
 WITHIN_S = 2.0
 """How long a person who asked for a plan waits for the estimate."""
@@ -57,12 +55,11 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
         DagflowError: The input cannot be looked at.
     """
     found = InputEstimate()
-    storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
+    storage = app.attributes.storage_context()
     windows = 0
     inputs = [node.operator for node in app.operators.values() if isinstance(node.operator, Estimator)]
     for operator in inputs:
-        with options_in_use(app.attributes.storage):
-            part = operator.estimate(WITHIN_S / len(inputs), storage)
+        part = operator.estimate(WITHIN_S / len(inputs), storage)
         found += part
         limits = operator.window_limits()
         windows = max(windows, first_windows(part.blocks, part.files, part.bytes, limits, parallelism))

@@ -6,11 +6,12 @@ from collections.abc import Collection
 
 from dagflow.errors import StorageError
 from dagflow.journal import Journal
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from dagflow.storage.replacement import lost_of, replace_all
+from dagflow.storage.publishing import find_lost, replace_all
 
 
-def finish_reprocess(journal: Journal, again: Collection[int] = ()) -> None:
+def finish_reprocess(journal: Journal, storage: StorageContext, again: Collection[int] = ()) -> None:
     """Replace the files of every window whose reprocessing is decided and not done.
 
     May be repeated: where a process dies in between, the next call goes on. All new files are looked for before the
@@ -18,6 +19,7 @@ def finish_reprocess(journal: Journal, again: Collection[int] = ()) -> None:
 
     Args:
         journal: Open, with its epoch claimed.
+        storage: Reaches the stores of the files.
         again: Windows that are about to be reprocessed. Lost files are no error where all decided windows are among
             them: the files will be made again.
 
@@ -27,7 +29,7 @@ def finish_reprocess(journal: Journal, again: Collection[int] = ()) -> None:
     """
     decided = dict(sorted(journal.state.reprocessing.items()))
     files = [file for window in decided.values() for file in window.intent.files]
-    if lost := lost_of(files):
+    if lost := find_lost(storage, files):
         if decided.keys() <= set(again):
             return
         windows = " ".join(f"--window {window_id}" for window_id in decided)
@@ -37,6 +39,7 @@ def finish_reprocess(journal: Journal, again: Collection[int] = ()) -> None:
             hint=f"another program removed them; make them again: dagflow replay CHECKPOINT {windows}",
         )
     if decided:
-        replace_all(files, {url for window in decided.values() for url in window.removed}, journal.check_epoch)
+        removed = {url for window in decided.values() for url in window.removed}
+        replace_all(storage, files, removed, journal.check_epoch)
     for window_id in decided:
         journal.end_reprocess(window_id)

@@ -17,7 +17,7 @@ from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal import SavedSegment, SavedState, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
-from dagflow.storage.store import Store
+from dagflow.storage.objects import ObjectStore
 
 SEGMENTS = "segments/"
 
@@ -89,7 +89,7 @@ class OperatorStates:
         epoch: The driver's epoch.
     """
 
-    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], store: Store, epoch: int) -> None:
+    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], store: ObjectStore, epoch: int) -> None:
         self._stages = {
             name: stage for stage in plan.stages for name in stage.operators if is_stateful(operators[name])
         }

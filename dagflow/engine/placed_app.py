@@ -10,6 +10,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
 from dagflow.spec.app_spec import Attributes
+from dagflow.storage.context import StorageContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class PlacedApp:
         deciders: What decides about the partitions of a stage, by its head: the policy that the app names, otherwise
             the operator itself.
         attributes: What holds for the whole app.
+        storage: Reaches the stores of the app.
     """
 
     name: str
@@ -30,9 +32,10 @@ class PlacedApp:
     operators: Mapping[str, Operator]
     deciders: Mapping[str, object]
     attributes: Attributes
+    storage: StorageContext
 
     @classmethod
-    def of(cls, app: LogicalPlan) -> PlacedApp:
+    def of(cls, app: LogicalPlan, storage: StorageContext) -> PlacedApp:
         """Place an app."""
         nodes = app.operators.items()
         return cls(
@@ -41,4 +44,5 @@ class PlacedApp:
             {name: node.operator for name, node in nodes},
             {name: node.partitioner or node.operator for name, node in nodes},
             app.attributes,
+            storage,
         )

@@ -12,7 +12,7 @@ from dagflow.journal import Journal
 from dagflow.runtime.probe import RunLocations
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
-from dagflow.storage.pending import pending_tag, sweep
+from dagflow.storage.pending import pending_tag
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def prepare(
 
 
 @contextlib.contextmanager
-def pending_files_swept(roots: Sequence[str], journal: Journal) -> Iterator[None]:
+def pending_files_swept(roots: Sequence[str], journal: Journal, storage: StorageContext) -> Iterator[None]:
     """Remove, before and after the body, what tasks wrote and no window will publish.
 
     A failure after the body is logged only: it changes nothing of what the run did, and the next run tries again.
@@ -100,7 +100,7 @@ def pending_files_swept(roots: Sequence[str], journal: Journal) -> Iterator[None
     def sweep_roots(before_epoch: int) -> None:
         keep = {file.pending_url for file in journal.state.unpublished_files()}
         for root in roots:
-            sweep(
+            storage.backend(root).pending.sweep(
                 root,
                 owner=journal.state.app_uuid,
                 before_epoch=before_epoch,

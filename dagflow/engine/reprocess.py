@@ -19,13 +19,11 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import LazyRuntime
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, is_local, join, redacted
-from dagflow.storage.options import options_in_use
+from dagflow.storage.location import absolute, join, moved_with, redacted
 from dagflow.storage.roots import roots_in_use
-from dagflow.storage.store import open_store
 
 
-def app_file(checkpoint: str) -> str:
+def app_file(checkpoint: str, storage: StorageContext) -> str:
     """The app file of the newest run on a checkpoint.
 
     Raises:
@@ -34,7 +32,7 @@ def app_file(checkpoint: str) -> str:
         StorageError: The store failed.
     """
     url = absolute(checkpoint)
-    source = read_state(open_store(url)).source
+    source = read_state(storage.objects(url)).source
     if not source:
         raise JournalError(
             "the journal does not say which app file it is of", url=redacted(url), hint="name the app with --app"
@@ -52,9 +50,7 @@ def _require_same_locations(outputs: Iterable[str], journal: Journal) -> None:
     """
     was, now = journal.state.directory, os.getcwd()
     for output in outputs if was not in ("", now) else ():
-        if not is_local(output):
-            continue
-        before = os.path.normpath(os.path.join(was, os.path.relpath(output, now)))
+        before = moved_with(output, was, now)
         if before != output and any(url.startswith(join(before, "")) for url in journal.published()):
             raise JournalError(
                 f"the run published into {before}, and in this working directory the app would into {output}",
@@ -89,14 +85,14 @@ def reprocess(
             finished, and the next run or reprocessing does it.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
-    with options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
+    storage = app.attributes.storage_context()
+    with roots_in_use(app.attributes.roots):
         located = {name: absolute(url) for name, url in app.attributes.roots.items()}
         retention = Retention(kept_windows=app.attributes.retain_windows)
-        journal = Journal.open(open_store(checkpoint), app=app.name, retention=retention, roots=located)
+        journal = Journal.open(storage.objects(checkpoint), app=app.name, retention=retention, roots=located)
         try:
-            finish_reprocess(journal, windows)
-            placed = PlacedApp.of(app)
-            storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
+            finish_reprocess(journal, storage, windows)
+            placed = PlacedApp.of(app, storage)
             locations = prepare(placed.operators, journal, checkpoint, storage)
             _require_same_locations(locations.outputs, journal)
             # Whatever durability the app asks for: a record of the journal says that these files are complete.
@@ -105,7 +101,7 @@ def reprocess(
             tasks = LazyRuntime(lambda: start(program))
             parallelism = SparkMaster.parse(options.master or app.attributes.master).parallelism
             reprocessor = Reprocessor(journal, placed, tasks.get, stop or StopRequest(), parallelism)
-            with pending_files_swept(locations.outputs, journal):
+            with pending_files_swept(locations.outputs, journal, storage):
                 try:
                     for window in reprocessor.reprocess(windows):
                         on_window(window)

@@ -21,9 +21,10 @@ from dagflow.journal import Journal, Reprocess, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.base import Runtime
-from dagflow.storage.files import stat
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from dagflow.storage.pending import PendingFile, discard, pending_tag
+from dagflow.storage.pending import PendingFile, pending_tag
+from dagflow.storage.publishing import discard_all
 
 _PUT_BACK = "put the version back that was read; nothing was replaced"
 
@@ -82,6 +83,7 @@ class Reprocessor:
     ) -> None:
         _require_independent_windows(app)
         self._journal = journal
+        self._storage = app.storage
         self._plan = app.plan
         self._runtime = runtime
         self._stop = stop
@@ -105,10 +107,10 @@ class Reprocessor:
             self._raise_if_stopped()
             new = [file for rerun in reruns for file in rerun.files]
             require_names_apart(new)
-            _require_free({file.final_url for file in new} - {url for window in published for url in window.urls})
+            taken = {url for window in published for url in window.urls}
+            _require_free(self._storage, {file.final_url for file in new} - taken)
         except DagflowError:
-            for file in [file for rerun in reruns for file in rerun.files]:
-                discard(file)
+            discard_all(self._storage, [file for rerun in reruns for file in rerun.files])
             raise
         kept = {file.final_url for file in new}
         self._journal.begin_reprocess(
@@ -117,7 +119,7 @@ class Reprocessor:
                 for rerun in reruns
             ]
         )
-        finish_reprocess(self._journal)
+        finish_reprocess(self._journal, self._storage)
         return [
             ReprocessedWindow(rerun.intent.window_id, tuple(file_changes(rerun.published.files, rerun.files)))
             for rerun in reruns
@@ -149,8 +151,7 @@ class Reprocessor:
         files = [file for result in results for file in result.files]
         failure = _failure_of(results, window)
         if failure is not None:
-            for file in files:
-                discard(file)
+            discard_all(self._storage, files)
             raise failure
         return _Rerun(window, _intent_of(window.planned.window_id, self._plan, results), files)
 
@@ -170,7 +171,7 @@ class Reprocessor:
         running = runtime.submit(task)
         while wait([running], timeout=TICK_S).not_done:
             if self._stop.is_requested:
-                abandon(runtime, [running])
+                abandon(self._storage, runtime, [running])
                 self._raise_if_stopped()
         return running.result()
 
@@ -241,7 +242,7 @@ def _intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult]
     )
 
 
-def _require_free(urls: set[str]) -> None:
+def _require_free(storage: StorageContext, urls: set[str]) -> None:
     """Refuse names that another window or another program has taken.
 
     Raises:
@@ -249,7 +250,7 @@ def _require_free(urls: set[str]) -> None:
     """
     for url in sorted(urls):
         try:
-            stat(url)
+            storage.stat(url)
         except MissingError:
             continue
         raise StorageError(

@@ -37,10 +37,9 @@ from dagflow.runtime.probe import RunLocations
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join
-from dagflow.storage.options import options_in_use
-from dagflow.storage.pending import pending_tag, remove
+from dagflow.storage.objects import ObjectStore
+from dagflow.storage.pending import pending_tag
 from dagflow.storage.roots import roots_in_use
-from dagflow.storage.store import Store, open_store
 
 RuntimeFactory = Callable[[Program], Runtime]
 
@@ -114,20 +113,20 @@ def run(
         DagflowError: The run failed; its journal is resumable.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
-    with limited_memory(), options_in_use(app.attributes.storage), roots_in_use(app.attributes.roots):
-        journal = _open_journal(app, checkpoint, fresh=options.fresh)
+    storage = app.attributes.storage_context()
+    with limited_memory(), roots_in_use(app.attributes.roots):
+        journal = _open_journal(app, storage, checkpoint, fresh=options.fresh)
         try:
-            finish_reprocess(journal)
-            placed = PlacedApp.of(app)
-            storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
+            finish_reprocess(journal, storage)
+            placed = PlacedApp.of(app, storage)
             locations = prepare(placed.operators, journal, checkpoint, storage)
             controls = RunControls(
                 observer or SilentObserver(),
                 stop or StopRequest(),
-                ScanRequests(open_store(checkpoint)),
+                ScanRequests(storage.objects(checkpoint)),
                 follow_millis=app.attributes.window_millis if _follows(placed, options) else None,
             )
-            with pending_files_swept(locations.outputs, journal):
+            with pending_files_swept(locations.outputs, journal, storage):
                 program = Program.of(app.name, placed.plan, placed.operators, storage, app.attributes.durability)
                 start = runtime or (lambda program: start_spark(app, program, options, locations))
                 return _drive(placed, options, journal, checkpoint, controls, LazyRuntime(lambda: start(program)))
@@ -141,13 +140,13 @@ def _follows(app: PlacedApp, options: RunOptions) -> bool:
     )
 
 
-def _open_journal(app: LogicalPlan, checkpoint: str, *, fresh: bool) -> Journal:
-    store = open_store(checkpoint)
+def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *, fresh: bool) -> Journal:
+    store = storage.objects(checkpoint)
     if fresh:
         _require_source_files(app, store)
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
-                remove(url)
+                storage.backend(url).files.remove(url)
     return Journal.open(
         store,
         app=app.name,
@@ -157,7 +156,7 @@ def _open_journal(app: LogicalPlan, checkpoint: str, *, fresh: bool) -> Journal:
     )
 
 
-def _require_source_files(app: LogicalPlan, store: Store) -> None:
+def _require_source_files(app: LogicalPlan, store: ObjectStore) -> None:
     """Refuse to remove published files that cannot be made again.
 
     Raises:
@@ -194,7 +193,7 @@ def _drive(
     sizing = WindowSizing(SparkMaster.parse(options.master or app.attributes.master).parallelism)
     control = _control_graph(app, journal, checkpoint, controls.follow_millis is not None, sizing, runtime)
     try:
-        states = OperatorStates(app.plan, app.operators, open_store(checkpoint), journal.epoch)
+        states = OperatorStates(app.plan, app.operators, app.storage.objects(checkpoint), journal.epoch)
         planned, committed = journal.state.control_state, journal.state.committed_state
         last_run = journal.state.operators
         states.restore(committed.partitions, last_run)
@@ -222,9 +221,9 @@ def _control_graph(
         name: _Services(join(checkpoint, "state", name), follow, sizing, index.get(name, 0), runtime)
         for name in plan.control
     }
-    outputs = TaskOutputs(pending_tag(journal.state.app_uuid, journal.epoch), app.attributes.durability)
-    storage = StorageContext.of(app.attributes.storage, app.attributes.roots)
-    return ControlGraph(app, services, outputs, index, storage)
+    tag = pending_tag(journal.state.app_uuid, journal.epoch)
+    outputs = TaskOutputs(app.storage, tag, app.attributes.durability)
+    return ControlGraph(app, services, outputs, index)
 
 
 def start_spark(app: LogicalPlan, program: Program, options: RunOptions, locations: RunLocations) -> Runtime:

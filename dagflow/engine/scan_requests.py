@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from dagflow.errors import MissingError, TransientStorageError
 from dagflow.journal import read_state
-from dagflow.storage.location import absolute, redacted
-from dagflow.storage.store import Store, open_store
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
 
 REQUESTS = "requests/"
 _SCAN = "scan-"
@@ -17,7 +18,7 @@ LOOK_EVERY_S = 1.0
 """How often a run looks for requests: each look lists an empty directory, which an object store charges for."""
 
 
-def request_scan(checkpoint: str) -> str:
+def request_scan(checkpoint: str, storage: StorageContext) -> str:
     """Ask the run that follows on a checkpoint to look for new files now.
 
     Returns:
@@ -28,7 +29,7 @@ def request_scan(checkpoint: str) -> str:
         JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
-    store = open_store(absolute(checkpoint))
+    store = storage.objects(checkpoint)
     if not read_state(store).app:
         raise MissingError("there is no journal", url=redacted(store.url))
     name = f"{REQUESTS}{_SCAN}{os.urandom(8).hex()}"
@@ -36,13 +37,13 @@ def request_scan(checkpoint: str) -> str:
     return name
 
 
-def is_waiting(checkpoint: str, request: str) -> bool:
+def is_waiting(checkpoint: str, request: str, storage: StorageContext) -> bool:
     """Whether a request still waits for a run to take it.
 
     Raises:
         StorageError: The store failed.
     """
-    return request in set(open_store(absolute(checkpoint)).list(REQUESTS))
+    return request in set(storage.objects(checkpoint).list(REQUESTS))
 
 
 class ScanRequests:
@@ -53,7 +54,7 @@ class ScanRequests:
         clock: A clock, in seconds.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: ObjectStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
         self._due_s = clock()

@@ -9,7 +9,8 @@ from concurrent.futures import CancelledError, Future, TimeoutError
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult
 from dagflow.runtime.base import Runtime
-from dagflow.storage.pending import discard
+from dagflow.storage.context import StorageContext
+from dagflow.storage.publishing import discard_all
 
 TICK_S = 0.2
 """How often the driver looks up while it waits for a window: to show progress, and to see whether to stop."""
@@ -38,7 +39,7 @@ class StopRequest:
         return self._event.wait(seconds)
 
 
-def abandon(runtime: Runtime, windows: Iterable[Future[list[TaskResult]]]) -> None:
+def abandon(storage: StorageContext, runtime: Runtime, windows: Iterable[Future[list[TaskResult]]]) -> None:
     """Cancel running windows, and remove what their tasks have written by now."""
     runtime.cancel()
     for window in windows:
@@ -46,5 +47,4 @@ def abandon(runtime: Runtime, windows: Iterable[Future[list[TaskResult]]]) -> No
             results = window.result(timeout=STOP_GRACE_S)
         except (DagflowError, CancelledError, TimeoutError):
             continue
-        for file in [file for result in results for file in result.files]:
-            discard(file)
+        discard_all(storage, [file for result in results for file in result.files])

@@ -18,7 +18,8 @@ from dagflow.journal import CommittedState, Journal, ProducedFiles, SavedState, 
 from dagflow.journal.journal import now_ms
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.storage.pending import PendingFile, discard_all_rivals, publish_all
+from dagflow.storage.pending import PendingFile
+from dagflow.storage.publishing import discard_all_rivals, publish_all
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class WindowCommitter:
         self._plan = app.plan
         self._operators = app.operators
         self._durability = app.attributes.durability
+        self._storage = app.storage
         self._journal = journal
         self._control = control
         self._states = states
@@ -166,9 +168,9 @@ class WindowCommitter:
                 operator.check_limits({**own.counts, **own.records})
 
     def _publish(self, window_id: int, files: list[PendingFile]) -> None:
-        publish_all(files, durability=self._durability)
+        publish_all(self._storage, files, durability=self._durability)
         if window_id < self._first_window:
-            discard_all_rivals(files)  # what tasks of earlier drivers uploaded under these names
+            discard_all_rivals(self._storage, files)  # what tasks of earlier drivers uploaded under these names
 
 
 def raise_first_error(results: Sequence[TaskResult]) -> None:

@@ -74,6 +74,7 @@ class WindowRunner:
     ) -> None:
         self.codec = WindowCodec(app.plan, app.operators, tag)
         self._plan = app.plan
+        self._storage = app.storage
         self._states = states
         self._lazy = runtime
         self._runtime: Runtime | None = None
@@ -125,7 +126,7 @@ class WindowRunner:
     def abandon(self, windows: list[InFlight]) -> None:
         """Leave windows to a later run, and remove what their tasks have written by now."""
         if self._runtime is not None and windows:
-            abandon(self._runtime, [window.results for window in windows])
+            abandon(self._storage, self._runtime, [window.results for window in windows])
 
     def close(self) -> None:
         """End the runtime, where it has started."""

@@ -23,7 +23,6 @@ from dagflow.execution.task_progress import TaskProgress, TaskReport
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import Edge, PortRef, Stage
-from dagflow.storage.options import use_options
 from dagflow.storage.pending import PendingFile
 
 logger = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ class StageTask:
         self._window = window
         self._stage = stage
         self._partition = partition
-        self._outputs = TaskOutputs(window.tag, program.durability)
+        self._outputs = TaskOutputs(program.storage, window.tag, program.durability)
         self._progress = TaskProgress(send, window.window_id, stage.index, partition)
         self._outgoing: list[ShuffleItem] = []
         self._reports: list[tuple[PortRef, list[Any]]] = []
@@ -223,7 +222,6 @@ def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterat
     Yields:
         For each item, in order, what the operator found; or the DagflowError that it raised.
     """
-    use_options(program.storage.options)
     instance: Any = pickle.loads(program.operators[operator])
     chain = Chain({operator: instance}, (), {})
     for item in items:
@@ -257,7 +255,6 @@ def run_level(
     Yields:
         ShuffleItems for higher levels, and one TaskResult per stage task of this level and all lower ones.
     """
-    use_options(program.storage.options)
     partition = slot
     for stage in program.plan.levels[level]:
         count = window.partitions[stage.head]

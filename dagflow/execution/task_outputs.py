@@ -8,8 +8,9 @@ from operator import index
 from typing_extensions import Buffer
 
 from dagflow.errors import StorageError
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from dagflow.storage.pending import Durability, LateWriter, PendingFile, PendingWriter, open_pending
+from dagflow.storage.pending import Durability, PendingFile, PendingWriter
 
 ENDING_BYTES = 64 << 20
 ENDING_FILES = 32
@@ -37,9 +38,15 @@ class TaskOutputs:
 
     Every pending name is unique to one attempt: Spark may run a task twice at the same time, and a task whose
     driver is gone may go on writing.
+
+    Args:
+        storage: Reaches the stores.
+        tag: What pending_tag() gave the driver.
+        durability: What the files survive.
     """
 
-    def __init__(self, tag: str, durability: Durability) -> None:
+    def __init__(self, storage: StorageContext, tag: str, durability: Durability) -> None:
+        self._storage = storage
         self._tag = tag
         self._durability = durability
         self._open: list[PendingWriter] = []
@@ -51,7 +58,7 @@ class TaskOutputs:
     def open(self, url: str) -> TaskOutputFile:
         """Begin the file that will be published as url."""
         # The checksum takes 0.02 s of a core per GiB; the manifest holds it.
-        writer = open_pending(url, directory_tag=self._tag, durability=self._durability, checksum=True)
+        writer = self._storage.open_pending(url, tag=self._tag, durability=self._durability, checksum=True)
         self._open.append(writer)
         self._url_by_unended[writer] = url
         return TaskOutputFile(self, writer)
@@ -59,7 +66,7 @@ class TaskOutputs:
     def end(self, writer: PendingWriter, records: int) -> None:
         """Complete a file; on a remote store this goes on while the next file is written."""
         self._url_by_unended.pop(writer, None)
-        held_bytes = writer.end() if isinstance(writer, LateWriter) else 0
+        held_bytes = writer.end()
         self._ending.append((writer, records, held_bytes))
         self._ending_bytes += held_bytes
         while self._ending and (

@@ -11,8 +11,8 @@ from dagflow.api.context import Skipped
 from dagflow.api.ports import TupleBatch
 from dagflow.journal import Window, WindowPlan, committed_windows, read_state, read_window, roots_of
 from dagflow.journal.planned_tuples import planned_tuples
-from dagflow.storage.location import absolute, is_local, redacted
-from dagflow.storage.store import open_store
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, redacted
 
 READ, PLANNED, LEFT_OUT, IN_PART = "read", "planned", "left out", "left out in part"
 
@@ -172,7 +172,7 @@ class TrackedFile:
     outputs: list[str] = field(default_factory=list)
 
 
-def window_manifest(checkpoint: str, window_id: int) -> WindowManifest:
+def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) -> WindowManifest:
     """What one window read and wrote.
 
     Raises:
@@ -180,12 +180,12 @@ def window_manifest(checkpoint: str, window_id: int) -> WindowManifest:
         JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
-    store = open_store(absolute(checkpoint))
+    store = storage.objects(checkpoint)
     with roots_of(store):
         return manifest_of(read_window(store, window_id))
 
 
-def manifests(checkpoint: str) -> Iterator[WindowManifest]:
+def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManifest]:
     """What each window read and wrote, in order; planned ones last.
 
     Raises:
@@ -193,7 +193,7 @@ def manifests(checkpoint: str) -> Iterator[WindowManifest]:
         JournalError: It cannot be read.
         StorageError: The store failed.
     """
-    store = open_store(absolute(checkpoint))
+    store = storage.objects(checkpoint)
     last = 0
     with roots_of(store):
         for window in committed_windows(store):
@@ -255,12 +255,13 @@ def _merged(ranges: Iterator[InputRange]) -> Iterator[InputRange]:
     yield last
 
 
-def tracked_files(checkpoint: str, pattern: str) -> list[TrackedFile]:
+def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> list[TrackedFile]:
     """What became of the files that a pattern names, version by version, in the order in which they were planned.
 
     Args:
         checkpoint: URL of the checkpoint.
         pattern: A location in which `*`, `?` and `[...]` stand for any characters, slashes too.
+        storage: Reaches the checkpoint.
 
     Raises:
         MissingError: There is no journal.
@@ -269,7 +270,7 @@ def tracked_files(checkpoint: str, pattern: str) -> list[TrackedFile]:
     """
     found: dict[tuple[Any, ...], TrackedFile] = {}
     matches = matcher_of(pattern)
-    for manifest in manifests(checkpoint):
+    for manifest in manifests(checkpoint, storage):
         ranges = [each for each in manifest.inputs if matches(each.url)]
         for each in ranges:
             key = each.url, each.size_bytes, each.mtime_ns, each.etag
@@ -279,7 +280,7 @@ def tracked_files(checkpoint: str, pattern: str) -> list[TrackedFile]:
 
 def matcher_of(pattern: str) -> Any:
     """A function that says whether a location matches; a relative pattern is relative to the working directory."""
-    whole = absolute(pattern) if is_local(pattern) else pattern
+    whole = absolute(pattern)
     shown = redacted(whole)
     return lambda url: url == shown or fnmatch.fnmatchcase(url, shown)
 
@@ -298,7 +299,7 @@ def _add(file: TrackedFile, manifest: WindowManifest, part: InputRange) -> None:
     file.outputs += [url for url in of_part if url not in set(file.outputs)]
 
 
-def matching_windows(checkpoint: str, pattern: str) -> Sequence[int]:
+def matching_windows(checkpoint: str, pattern: str, storage: StorageContext) -> Sequence[int]:
     """The committed windows that read any of the files that a pattern names.
 
     Raises:
@@ -309,6 +310,6 @@ def matching_windows(checkpoint: str, pattern: str) -> Sequence[int]:
     matches = matcher_of(pattern)
     return [
         manifest.window_id
-        for manifest in manifests(checkpoint)
+        for manifest in manifests(checkpoint, storage)
         if manifest.state != PLANNED and any(matches(each.url) for each in manifest.inputs)
     ]

@@ -6,15 +6,16 @@ from dagflow.errors import JournalError
 from dagflow.journal import read_state
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import snapshot_of
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
-from dagflow.storage.store import open_store
 
 
-def status(checkpoint: str) -> RunSnapshot:
+def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
     """The account of all runs on a checkpoint.
 
     Args:
         checkpoint: Its URL.
+        storage: Reaches it.
 
     Returns:
         The sums over all committed windows. The state is "completed" where every planned window is
@@ -25,7 +26,7 @@ def status(checkpoint: str) -> RunSnapshot:
         StorageError: The store failed.
     """
     url = absolute(checkpoint)
-    journal = read_state(open_store(url))
+    journal = read_state(storage.objects(url))
     if not journal.app:
         raise JournalError(
             "there is no journal here", url=redacted(url), hint="name the checkpoint of an app that was run"

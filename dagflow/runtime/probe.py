@@ -12,9 +12,10 @@ from typing import Any
 
 from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
-from dagflow.storage.location import is_local, redacted
-from dagflow.storage.options import use_options
-from dagflow.storage.pending import PendingFile, discard, open_pending
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import redacted
+from dagflow.storage.pending import PendingFile
+from dagflow.storage.publishing import discard_all
 
 NEEDED = {
     "fsspec": "2024.6",
@@ -76,7 +77,7 @@ class ExecutorReport:
     missing: list[str] = field(default_factory=list)
     written: list[PendingFile] = field(default_factory=list)
 
-    def problem(self) -> DagflowError | None:
+    def problem(self, storage: StorageContext) -> DagflowError | None:
         """Why no window must run on this executor, or None."""
         where = f"executor on {self.host} with Python {self.python}"
         absent = sorted(name for name, version in self.versions.items() if version is None)
@@ -96,11 +97,11 @@ class ExecutorReport:
                 f"{where}: the input {self.missing[0]} is not there, though it is on the driver's host",
                 hint="local paths need a file system that all hosts share, at the same place; or use an object store",
             )
-        return self._unseen_output()
+        return self._unseen_output(storage)
 
-    def _unseen_output(self) -> DagflowError | None:
+    def _unseen_output(self, storage: StorageContext) -> DagflowError | None:
         for file in self.written:
-            if is_local(file.final_url) and not os.path.exists(file.pending_url):
+            if storage.backend(file.final_url).is_local and not os.path.exists(file.pending_url):
                 return DagflowError(
                     f"executor on {self.host}: what it writes to {redacted(os.path.dirname(file.final_url))} is not "
                     "seen on the driver's host",
@@ -126,17 +127,18 @@ def _sample(path: str) -> str:
 
 
 def examiner(
-    locations: RunLocations, program: Callable[[], Any]
+    locations: RunLocations, storage: StorageContext, program: Callable[[], Any]
 ) -> Callable[[Iterable[Any]], Iterator[dict[str, Any]]]:
     """A function that reports what an executor has; it can be sent to an executor that lacks packages.
 
     Args:
         locations: Locations to check.
+        storage: Reaches the stores of the app.
         program: Gives the app's program in the executor.
     """
     needed, outputs, tag, hold_s = list(NEEDED), list(locations.outputs), locations.tag, HOLD_S
     module = __name__
-    inputs = [_sample(url) for url in locations.inputs if is_local(url)]
+    inputs = [_sample(url) for url in locations.inputs if storage.backend(url).is_local]
 
     def examine(_: Iterable[Any]) -> Iterator[dict[str, Any]]:
         # Imported here, and no name of this module used: an executor that lacks packages could not load it otherwise.
@@ -188,22 +190,22 @@ def examine_app(program: Program, inputs: Sequence[str], outputs: Sequence[str],
     Returns:
         The fields `missing` and `written` of an ExecutorReport, as JSON.
     """
-    use_options(program.storage.options)
     for operator in program.operators.values():
         pickle.loads(operator)
     written = []
     for url in outputs:
-        writer = open_pending(f"{url}/probe", directory_tag=tag)
+        writer = program.storage.open_pending(f"{url}/probe", tag=tag)
         writer.write(b"?")
         written.append(writer.close(records=0).to_json())
     return {"missing": [url for url in inputs if not os.path.exists(url)], "written": written}
 
 
-def check_compatibility(answers: Iterable[dict[str, Any]]) -> int:
+def check_compatibility(answers: Iterable[dict[str, Any]], storage: StorageContext) -> int:
     """Refuse to start where an executor lacks something.
 
     Args:
         answers: Reports of the executors, as the function of examiner() gives them.
+        storage: Reaches the stores of the app.
 
     Returns:
         Number of executors that have reported.
@@ -215,10 +217,9 @@ def check_compatibility(answers: Iterable[dict[str, Any]]) -> int:
         ExecutorReport(**{**answer, "written": [PendingFile.from_json(file) for file in answer.get("written", [])]})
         for answer in answers
     ]
-    problems = [problem for report in reports if (problem := report.problem()) is not None]
+    problems = [problem for report in reports if (problem := report.problem(storage)) is not None]
     for report in reports:
-        for file in report.written:
-            discard(file)
+        discard_all(storage, report.written)
     if problems:
         raise problems[0]
     return len({(report.host, report.directory) for report in reports})

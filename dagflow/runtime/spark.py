@@ -100,7 +100,7 @@ class SparkRuntime(Runtime):
         if not self._is_cluster:
             return
         for _ in range(PROBE_ROUNDS):
-            if check_compatibility(self._reports(locations)) >= self._executors():
+            if check_compatibility(self._reports(locations), self._program.storage) >= self._executors():
                 return
 
     def _executors(self) -> int:
@@ -111,7 +111,7 @@ class SparkRuntime(Runtime):
     def _reports(self, locations: RunLocations) -> list[dict[str, Any]]:
         """Let the executors that there are by now examine themselves."""
         broadcast = self._broadcast
-        examine = examiner(locations, lambda: broadcast.value)
+        examine = examiner(locations, self._program.storage, lambda: broadcast.value)
         tasks = self.parallelism * PROBES_PER_CORE
 
         def work() -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from dagflow.api.partitioning import Partitioner, PartitionPolicy, StreamCodec
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
 from dagflow.spec.user_modules import user_modules
+from dagflow.storage.context import StorageContext
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability
 
@@ -61,6 +62,14 @@ class Attributes:
     durability: Durability = "process"
     roots: Mapping[str, str] = field(default_factory=dict, repr=False)
     retain_windows: int | None = RETAINED_WINDOWS
+
+    def storage_context(self) -> StorageContext:
+        """Reaches the stores that the app names.
+
+        Raises:
+            StorageError: One root lies in another.
+        """
+        return StorageContext.of(self.storage, self.roots)
 
 
 @dataclass(frozen=True, slots=True)

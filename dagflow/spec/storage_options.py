@@ -7,7 +7,8 @@ from typing import Any
 from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Problems, did_you_mean, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar, plain
-from dagflow.storage.options import HIDDEN, is_telling, known_protocols, secrets_of
+from dagflow.storage.options import HIDDEN, is_telling, secrets_of
+from dagflow.storage.registry import known_protocols
 
 
 def storage_of(section: Node | None, environment: Environment, problems: Problems) -> dict[str, dict[str, Any]]:

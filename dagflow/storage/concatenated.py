@@ -1,4 +1,4 @@
-"""Files that hold many others one behind the other, and the index by which each is found again."""
+"""Files that hold many source files one behind the other, and the index by which each is found again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.columns import binary_column, int64_column
-from dagflow.storage.files import FileStat, list_directory, open_file
+from dagflow.storage.context import StorageContext
+from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import absolute, join, name_of, parent, redacted
 from dagflow.storage.pending import PENDING_DIRECTORY
 
@@ -27,11 +28,11 @@ _COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Where an original lies.
+class MergedEntry:
+    """Where a source file lies in a merged one.
 
     Attributes:
-        path: The original's path, as it was when it was merged.
+        path: The source file's path, as it was when it was merged.
         url: The file that holds it.
         offset: Its first byte there.
         length: How many bytes it has.
@@ -53,10 +54,11 @@ def encode_index(paths: Sequence[str], offsets: npt.NDArray[np.int64], lengths: 
     return sink.getvalue()
 
 
-def entries(directory: str, path: str | None = None) -> Iterator[Entry]:
+def list_entries(storage: StorageContext, directory: str, path: str | None = None) -> Iterator[MergedEntry]:
     """What the files below a directory hold, index by index, each by path.
 
     Args:
+        storage: Reaches the directory.
         directory: Where files and their indices were published.
         path: Only what came from this path; None for all.
 
@@ -64,23 +66,23 @@ def entries(directory: str, path: str | None = None) -> Iterator[Entry]:
         MissingError: There is no such directory.
         StorageError: An index cannot be read.
     """
-    for index in _files(absolute(directory)):
+    for index in _files(storage, absolute(directory)):
         if index.url.endswith(INDEX_SUFFIX):
             url = index.url.removesuffix(INDEX_SUFFIX)
             wanted = None if path is None else os.fsencode(path)
-            for name, offset, length in _rows(index, wanted):
-                yield Entry(os.fsdecode(name), url, offset, length)
+            for name, offset, length in _rows(storage, index, wanted):
+                yield MergedEntry(os.fsdecode(name), url, offset, length)
 
 
-def require_index(directory: str) -> None:
-    """Make sure that originals can be found again below a directory, if anything was published there.
+def require_index(storage: StorageContext, directory: str) -> None:
+    """Make sure that source files can be found again below a directory, if anything was published there.
 
     Raises:
         MissingError: There is no such directory, or there are files below it and no index.
         StorageError: It cannot be listed.
     """
     has_files = False
-    for file in _files(absolute(directory)):
+    for file in _files(storage, absolute(directory)):
         has_files = True
         if file.url.endswith(INDEX_SUFFIX):
             return
@@ -92,13 +94,13 @@ def require_index(directory: str) -> None:
         )
 
 
-def extract(entry: Entry) -> Iterator[bytes]:
-    """An original's bytes, piece by piece.
+def extract(storage: StorageContext, entry: MergedEntry) -> Iterator[bytes]:
+    """A source file's bytes, piece by piece.
 
     Raises:
         StorageError: The file cannot be read, or ends too early.
     """
-    with open_file(entry.url) as file:
+    with storage.open_file(entry.url) as file:
         if entry.offset + entry.length > file.size_bytes:
             raise StorageError(
                 f"it has {file.size_bytes} bytes, and the index says that {entry.path} ends at "
@@ -112,16 +114,16 @@ def extract(entry: Entry) -> Iterator[bytes]:
             yield bytes(buffer)
 
 
-def find(directory: str, path: str) -> Entry:
-    """The newest original with a path: what was merged last, where it was merged several times.
+def find(storage: StorageContext, directory: str, path: str) -> MergedEntry:
+    """The newest source file with a path: what was merged last, where it was merged several times.
 
     Raises:
         MissingError: No index knows the path, or there is none.
         StorageError: An index cannot be read.
     """
-    found = list(entries(directory, path))
+    found = list(list_entries(storage, directory, path))
     if not found:
-        require_index(directory)
+        require_index(storage, directory)
         raise MissingError(
             f"no index here knows {path}", url=redacted(absolute(directory)), hint="list the paths with --list"
         )
@@ -129,17 +131,17 @@ def find(directory: str, path: str) -> Entry:
     return max(found, key=lambda entry: (name_of(entry.url), parent(entry.url)))
 
 
-def _files(directory: str) -> Iterator[FileStat]:
-    for entry in list_directory(directory):
+def _files(storage: StorageContext, directory: str) -> Iterator[FileStat]:
+    for entry in storage.list_directory(directory):
         # Others that begin with a dot may be groups, named like the input's directories.
         if not entry.is_directory:
             yield entry
         elif name_of(entry.url) != PENDING_DIRECTORY:
-            yield from _files(entry.url)
+            yield from _files(storage, entry.url)
 
 
-def _rows(index: FileStat, path: bytes | None) -> Iterator[tuple[bytes, int, int]]:
-    with open_file(index.url) as file:
+def _rows(storage: StorageContext, index: FileStat, path: bytes | None) -> Iterator[tuple[bytes, int, int]]:
+    with storage.open_file(index.url) as file:
         content = bytearray(file.size_bytes)
         file.read_into(0, memoryview(content))
     try:

@@ -1,15 +1,20 @@
-"""What a run knows of storage: the options of each protocol, and the named roots."""
+"""How a run reaches storage: the options of each protocol, the named roots, and a backend for each scheme."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from dagflow.storage import files
-from dagflow.storage.files import FileStat, ReadableFile
+from dagflow.storage.base import Backend
+from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import ReadableFile
+from dagflow.storage.location import absolute, scheme_of
+from dagflow.storage.objects import ObjectStore
 from dagflow.storage.options import StorageOptions
+from dagflow.storage.pending import Durability, PendingWriter
+from dagflow.storage.registry import backend_of
 from dagflow.storage.roots import Roots
-from dagflow.storage.store import Store, open_store
 
 
 @dataclass(frozen=True)
@@ -23,10 +28,15 @@ class StorageContext:
 
     options: StorageOptions = field(default_factory=dict, repr=False)
     roots: Roots = field(default_factory=Roots)
+    # Connections do not travel: each process makes its own backends.
+    _backends: dict[str, Backend] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StorageContext, (self.options, self.roots)
 
     @classmethod
     def default(cls) -> StorageContext:
-        """A context without options and without named roots: what the environment says holds."""
+        """A context without options and without named roots: stores are reached as the environment says."""
         return cls()
 
     @classmethod
@@ -42,19 +52,27 @@ class StorageContext:
         """
         return cls(options, Roots.of(roots))
 
-    def open_file(self, url: str, expected: FileStat | None = None) -> ReadableFile:
-        """Open a file, and make sure that it is the version that was planned.
+    def backend(self, url: str) -> Backend:
+        """The kind of store that a location is in; the same object for all locations of a scheme.
 
-        Args:
-            url: Where it is.
-            expected: The version, or None where any will do.
+        Raises:
+            StorageError: The app's own backend cannot be used.
+        """
+        scheme = scheme_of(url)
+        found = self._backends.get(scheme)
+        if found is None:
+            found = self._backends.setdefault(scheme, backend_of(url, self.options))
+        return found
+
+    def open_file(self, url: str, expected: FileStat | None = None) -> ReadableFile:
+        """Open a file, and make sure that it is the version that was planned; see Files.open.
 
         Raises:
             MissingError: There is no such file.
             SourceChangedError: It is another version.
             StorageError: It is no regular file, or the store failed.
         """
-        return files.open_file(url, expected)
+        return self.backend(url).files.open(absolute(url), expected)
 
     def stat(self, url: str) -> FileStat:
         """What is at a location; symbolic links are followed.
@@ -63,21 +81,33 @@ class StorageContext:
             MissingError: Nothing is.
             StorageError: It is neither a file nor a directory, or the store failed.
         """
-        return files.stat(url)
+        return self.backend(url).files.stat(absolute(url))
 
     def list_directory(self, url: str) -> Iterator[FileStat]:
-        """The files and directories directly in a directory, sorted by the bytes of their names.
+        """The files and directories directly in a directory, sorted by the bytes of their names; see Files.list.
 
         Raises:
             MissingError: There is no such directory.
             StorageError: It is no directory, or the store failed.
         """
-        return files.list_directory(url)
+        return self.backend(url).files.list(absolute(url))
 
-    def objects(self, url: str) -> Store:
-        """The store of small objects that is rooted at a URL, as a journal needs it.
+    def objects(self, url: str) -> ObjectStore:
+        """The objects below a URL, as a journal needs them; nothing is created before the first.
 
         Raises:
-            StorageError: The URL's scheme is unknown, or its package is not installed.
+            StorageError: The URL's scheme is unknown, its package is not installed, or the store cannot create
+                exclusively.
         """
-        return open_store(url)
+        return self.backend(url).objects(absolute(url), self.roots)
+
+    def open_pending(
+        self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
+    ) -> PendingWriter:
+        """Begin a file that readers do not see before it is published; see PendingFiles.open.
+
+        Raises:
+            StorageError: The store refused.
+        """
+        final_url = absolute(final_url)
+        return self.backend(final_url).pending.open(final_url, tag=tag, durability=durability, checksum=checksum)

@@ -1,4 +1,4 @@
-"""Telling an append from a rewrite in place, by a few bytes at a file's beginning and end."""
+"""Head/tail fingerprints: tell an append from a rewrite in place by a file's first and last bytes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ def fingerprint(path: str | bytes, size_bytes: int) -> int:
         return UNKNOWN
     try:
         head = _read(descriptor, 0, min(size_bytes, PROBED_BYTES))
-        end = _read(descriptor, max(len(head), size_bytes - PROBED_BYTES), size_bytes)
+        tail = _read(descriptor, max(len(head), size_bytes - PROBED_BYTES), size_bytes)
     except OSError:
         return UNKNOWN
     finally:
         os.close(descriptor)
-    return UNKNOWN if len(head) + len(end) < min(size_bytes, 2 * PROBED_BYTES) else fingerprint_of_ends(head, end)
+    return (
+        UNKNOWN
+        if len(head) + len(tail) < min(size_bytes, 2 * PROBED_BYTES)
+        else fingerprint_of_head_and_tail(head, tail)
+    )
 
 
 def left_out_from(start: int) -> int:
@@ -51,13 +55,13 @@ def read_until(fingerprint: int, size_bytes: int) -> int:
 def fingerprint_of(data: memoryview) -> int:
     """What fingerprint() gives for a file whose first bytes these are."""
     size = len(data)
-    return fingerprint_of_ends(data[:PROBED_BYTES], data[max(min(size, PROBED_BYTES), size - PROBED_BYTES) :])
+    return fingerprint_of_head_and_tail(data[:PROBED_BYTES], data[max(min(size, PROBED_BYTES), size - PROBED_BYTES) :])
 
 
-def fingerprint_of_ends(head: Buffer, end: Buffer) -> int:
+def fingerprint_of_head_and_tail(head: Buffer, tail: Buffer) -> int:
     """What fingerprint() gives for a file with these first and last bytes, none of them in both."""
-    # Nobody forges these, and of a million small files a cryptographic hash would be an eighth of the work.
-    return (updated_crc32(head, 0) << 31) ^ updated_crc32(end, 0) or 1
+    # No forgery is to be feared, and of a million small files a cryptographic hash would be an eighth of the work.
+    return (updated_crc32(head, 0) << 31) ^ updated_crc32(tail, 0) or 1
 
 
 def _read(descriptor: int, start: int, end: int) -> bytes:

@@ -26,6 +26,11 @@ def is_local(url: str) -> bool:
     return url.startswith(_FILE_SCHEME) or _SCHEME.match(url) is None
 
 
+def scheme_of(url: str) -> str:
+    """The URL scheme of a location, such as `s3` or `simplecache::s3`; "" for one on a file system of this machine."""
+    return "" if is_local(url) else url.partition("://")[0]
+
+
 def absolute(url: str) -> str:
     """The one spelling of a location: no file://, no relative path, no slash at the end.
 
@@ -35,11 +40,6 @@ def absolute(url: str) -> str:
         return os.path.abspath(url.removeprefix(_FILE_SCHEME))
     stripped = url.rstrip("/")
     return url if stripped.endswith(":") else stripped
-
-
-def real(url: str) -> str:
-    """The location with all symbolic links followed; remote locations have none."""
-    return os.path.realpath(absolute(url)) if is_local(url) else absolute(url)
 
 
 def join(url: str, *names: str) -> str:
@@ -58,6 +58,20 @@ def parent(url: str) -> str:
 def name_of(url: str) -> str:
     """The last part of a location."""
     return url.rpartition("/")[2]
+
+
+def moved_with(url: str, was: str, now: str) -> str:
+    """Where a location was that is told by a path relative to the working directory, when that was another one.
+
+    Args:
+        url: An absolute location.
+        was: The working directory then.
+        now: The working directory now.
+
+    Returns:
+        The location then; url itself where it is remote.
+    """
+    return os.path.normpath(os.path.join(was, os.path.relpath(url, now))) if is_local(url) else url
 
 
 def relative_to(url: str, root: str) -> str:

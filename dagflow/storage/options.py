@@ -1,20 +1,20 @@
-"""How this process reaches stores: the options of each protocol, credentials among them.
+"""Options of stores by protocol, credentials among them.
 
 Options are no part of a URL, because URLs are journaled, logged and shown, and credentials never are.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 StorageOptions = Mapping[str, Mapping[str, Any]]
 """What fsspec's file system of a protocol is constructed with, by protocol: `s3`, `gs`, `hdfs`, …"""
 
-# One store by several names: what is said for one of them holds for all.
-_FAMILIES = (("s3", "s3a"), ("gs", "gcs"), ("abfs", "abfss", "az", "adl"), ("http", "https"), ("sftp", "ssh"))
+FAMILIES: Final = (("s3", "s3a"), ("gs", "gcs"), ("abfs", "abfss", "az", "adl"), ("http", "https"), ("sftp", "ssh"))
+"""Names of one store: options for one of them hold for all."""
+
 # Options that only say where a store is and how to speak to it. Text in any other may be a secret.
 _PLAIN = frozenset(
     [
@@ -45,37 +45,11 @@ _SHORTEST_SECRET = 4
 
 HIDDEN = "***"
 
-_options: StorageOptions = {}
 
-
-def use_options(options: StorageOptions) -> None:
-    """Let this process reach stores with these options from now on; tasks call it before they touch a store."""
-    global _options
-    _options = options
-
-
-@contextlib.contextmanager
-def options_in_use(options: StorageOptions) -> Iterator[None]:
-    """Let this process reach stores with these options for a while."""
-    before = _options
-    use_options(options)
-    try:
-        yield
-    finally:
-        use_options(before)
-
-
-def options_of(protocol: str) -> dict[str, Any]:
-    """The options for a protocol; none for what nobody has said anything about."""
-    family = next((names for names in _FAMILIES if protocol in names), (protocol,))
-    return dict(next((_options[name] for name in (protocol, *family) if name in _options), {}))
-
-
-def known_protocols() -> list[str]:
-    """The protocols that options can be given for."""
-    import fsspec  # only apps that have options pay for its import
-
-    return sorted({*fsspec.available_protocols(), *(name for family in _FAMILIES for name in family)})
+def options_of(options: StorageOptions, protocol: str) -> dict[str, Any]:
+    """The options for a protocol, also where they were given for another name of the same store; {} for none."""
+    family = next((names for names in FAMILIES if protocol in names), (protocol,))
+    return dict(next((options[name] for name in (protocol, *family) if name in options), {}))
 
 
 def is_telling(option: str) -> bool:
@@ -84,13 +58,13 @@ def is_telling(option: str) -> bool:
 
 
 def secrets_of(options: StorageOptions) -> set[str]:
-    """The values among options that nobody may see."""
+    """The values among options that must not be shown."""
     return {value for of_one in options.values() for value in _secrets(of_one) if len(value) >= _SHORTEST_SECRET}
 
 
-def without_secrets(text: str) -> str:
-    """The text of a client's error, which may quote what the client was given."""
-    for secret in sorted(secrets_of(_options), key=len, reverse=True):
+def without_secrets(text: str, options: StorageOptions) -> str:
+    """The text of a client's error, which may quote what the client was given, without credentials."""
+    for secret in sorted(secrets_of(options), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 

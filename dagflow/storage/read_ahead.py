@@ -1,4 +1,4 @@
-"""Reading ahead on remote stores: requests are under way before their bytes are asked for, so that latency hides.
+"""Reading ahead on remote stores: requests are under way before their bytes are asked for, which hides latency.
 
 A reader says which stretches of which files it will read, in order. What comes next is fetched in large
 parts, or whole small files, several requests at a time, while the reader works on what has arrived.
@@ -11,14 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
 from dagflow.errors import TransientStorageError
-from dagflow.storage.files import FileStat, ReadableFile, open_file, require_version, stat
-from dagflow.storage.location import absolute, is_local
-from dagflow.storage.remote import REQUESTS, request_threads
-from dagflow.storage.remote_files import RemoteFile, planned_file
+from dagflow.storage.context import StorageContext
+from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import RangedFile, ReadableFile
+from dagflow.storage.request_threads import REQUESTS, request_threads
 
 PART_BYTES = 4 << 20
 """A request: long enough that its own cost vanishes, short enough that several of them fill the budget."""
@@ -60,21 +58,23 @@ class _Opening:
     """A file that will be opened, with the parts of it that are under way or have arrived, in order."""
 
     planned: FileStat
-    file: RemoteFile
+    file: RangedFile
     parts: deque[_Part] = field(default_factory=deque)
 
 
 class ReadAhead:
-    """Opens files of which is known what will be read.
+    """Opens files whose stretches to read are known in advance.
 
-    Local files, files of stores whose client takes one request at a time, and files that nobody has announced are
-    opened as open_file does. For one thread; not picklable.
+    Files that were not announced, and those of stores that offer no reading ahead (Files.open_planned), are opened as
+    StorageContext.open_file does. For one thread; not picklable.
 
     Args:
+        storage: Reaches the stores.
         budget_bytes: How much is held and under way at most; one part more where a reader leaves no choice.
     """
 
-    def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
+    def __init__(self, storage: StorageContext, budget_bytes: int = BUDGET_BYTES) -> None:
+        self._storage = storage
         self._budget_bytes = budget_bytes
         self._plan: Iterator[tuple[_Opening, int, int]] = iter(())
         self._openings: deque[_Opening] = deque()
@@ -88,7 +88,7 @@ class ReadAhead:
             stretches: In the order of reading; taken from when there is room for more.
         """
         self.close()
-        self._plan = _parts_of(stretches)
+        self._plan = _parts_of(self._storage, stretches)
         self._fill()
 
     def open(self, url: str, expected: FileStat | None) -> ReadableFile:
@@ -104,12 +104,12 @@ class ReadAhead:
             if opening.planned == expected:
                 file = AheadFile(self, opening)
                 if not opening.file.is_pinned:
-                    require_version(expected, stat(url))
+                    self._storage.backend(url).files.require_version(opening.planned)
                 elif opening.parts:
                     file.arrived(opening.parts[0])  # another version shows here, before anything of it is used
                 return file
             self.drop(opening)
-        return open_file(url, expected)
+        return self._storage.open_file(url, expected)
 
     def part_at(self, opening: _Opening, offset: int) -> _Part | None:
         """The part of an open file that holds an offset; what lies before it is dropped, and more fetched instead."""
@@ -153,10 +153,10 @@ class ReadAhead:
                 self._held_parts += 1
 
 
-class AheadFile:
+class AheadFile(ReadableFile):
     """A file some of whose bytes are fetched before they are asked for.
 
-    Guarantee: that of the file it opens; bytes that nobody announced are fetched when they are asked for.
+    Guarantee: that of the file it opens; bytes that were not announced are fetched when they are asked for.
     """
 
     def __init__(self, ahead: ReadAhead, opening: _Opening) -> None:
@@ -211,22 +211,11 @@ class AheadFile:
         """See ReadableFile."""
         self._ahead.drop(self._opening)
 
-    def __enter__(self) -> Self:
-        """See ReadableFile."""
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """See ReadableFile."""
-        self.close()
-
-
-def _parts_of(stretches: Iterable[Stretch]) -> Iterator[tuple[_Opening, int, int]]:
+def _parts_of(storage: StorageContext, stretches: Iterable[Stretch]) -> Iterator[tuple[_Opening, int, int]]:
     """What to fetch, in order; an empty range announces a file of which nothing is fetched."""
     for planned, of_file in itertools.groupby(stretches, key=lambda stretch: stretch.file):
-        url = absolute(planned.url)
-        file = None if is_local(url) else planned_file(url, planned)
+        file = storage.backend(planned.url).files.open_planned(planned)
         if file is None:
             continue
         opening = _Opening(planned, file)

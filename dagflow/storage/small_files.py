@@ -1,20 +1,15 @@
-"""Many small files read whole, with as little as possible done for each."""
+"""Many small files that are read whole into one buffer."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import stat as mode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
-from dagflow.storage.files import FileStat, require_version
-from dagflow.storage.fingerprint import fingerprint_of
-from dagflow.storage.local_disk import bounded_ns, storage_error
-from dagflow.storage.location import is_local
+from dagflow.errors import StorageError
+from dagflow.storage.file_stat import FileStat
 
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+Content = bytes | memoryview | StorageError
+"""The bytes of a file, or why they could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +22,7 @@ class SmallFiles:
         sizes: Planned lengths in bytes.
         mtimes: Planned modification times in nanoseconds since 1970.
         etags: Planned etags, or () where there are none.
-        fingerprints: Of files to which something may have been appended since; see FileStat. () where there are none.
+        fingerprints: Of files that may have been appended to since; see FileStat. () where there are none.
     """
 
     base: str
@@ -42,142 +37,34 @@ class SmallFiles:
         etag = self.etags[index] if self.etags else ""
         return FileStat(self.base + self.names[index], self.sizes[index], self.mtimes[index], etag)
 
+    @property
+    def buffer_bytes(self) -> int:
+        """How many bytes a buffer for Files.load must have."""
+        # For each file one byte more for the ending that is put behind it, and one in which growth shows.
+        return sum(self.sizes) + 2 * len(self.names)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """What became of files that were read into a buffer, one behind the other.
+    """Files that were read into a buffer, one behind the other.
 
     Attributes:
         borders: One more than there are files: where each begins, and where the last one ends.
-        failures: Why a file is not there, by its index; nothing of it is in the buffer.
+        failures: Why a file was not read, by its index; nothing of it is in the buffer.
     """
 
     borders: list[int]
     failures: dict[int, StorageError]
 
 
-def room_for(files: SmallFiles) -> int:
-    """How many bytes a buffer for load must have."""
-    # One more for each, in which an ending is put, and one in which a file shows that it has grown.
-    return sum(files.sizes) + 2 * len(files.names)
-
-
-def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
-    """Read files into a buffer, and make sure of each that it is the version that was planned.
+def fill_buffer(contents: Iterable[Content], buffer: memoryview, endings: bytes) -> LoadedFiles:
+    """Copy the contents of files into a buffer; see Files.load.
 
     Args:
-        files: The files.
-        buffer: At least room_for(files) bytes.
-        endings: Bytes of which a file must end with one; the first is put behind a file that does not, unless
-            it is empty. Empty: any end will do.
-
-    Raises:
-        TransientStorageError: The store may well succeed if asked again.
+        contents: For each file, in order, its bytes or why there are none.
+        buffer: Takes the bytes.
+        endings: Bytes of which a file must end with one; the first is put behind a file that does not.
     """
-    if is_local(files.base):
-        return _load_local(files, buffer, endings)
-    from dagflow.storage import small_remote_files
-
-    return _placed(small_remote_files.read_all(files), buffer, endings)
-
-
-def _load_local(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
-    borders, failures, position = [0], {}, 0
-    # Bound to names of their own: this loop is where the time of a million small files goes.
-    open_file, read, look, close = os.open, os.readv, os.fstat, os.close
-    with _directory(files.base) as directory:
-        prefix = "" if directory is not None else files.base
-        for index, (name, size, mtime) in enumerate(zip(files.names, files.sizes, files.mtimes, strict=True)):
-            try:
-                descriptor = open_file(prefix + name, _FLAGS, dir_fd=directory)
-                try:
-                    count = read(descriptor, [buffer[position : position + size + 1]])
-                    # After the read, and only then: whoever wrote during the read has left another time.
-                    found = look(descriptor)
-                    if 0 < count < size == found.st_size:
-                        count += _rest(descriptor, buffer[position : position + size], count)
-                finally:
-                    close(descriptor)
-            except OSError as error:
-                failures[index] = _failure(error, files.base + name)
-            else:
-                is_same = count == size == found.st_size and mtime == found.st_mtime_ns and mode.S_ISREG(found.st_mode)
-                if (
-                    is_same
-                    or _is_far_off(files, index, found, count)
-                    or _has_grown(files, index, found, buffer[position : position + min(size, count)])
-                ):
-                    position += size
-                    if endings and size and buffer[position - 1] not in endings:
-                        buffer[position] = endings[0]
-                        position += 1
-                else:
-                    failures[index] = _difference(files, index, found, count)
-            borders.append(position)
-    return LoadedFiles(borders, failures)
-
-
-def _is_far_off(files: SmallFiles, index: int, found: os.stat_result, count: int) -> bool:
-    """Whether it is the planned version, of a time that 64 bits do not have."""
-    time = bounded_ns(found.st_mtime_ns)
-    if time == found.st_mtime_ns or not count == files.sizes[index] == found.st_size:
-        return False
-    return time == files.mtimes[index] and mode.S_ISREG(found.st_mode)
-
-
-def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memoryview) -> bool:
-    """Whether something was appended to what was planned, and that is allowed."""
-    if not files.fingerprints or not files.sizes[index] == len(data) < found.st_size:
-        return False
-    return mode.S_ISREG(found.st_mode) and fingerprint_of(data) == files.fingerprints[index]
-
-
-@contextlib.contextmanager
-def _directory(base: str) -> Iterator[int | None]:
-    """A descriptor from which names below base are found without walking down to it each time."""
-    try:
-        descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        yield None
-        return
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _rest(descriptor: int, buffer: memoryview, done: int) -> int:
-    """Read on where a file system gave less than it was asked for; how many bytes more there were."""
-    more = 0
-    while done + more < len(buffer):
-        count = os.preadv(descriptor, [buffer[done + more :]], done + more)
-        if not count:
-            break
-        more += count
-    return more
-
-
-def _failure(error: OSError, url: str) -> StorageError:
-    if isinstance(error, (BlockingIOError, IsADirectoryError)):
-        return StorageError("it is no longer a file", url=url)
-    failure = storage_error(error, url, "read")
-    if isinstance(failure, TransientStorageError):
-        raise failure from error
-    return failure
-
-
-def _difference(files: SmallFiles, index: int, found: os.stat_result, count: int) -> StorageError:
-    expected = files.expected(index)
-    if not mode.S_ISREG(found.st_mode):
-        return StorageError("it is no longer a file", url=expected.url)
-    try:
-        require_version(expected, FileStat(expected.url, found.st_size, found.st_mtime_ns))
-    except SourceChangedError as error:
-        return error
-    return SourceChangedError(f"it has {expected.size_bytes} bytes, and {count} were read", url=expected.url)
-
-
-def _placed(contents: Sequence[bytes | memoryview | StorageError], buffer: memoryview, endings: bytes) -> LoadedFiles:
     borders, failures, position = [0], {}, 0
     for index, content in enumerate(contents):
         if isinstance(content, StorageError):

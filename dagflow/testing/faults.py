@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from dagflow.errors import TransientStorageError
-from dagflow.storage.store import ReadBackStore, Store
+from dagflow.storage.objects import ObjectStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Faults:
         """Whether the call was reached."""
         return 0 < self.at <= self.calls
 
-    def store(self, inner: Store) -> FaultyStore:
+    def store(self, inner: ObjectStore) -> FaultyStore:
         """A store whose durable calls are counted."""
         return FaultyStore(inner, self)
 
@@ -118,7 +118,7 @@ class Pause(Faults):
         return act()
 
 
-class FaultyStore(ReadBackStore):
+class FaultyStore(ObjectStore):
     """A store with a fault in it.
 
     Args:
@@ -126,27 +126,27 @@ class FaultyStore(ReadBackStore):
         faults: Where and how it fails.
     """
 
-    def __init__(self, inner: Store, faults: Faults) -> None:
-        super().__init__(inner.url)
+    def __init__(self, inner: ObjectStore, faults: Faults) -> None:
+        super().__init__(inner.url, inner.roots)
         self._inner = inner
         self._faults = faults
 
-    def create_once(self, name: str, data: bytes) -> None:
-        """See ReadBackStore."""
+    def create_if_absent(self, name: str, data: bytes) -> None:
+        """See ObjectStore."""
         self._faults.call(lambda: self._inner.create(name, data))
 
     def read(self, name: str) -> bytes:
-        """See Store."""
+        """See ObjectStore."""
         self._faults.require_alive()
         return self._inner.read(name)
 
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        """See Store."""
+        """See ObjectStore."""
         self._faults.require_alive()
         return self._inner.list(directory, after)
 
     def delete(self, names: Iterable[str]) -> None:
-        """See Store; each name is a call of its own, so that a deletion can stop half-way."""
+        """See ObjectStore; each name is a call of its own, so that a deletion can stop half-way."""
         for name in names:
             self._faults.call(lambda name=name: self._inner.delete([name]))  # type: ignore[misc]  # a bound default
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from dagflow.errors import MissingError, SourceChangedError, TransientStorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.files import FileStat, ReadableFile, require_version
+from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import ReadableFile
 from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.rate_limit import RateLimitedFile, RateLimiter
@@ -82,7 +83,7 @@ class BlockFiles:
             blocks: In the order of reading.
         """
         if self._limiter is None:
-            self._ahead = ReadAhead()
+            self._ahead = ReadAhead(self._storage)
             self._ahead.expect(Stretch(_stat_of(block), block.start, block.end) for block in blocks)
 
     def require_unchanged(self, block: BlockMetadata, *, retries: bool) -> None:
@@ -101,7 +102,7 @@ class BlockFiles:
         if self._file is not None and self._file.is_pinned:
             return
         try:
-            require_version(_stat_of(block), self._storage.stat(block.url))
+            self._storage.backend(block.url).files.require_version(_stat_of(block))
         except (SourceChangedError, MissingError) as error:
             if not retries:
                 raise

@@ -89,7 +89,9 @@ class BlockProcessor:
             reported = read
             yield ReadStep([batch] if len(batch) else [], [])
         self._context.progress.add(block.size_bytes - reported)
-        fingerprint = None if self._context.source_events is None else block_fingerprint(file, block)
+        fingerprint = (
+            None if self._context.source_events is None else block_fingerprint(file, block, self._context.storage)
+        )
         self._files.require_unchanged(block, retries=self._errors.skips)
         if fingerprint is not None and self._context.source_events is not None:
             self._context.source_events.append(fingerprint)

@@ -2,51 +2,52 @@
 
 from __future__ import annotations
 
-from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprint_of_ends, left_out_from
-from dagflow.storage.location import is_local
+from dagflow.storage.context import StorageContext
+from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprint_of_head_and_tail, left_out_from
 from operators.files.metadata import BlockMetadata
 from operators.files.source_events import FileFingerprints
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.multi_file import BufferedFiles
 
 
-def block_fingerprint(file: ByteSource, block: BlockMetadata) -> FileFingerprints | None:
+def block_fingerprint(file: ByteSource, block: BlockMetadata, storage: StorageContext) -> FileFingerprints | None:
     """The fingerprint of the file that a block ends; None where that is of no use: objects are replaced as a whole.
 
     Args:
         file: The file as it is stored, compressed or not.
         block: The block.
+        storage: Reaches the file.
 
     Raises:
         StorageError: The file cannot be read.
     """
     # Of files that may grow while they are read the splitter has a fingerprint already.
-    if not block.is_last or block.is_open or block.version.etag or not is_local(block.url):
+    if not block.is_last or block.is_open or block.version.etag or not storage.backend(block.url).is_local:
         return None
     version = block.version
     head = memoryview(bytearray(min(version.size_bytes, PROBED_BYTES)))
     tail = memoryview(bytearray(min(version.size_bytes - len(head), PROBED_BYTES)))
     file.read_into(0, head)
     file.read_into(version.size_bytes - len(tail), tail)
-    fingerprint = fingerprint_of_ends(head, tail)
+    fingerprint = fingerprint_of_head_and_tail(head, tail)
     return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [fingerprint])
 
 
-def skipped_block_fingerprint(block: BlockMetadata) -> FileFingerprints | None:
+def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> FileFingerprints | None:
     """What stands for a file, or a tail, whose first block was left out; None where it begins with what was read.
 
     The fingerprint of a last block that was read counts more: the file is gone on with from its end.
     """
     version = block.version
-    if (block.start and not block.resumes) or version.etag or not is_local(block.url):
+    if (block.start and not block.resumes) or version.etag or not storage.backend(block.url).is_local:
         return None
     return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [left_out_from(block.start)])
 
 
-def buffered_fingerprints(files: BufferedFiles) -> FileFingerprints | None:
+def buffered_fingerprints(files: BufferedFiles, storage: StorageContext) -> FileFingerprints | None:
     """The fingerprints of small files that lie in a buffer; see block_fingerprint."""
     batch = files.batch
-    if batch.is_open or batch.etags or not len(files.indices) or not is_local(batch.base):
+    if batch.is_open or batch.etags or not len(files.indices) or not storage.backend(batch.base).is_local:
         return None
     view = memoryview(files.buffer).cast("B")
     starts, sizes = files.borders[:-1].tolist(), files.sizes.tolist()

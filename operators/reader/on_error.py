@@ -45,7 +45,10 @@ class ErrorPolicy:
         if block.start or not block.is_last:
             # Records of the blocks around it may begin or end in it.
             context.accounting[accounting_key(block)] = UNKNOWN_SUM
-        if context.source_events is not None and (event := skipped_block_fingerprint(block)) is not None:
+        if (
+            context.source_events is not None
+            and (event := skipped_block_fingerprint(block, context.storage)) is not None
+        ):
             context.source_events.append(event)
         context.skipped.append(Skipped(redacted(block.url), block.start, block.end, _reason(error)))
         logger.warning("block left out url=%s start=%d: %s", redacted(block.url), block.start, error)

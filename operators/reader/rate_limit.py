@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from dagflow.storage.files import ReadableFile
 
@@ -52,7 +50,7 @@ class RateLimiter:
         self._free_at = max(self._free_at, self._began_at) + size_bytes / self._bytes_per_s
 
 
-class RateLimitedFile:
+class RateLimitedFile(ReadableFile):
     """A file that is read at a limited rate.
 
     Args:
@@ -90,13 +88,3 @@ class RateLimitedFile:
     def close(self) -> None:
         """See ReadableFile."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        """See ReadableFile."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """See ReadableFile."""
-        self.close()

@@ -13,8 +13,8 @@ import pyarrow as pa
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.metrics.names import BLOCKS, BYTES, FILES_COMPLETED
-from dagflow.storage.location import is_local, redacted
-from dagflow.storage.small_files import SmallFiles, load, room_for
+from dagflow.storage.location import redacted
+from dagflow.storage.small_files import SmallFiles
 from operators.files.file_columns import Column
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
@@ -28,12 +28,6 @@ from operators.reader.formats.multi_file import BufferedFiles
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.task_accounting import TaskAccounting
-
-BUFFER_BYTES = 1 << 20
-"""About so many bytes of files are read at a time; they stay in the second-level cache from the read to the write."""
-
-REMOTE_BUFFER_BYTES = 8 << 20
-"""Of a remote store more files are read at a time, because the slowest request of them decides how long it takes."""
 
 BUFFER_FILES = 4096
 """Bounds the number of tiny files that are read at a time."""
@@ -67,6 +61,7 @@ class SmallFileBatchReader:
         self._accounting = accounting
         self._errors = errors
         self._context = context
+        self._storage = context.storage
 
     def read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
         """Read a batch.
@@ -77,7 +72,7 @@ class SmallFileBatchReader:
         Raises:
             DagflowError: A file cannot be read, and such files fail the run.
         """
-        start, buffer_bytes = 0, BUFFER_BYTES if is_local(small_files.base) else REMOTE_BUFFER_BYTES
+        start, buffer_bytes = 0, self._storage.backend(small_files.base).files.batch_bytes
         while start < len(small_files):
             end = start + _count_that_fits(small_files.sizes[start : start + BUFFER_FILES], buffer_bytes)
             files = self._load(small_files, np.arange(start, end))
@@ -92,10 +87,11 @@ class SmallFileBatchReader:
         part = small_files.slice(int(indices[0]), int(indices[-1]) + 1)
         numbers = part.sizes.tolist(), part.mtimes.tolist()
         files = SmallFiles(part.base, part.names, *numbers, part.etags, part.fingerprints)
-        buffer = pa.allocate_buffer(room_for(files))
+        buffer = pa.allocate_buffer(files.buffer_bytes)
         if self._limiter is not None:
             self._limiter.begin()
-        loaded = load(files, memoryview(buffer).cast("B"), self._multi_file.endings if self._multi_file else b"")
+        endings = self._multi_file.endings if self._multi_file else b""
+        loaded = self._storage.backend(part.base).files.load(files, memoryview(buffer).cast("B"), endings)
         if self._limiter is not None:
             self._limiter.count(int(part.sizes.sum()))
         for index, error in loaded.failures.items():
@@ -156,7 +152,7 @@ class SmallFileBatchReader:
     def _finish(self, batches: list[RecordBatch], files: BufferedFiles) -> ReadStep:
         """Account for files that were read."""
         context, indices = self._context, files.indices
-        if context.source_events is not None and (event := buffered_fingerprints(files)) is not None:
+        if context.source_events is not None and (event := buffered_fingerprints(files, context.storage)) is not None:
             context.source_events.append(event)
         waiting, left_out = self._accounting.waiting_urls, self._accounting.left_out_urls
         self._accounting.book(f"{redacted(files.batch.base)} and {len(files.batch)} files below")

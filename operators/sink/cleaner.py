@@ -15,9 +15,9 @@ from dagflow.api.ports import InputPort
 from dagflow.api.properties import PartOfPath
 from dagflow.errors import StorageError
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
-from dagflow.storage.files import FileStat
+from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import absolute, is_local, join, redacted
-from dagflow.storage.originals import archive_version, remove_version, require_archive, settle
+from dagflow.storage.source_files import flush_disks
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 
@@ -119,7 +119,7 @@ class SourceCleaner(ControlOperator, CommitListener):
     def prepare(self, run: RunPreparation) -> None:
         """Make the archive, and refuse one that nothing can be moved to."""
         if self._archive:
-            require_archive(self._archive)
+            run.storage.backend(self._archive).sources.require_archive(self._archive)
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
@@ -160,7 +160,7 @@ class SourceCleaner(ControlOperator, CommitListener):
                 for block in filter(self._completes, _blocks(report)):
                     if not is_durable:
                         # A file may only go when nothing, not even a power loss, can take what was made of it.
-                        settle()
+                        flush_disks()
                         is_durable = True
                     self._clean(block)
             del self._reports[window]
@@ -188,15 +188,16 @@ class SourceCleaner(ControlOperator, CommitListener):
             logger.warning("source file left where it is url=%s: %s", redacted(block.url), reason)
 
     def _put_away(self, expected: FileStat) -> str:
+        sources = self._context.storage.backend(expected.url).sources
         if self.action == "remove":
-            return remove_version(expected)
+            return sources.remove_version(expected)
         if expected.url.startswith(join(self._archive, "")):
             raise StorageError(
                 "a file in the archive was read as input",
                 url=redacted(expected.url),
                 hint="put the archive where the splitter does not look",
             )
-        return archive_version(expected, join(self._archive, expected.url.removeprefix(self._below)))
+        return sources.archive_version(expected, join(self._archive, expected.url.removeprefix(self._below)))
 
     def snapshot(self) -> CleanerState:
         """What was read in windows that are not known to be published, and what is read in part."""

@@ -8,6 +8,7 @@ import pytest
 
 from dagflow.engine.scaling import IN_PARALLEL
 from dagflow.report.status import status
+from dagflow.storage.context import StorageContext
 from tests.cluster.hosts import WORKERS
 from tests.cluster.runs import ClusterRun
 
@@ -22,7 +23,7 @@ def test_a_stage_without_a_partitioner_grows_with_the_executors(cluster_run: Clu
     cluster_run.wait_for(lambda: sum(len(host.executors()) for host in hosts) == 4, "four executors are there")
     assert cluster_run.end() == 0
     cluster_run.require_whole()
-    known = status(str(cluster_run.folder / "journal"))
+    known = status(str(cluster_run.folder / "journal"), StorageContext.default())
     start, *changes = (decision for decision in known.decisions if decision.stage == "writer")
     cores = os.cpu_count() or 1
     assert (start.window, start.before, start.after) == (1, 0, cores)

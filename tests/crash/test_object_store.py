@@ -15,7 +15,7 @@ from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import Attributes
-from dagflow.storage.remote import S3Location, filesystem_of, s3_location
+from dagflow.storage.backends.s3.client import S3Client, S3Location
 from dagflow.testing.faults import Faults, InjectedCrash, Moment
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter
@@ -76,19 +76,19 @@ def dying(at: int, moment: Moment) -> Iterator[Faults]:
 
 def put_input(root: str) -> None:
     """Write three objects."""
-    filesystem, path = filesystem_of(f"{root}/in")
+    filesystem, path = S3Client("s3", {}).locate(f"{root}/in")
     filesystem.pipe({f"{path}/{number}.log": content for number, content in enumerate(LINES)})
 
 
 def published(root: str) -> dict[str, bytes]:
     """Return the objects below the output, by name."""
-    filesystem, path = filesystem_of(f"{root}/out")
+    filesystem, path = S3Client("s3", {}).locate(f"{root}/out")
     return {name.rpartition("/")[2]: filesystem.cat_file(name) for name in filesystem.find(path)}
 
 
 def uploads(root: str) -> list[Any]:
     """Return the incomplete uploads below the output."""
-    place = s3_location(f"{root}/out")
+    place = S3Client("s3", {}).location(f"{root}/out")
     assert place is not None
     found: list[Any] = place.call("list_multipart_uploads", "list", Prefix=place.key).get("Uploads", [])
     return found

@@ -20,11 +20,13 @@ from dagflow.journal import read_state
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.remote import filesystem_of
-from dagflow.storage.store import open_store
+from dagflow.storage.backends.s3.client import S3Client
+from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash, Moment, crashing_disk
 from tests.cli.processes import ENTRY, environment
 from tests.crash.test_object_store import SAMPLES, dying, published, uploads
+
+STORAGE = StorageContext.default()
 
 APP = """\
 name: sample
@@ -93,7 +95,9 @@ def require_old_or_new(root: Path, old: Shown, new: Shown) -> str:
     found = {path.name: path.read_bytes() for path in (root / "out").iterdir()}
     assert found in (old, new)
     told = {
-        each.url.rpartition("/")[2]: each.size_bytes for one in manifests(f"{root}/journal") for each in one.outputs
+        each.url.rpartition("/")[2]: each.size_bytes
+        for one in manifests(f"{root}/journal", STORAGE)
+        for each in one.outputs
     }
     assert told == {name: len(content) for name, content in found.items()}
     return "old" if found == old else "new"
@@ -126,7 +130,7 @@ def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             replay_all(apps["new"])
         require_sane(shown(root), *both)
-        is_decided = bool(read_state(open_store(f"{root}/journal")).reprocessing)
+        is_decided = bool(read_state(STORAGE.objects(f"{root}/journal")).reprocessing)
         with crashing_disk(str(root), 1 + at % 23), contextlib.suppress(InjectedCrash):
             run(load_app(apps["old"]), runtime=InlineRuntime)
         require_sane(shown(root), *both)
@@ -161,7 +165,7 @@ def decided(quick_disk: Path) -> tuple[Path, dict[str, str]]:
         if at % 4 == 0:  # a process each is slow, and any crash between the first and the last change will do
             command = [sys.executable, "-c", script, str(root), str(at), apps["new"]]
             subprocess.run(command, check=True, env=environment())
-            if read_state(open_store(f"{root}/journal")).reprocessing and shown(root) != before:
+            if read_state(STORAGE.objects(f"{root}/journal")).reprocessing and shown(root) != before:
                 return root, apps
         shutil.rmtree(root)
     raise AssertionError("no replay died in the right place")
@@ -190,7 +194,7 @@ def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both:
     for at in range(1, 500):
         with crashing_disk(str(root), at), contextlib.suppress(InjectedCrash):
             replay_all(apps["new"])
-        if read_state(open_store(f"{root}/journal")).reprocessing:
+        if read_state(STORAGE.objects(f"{root}/journal")).reprocessing:
             break
         shutil.rmtree(root)
         made(root)
@@ -205,7 +209,7 @@ def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both:
         assert shown(root) == both[0]
     replay_all(apps["new"])
     assert require_old_or_new(root, *both) == "new"
-    [state] = [read_state(open_store(f"{root}/journal"))]
+    [state] = [read_state(STORAGE.objects(f"{root}/journal"))]
     assert state.totals.of("filter").records["output"] == sum(content.count(b"\n") for content in both[1].values())
 
 
@@ -216,7 +220,7 @@ def test_a_replay_in_a_bucket_that_dies_is_undone_or_finished(
     """With checkpoint, input and output in S3, a process that has nothing else completes it after each crash."""
 
     def fill(root: str) -> dict[str, str]:
-        filesystem, path = filesystem_of(f"{root}/in")
+        filesystem, path = S3Client("s3", {}).locate(f"{root}/in")
         filesystem.pipe({f"{path}/{name}": text_of(name) for name in "abcdef"})
         apps = make(tmp_path / root.rpartition("/")[2], root)
         run(load_app(apps["old"]), runtime=InlineRuntime)
@@ -252,7 +256,7 @@ def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Pa
         apps = made_with_roots(root)
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             replay_all(apps["new"])
-        is_decided = bool(read_state(open_store(f"{root}/journal")).reprocessing)
+        is_decided = bool(read_state(STORAGE.objects(f"{root}/journal")).reprocessing)
         if is_decided:
             os.rename(root, moved)
             apps = with_roots(moved)

@@ -15,10 +15,12 @@ import pytest
 from dagflow.journal.events import Holder
 from dagflow.journal.frames import decode
 from dagflow.journal.typed_json import from_json
-from dagflow.storage.remote import filesystem_of
-from dagflow.storage.store import open_store
+from dagflow.storage.backends.s3.client import S3Client
+from dagflow.storage.context import StorageContext
 from tests.cli.processes import ENTRY
 from tests.crash.killing import APP, RunProcess, make_folder, oracle
+
+STORAGE = StorageContext.default()
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
@@ -43,21 +45,21 @@ def elsewhere(home: Path, name: str, root: str) -> Path:
 def home(tmp_path: Path, s3_root: str) -> Path:
     """A directory with the app; its input is in the bucket."""
     make_folder(tmp_path, FILES)
-    filesystem, path = filesystem_of(f"{s3_root}/in")
+    filesystem, path = S3Client("s3", {}).locate(f"{s3_root}/in")
     filesystem.pipe({f"{path}/{each.name}": each.read_bytes() for each in (tmp_path / "in").iterdir()})
     return tmp_path
 
 
 def objects(root: str) -> dict[str, bytes]:
     """Return the published objects."""
-    filesystem, path = filesystem_of(f"{root}/out")
+    filesystem, path = S3Client("s3", {}).locate(f"{root}/out")
     names = filesystem.find(path)
     return filesystem.cat(names) if names else {}
 
 
 def published(root: str, most: int) -> Callable[[], bool]:
     """Return whether at least this many objects are published."""
-    filesystem, path = filesystem_of(f"{root}/out")
+    filesystem, path = S3Client("s3", {}).locate(f"{root}/out")
     return lambda: len(filesystem.find(path)) >= most
 
 
@@ -67,7 +69,7 @@ def require_whole(home: Path, root: str) -> None:
     expected = oracle(home)
     assert len(expected) > 1000
     assert found == expected, f"{len(found)} records are published where grep finds {len(expected)}"
-    filesystem, path = filesystem_of(root)
+    filesystem, path = S3Client("s3", {}).locate(root)
     left = filesystem.call_s3("list_multipart_uploads", Bucket=path.partition("/")[0]).get("Uploads", [])
     assert left == []
 
@@ -142,7 +144,7 @@ def test_another_machine_goes_on_with_nothing_but_the_checkpoint(home: Path, s3_
         require_whole(home, s3_root)
     assert '"windows": 0' in log_of(heir)
     # The journal's own records say where each driver was.
-    store = open_store(f"{s3_root}/journal")
+    store = STORAGE.objects(f"{s3_root}/journal")
     holders = [from_json(Holder, decode(store.read(name), name), name) for name in store.list("epoch/")]
     assert len(holders) == 3
     assert [holder.host for holder in holders[1:]] == ["localhost" if RENAMED else holders[0].host] * 2

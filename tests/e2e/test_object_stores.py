@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.storage.remote import filesystem_of
+from dagflow.storage.backends.s3.client import S3Client
 from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment
 from tests.hdfs_cluster import hdfs, hdfs_root
 
@@ -51,7 +51,7 @@ def library() -> list[Path]:
 
 def put_input(root: str) -> list[bytes]:
     """Write the text into a store; return the lines that the app keeps, sorted."""
-    filesystem, path = filesystem_of(f"{root}/in")
+    filesystem, path = S3Client("s3", {}).locate(f"{root}/in")
     filesystem.makedirs(path, exist_ok=True)
     for file in library():
         filesystem.pipe_file(f"{path}/{file.name}", file.read_bytes())
@@ -66,7 +66,7 @@ def contents(filesystem: Any, path: str) -> dict[str, bytes]:
 
 def records(root: str) -> list[bytes]:
     """Return the records of all published objects, sorted."""
-    filesystem, path = filesystem_of(f"{root}/out")
+    filesystem, path = S3Client("s3", {}).locate(f"{root}/out")
     found = contents(filesystem, path)
     assert not [name for name in found if "/." in name.removeprefix(path)]
     return sorted(line for content in found.values() for line in content.split(b"\n")[:-1])
@@ -109,7 +109,7 @@ def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
             assert done.stdout.count("    read: ") == len(library())
     assert records(s3_root) == expected
     assert json.loads(done.stdout)["blocks"] == 0
-    filesystem, path = filesystem_of(s3_root)
+    filesystem, path = S3Client("s3", {}).locate(s3_root)
     written = [printed.encode(), *contents(filesystem, path).values()]
     written += [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
     assert len(written) > 20
@@ -140,7 +140,7 @@ def test_another_working_directory_continues_after_a_killed_driver(
     for folder in (here, there):
         folder.mkdir()
         (folder / "app.yaml").write_bytes(bucket_app.read_bytes())
-    filesystem, path = filesystem_of(f"{s3_root}/out")
+    filesystem, path = S3Client("s3", {}).locate(f"{s3_root}/out")
     with subprocess.Popen(
         [*ENTRY, "run", "app.yaml", "-q"], cwd=here, env=environment(**variables), start_new_session=True
     ) as first:

@@ -26,7 +26,7 @@ work = lambda: unpacked(packed(entries))
 """
 INDEX = """
 from dagflow.storage.concatenated import find
-work = lambda: find(sys.argv[1], "b")
+work = lambda: find(StorageContext.default(), sys.argv[1], "b")
 """
 COUNT = """
 threads = lambda: len(os.listdir("/proc/self/task"))

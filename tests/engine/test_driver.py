@@ -10,7 +10,7 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.operator import PreScanner
-from dagflow.engine import driver, preparation
+from dagflow.engine import driver
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
@@ -19,6 +19,7 @@ from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.backends.local.pending import LocalPendingFiles
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of, published, words
 from tests.execution.sample_operators import Broken, Sample, Total
@@ -176,13 +177,13 @@ def test_a_run_whose_pending_files_cannot_be_swept_ends_as_it_ended(
     """Its result, or its own error, is what the caller gets; the store's is in the log."""
     sweeps: list[int] = []
 
-    def refused(root: str, *, before_epoch: int, **_: object) -> int:
+    def refused(_self: object, root: str, *, before_epoch: int, **_: object) -> int:
         sweeps.append(before_epoch)
         if len(sweeps) > 1:
             raise StorageError("cannot sweep: no", url=root)
         return 0
 
-    monkeypatch.setattr(preparation, "sweep", refused)
+    monkeypatch.setattr(LocalPendingFiles, "sweep", refused)
     if after < 1000:
         with pytest.raises(DagflowError, match="the lights went out"):
             run(app_of(tmp_path, TEXTS), runtime=crashing(after))

@@ -26,12 +26,14 @@ from dagflow.journal.typed_json import to_json
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
-from dagflow.storage.store import open_store
+from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
 from operators.stateful.deduplicator import Deduplicator
 from operators.stateful.key_counter import KeyCounter
 from tests.engine.sample_app import Source, app_of, edge, published
 from tests.execution.sample_operators import Lines, Total
+
+STORAGE = StorageContext.default()
 
 WORDS = [b"%d" % (n * n % 23) for n in range(60)]
 TEXTS = [b" ".join(WORDS[n : n + 5]) for n in range(0, 60, 5)]
@@ -160,7 +162,7 @@ def test_a_window_commits_what_it_changed_and_names_the_rest(tmp_path: Path) -> 
     assert len(published(tmp_path)) == 20_000
     journal = tmp_path / "journal"
     assert sum(path.stat().st_size for path in (journal / "segments").iterdir()) > 150_000
-    assert len(encode(to_json(load(open_store(str(journal))).state.committed_state))) < 5_000
+    assert len(encode(to_json(load(STORAGE.objects(str(journal))).state.committed_state))) < 5_000
 
 
 def test_state_that_is_gone_is_not_taken_for_no_state(tmp_path: Path) -> None:

@@ -30,8 +30,10 @@ from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.store import open_store
+from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import crashing
+
+STORAGE = StorageContext.default()
 
 APP = """\
 name: sample
@@ -69,17 +71,17 @@ def again(*windows: int, change: tuple[str, str] = ("", "")) -> list[Reprocessed
     """Replay windows with an app in which something was replaced by something else."""
     Path("app.yaml").write_text(APP.replace(*change) if change[0] else APP)
     told: list[ReprocessedWindow] = []
-    reprocess(load_app(app_file("journal")), RunOptions(), list(windows), told.append, runtime=InlineRuntime)
+    reprocess(load_app(app_file("journal", STORAGE)), RunOptions(), list(windows), told.append, runtime=InlineRuntime)
     return told
 
 
 def test_a_replay_with_the_same_app_changes_nothing(folder: Path) -> None:
     """The same blocks give the same bytes under the same names."""
-    before, account = published(folder), status("journal")
+    before, account = published(folder), status("journal", STORAGE)
     [window] = again(2)
     assert [change.change for change in window.changes] == ["unchanged"]
     assert published(folder) == before
-    assert status("journal").records == account.records
+    assert status("journal", STORAGE).records == account.records
 
 
 def test_a_replay_replaces_exactly_what_its_window_published(folder: Path) -> None:
@@ -90,8 +92,8 @@ def test_a_replay_replaces_exactly_what_its_window_published(folder: Path) -> No
     assert published(folder) == {**before, name: "b1\n"}
     [change] = window.changes
     assert (change.change, change.records_before, change.records_after) == ("replaced", 2, 1)
-    assert status("journal").records == {"reader.errors": 0, "reader.messages": 9, "filter.output": 5}
-    [output] = window_manifest("journal", 2).outputs
+    assert status("journal", STORAGE).records == {"reader.errors": 0, "reader.messages": 9, "filter.output": 5}
+    [output] = window_manifest("journal", 2, STORAGE).outputs
     assert (output.records, output.size_bytes) == (1, 3)
     summary = run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
     assert (summary.windows, published(folder)) == (0, {**before, name: "b1\n"})
@@ -104,7 +106,7 @@ def test_files_that_a_replay_no_longer_makes_go_and_new_ones_come(folder: Path) 
     assert sorted(change.change for change in window.changes) == ["added", "removed"]
     assert sorted(published(folder).values()) == sorted(before.values())
     assert (folder / "out" / f"{1:016x}").read_text() == "a1\na2\n"
-    [file] = tracked_files("journal", "in/a")
+    [file] = tracked_files("journal", "in/a", STORAGE)
     assert file.outputs == [str(folder / "out" / f"{1:016x}")]
     Path("app.yaml").write_text(APP)
     (folder / "in" / "a").unlink()
@@ -149,7 +151,7 @@ def test_a_replay_leaves_out_what_its_window_has_left_out(folder: Path) -> None:
     Path("app.yaml").write_text(APP.replace("max_readers: 1", "max_readers: 1, on_error: skip"))
     run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
     before = published(folder)
-    assert len(window_manifest("journal", 4).skipped) == 1
+    assert len(window_manifest("journal", 4, STORAGE).skipped) == 1
     assert [window.changes for window in again(4, change=("max_readers: 1", "max_readers: 1, on_error: skip"))] == [()]
     assert published(folder) == before
 
@@ -161,7 +163,10 @@ def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -
     told: list[ReprocessedWindow] = []
 
     def replayed() -> None:
-        app, options = load_app(app_file(str(folder / "journal"))), RunOptions(checkpoint=str(folder / "journal"))
+        app, options = (
+            load_app(app_file(str(folder / "journal"), STORAGE)),
+            RunOptions(checkpoint=str(folder / "journal")),
+        )
         reprocess(app, options, [2], told.append, runtime=InlineRuntime)
 
     with contextlib.chdir(folder / "else" / "where"):
@@ -265,9 +270,9 @@ def test_the_replay_of_an_archived_window_is_found_again(folder: Path) -> None:
         (folder / "in" / f"y{number:02d}").write_text(f"{number}\n")
     Path("app.yaml").write_text(APP)
     run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
-    assert window_manifest("journal", 2).outputs[0].records == 2
-    assert Journal.open(open_store("journal"), app="sample").state.reprocessed.keys() == {1, 2}
-    assert json.loads(json.dumps(window_manifest("journal", 1).to_json()))["outputs"][0]["records"] == 2
+    assert window_manifest("journal", 2, STORAGE).outputs[0].records == 2
+    assert Journal.open(STORAGE.objects("journal"), app="sample").state.reprocessed.keys() == {1, 2}
+    assert json.loads(json.dumps(window_manifest("journal", 1, STORAGE).to_json()))["outputs"][0]["records"] == 2
 
 
 def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path) -> None:
@@ -280,10 +285,10 @@ def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path
     assert run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime).windows == 1
     assert len(published(folder)) == 84
     with pytest.raises(MissingError, match="window 1 is no longer kept"):
-        window_manifest("journal", 1)
+        window_manifest("journal", 1, STORAGE)
     with pytest.raises(MissingError, match="window 2 is no longer kept"):
         reprocess(load_app("app.yaml"), RunOptions(), [2], lambda window: None, runtime=InlineRuntime)
-    assert window_manifest("journal", 84).outputs[0].records == 1
+    assert window_manifest("journal", 84, STORAGE).outputs[0].records == 1
     for number in range(80):
         (folder / "in" / f"z{number:02d}").write_text("# nothing is published of this\n")
     for expected in (80, 0):

@@ -9,6 +9,7 @@ from dagflow.execution.messages import WindowTask
 from dagflow.execution.program import Program
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import dag, lines
 from tests.engine.sample_app import Source
@@ -42,4 +43,4 @@ def test_a_stage_that_nobody_decides_for_grows_with_the_cluster(tmp_path: Path) 
     run(app, runtime=runtime)
     assert partitions[1:] == [101, 105, 105, 105]
     assert lines(tmp_path / "out") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"]
-    assert status(app.attributes.checkpoint).partitions["lines"].last == 105
+    assert status(app.attributes.checkpoint, StorageContext.default()).partitions["lines"].last == 105

@@ -12,7 +12,7 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.store import open_store
+from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import Source, app_of
 from tests.engine.test_driver import Watcher
 
@@ -38,14 +38,14 @@ def test_a_request_is_taken_once_and_no_more_often_than_it_costs(tmp_path: Path)
     checkpoint = str(tmp_path / "journal")
     run(app_of(tmp_path, [b"a"]), RunOptions(checkpoint=checkpoint), runtime=InlineRuntime)
     now_s = 0.0
-    requests = ScanRequests(open_store(checkpoint), lambda: now_s)
+    requests = ScanRequests(StorageContext.default().objects(checkpoint), lambda: now_s)
     assert not requests.take_scan()
-    request = request_scan(checkpoint)
-    assert is_waiting(checkpoint, request)
+    request = request_scan(checkpoint, StorageContext.default())
+    assert is_waiting(checkpoint, request, StorageContext.default())
     assert not requests.take_scan()
     now_s = LOOK_EVERY_S
     assert requests.take_scan()
-    assert not is_waiting(checkpoint, request)
+    assert not is_waiting(checkpoint, request, StorageContext.default())
     now_s = 2 * LOOK_EVERY_S
     assert not requests.take_scan()
 
@@ -53,7 +53,7 @@ def test_a_request_is_taken_once_and_no_more_often_than_it_costs(tmp_path: Path)
 def test_a_checkpoint_without_journal_cannot_be_asked(tmp_path: Path) -> None:
     """No request is written where no run will look."""
     with pytest.raises(MissingError, match="there is no journal"):
-        request_scan(str(tmp_path / "nowhere"))
+        request_scan(str(tmp_path / "nowhere"), StorageContext.default())
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -71,7 +71,7 @@ def test_a_run_that_follows_passes_requests_on(tmp_path: Path) -> None:
         committed = getattr(summary, "last_committed", 0)
         if committed == 1 and not windows:
             windows.append(1)
-            request_scan(checkpoint)
+            request_scan(checkpoint, StorageContext.default())
         if source.asked and committed == 1:
             source.is_new = True
         if committed == 2:

@@ -9,10 +9,11 @@ from typing_extensions import Buffer
 
 from dagflow.errors import StorageError
 from dagflow.execution.task_outputs import ENDING_BYTES, ENDING_FILES, TaskOutputs
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.context import StorageContext
+from dagflow.storage.pending import PendingFile, PendingWriter
 
 
-class SlowWriter:
+class SlowWriter(PendingWriter):
     """A writer whose bytes are on their way until close() is called."""
 
     def __init__(self, name: str, size_bytes: int, travelling: set[str], *, is_refused: bool = False) -> None:
@@ -44,7 +45,7 @@ class SlowWriter:
 def test_what_travels_behind_the_writers_is_bounded(size_bytes: int, most: int) -> None:
     """Neither many small files nor a few large ones fill a task's memory."""
     travelling: set[str] = set()
-    outputs = TaskOutputs("tag", "process")
+    outputs = TaskOutputs(StorageContext.default(), "tag", "process")
     at_once = []
     for number in range(100):
         outputs.end(SlowWriter(f"{number}", size_bytes, travelling), number)
@@ -57,7 +58,7 @@ def test_what_travels_behind_the_writers_is_bounded(size_bytes: int, most: int) 
 def test_files_are_reported_in_the_order_in_which_they_were_ended(tmp_path: Path) -> None:
     """Also where one is complete at once, and the one before it is not."""
     travelling: set[str] = set()
-    outputs = TaskOutputs("tag", "process")
+    outputs = TaskOutputs(StorageContext.default(), "tag", "process")
     outputs.end(SlowWriter("first", 1, travelling), 1)
     file = outputs.open(str(tmp_path / "second"))
     file.write(b"x")
@@ -70,7 +71,7 @@ def test_files_are_reported_in_the_order_in_which_they_were_ended(tmp_path: Path
 
 def test_a_file_that_does_not_arrive_is_told_before_the_task_reports() -> None:
     """Nothing is reported that the store has refused."""
-    outputs = TaskOutputs("tag", "process")
+    outputs = TaskOutputs(StorageContext.default(), "tag", "process")
     outputs.end(SlowWriter("lost", 1, set(), is_refused=True), 1)
     with pytest.raises(StorageError, match="lost: refused"):
         outputs.take_finished()
@@ -78,7 +79,7 @@ def test_a_file_that_does_not_arrive_is_told_before_the_task_reports() -> None:
 
 def test_a_file_that_is_not_closed_is_told(tmp_path: Path) -> None:
     """What was written to it would be lost without a word; a task that fails abandons it."""
-    outputs = TaskOutputs("tag", "process")
+    outputs = TaskOutputs(StorageContext.default(), "tag", "process")
     outputs.open(str(tmp_path / "lost")).write(b"x")
     with pytest.raises(StorageError, match=r"lost: was opened and never closed.*\n *an operator closes .* end_window"):
         outputs.take_finished()

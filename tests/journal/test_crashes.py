@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError
 from dagflow.journal import Retention, committed_windows, compaction, set_aside
-from dagflow.storage.pending import remove
+from dagflow.storage.context import StorageContext
 from dagflow.storage.store import open_store
 from dagflow.testing.faults import Faults, InjectedCrash, Moment, crashing_disk
 from tests.journal.toy import Toy, published_numbers, require_complete, require_partial
@@ -114,10 +114,10 @@ def test_starting_over_may_die_too(quick_path: Path, moment: Moment) -> None:
         faults = Faults(at, moment)
         with contextlib.suppress(InjectedCrash, DagflowError):
             for url in set_aside(faults.store(store)):
-                faults.wrap(remove)(url)
+                faults.wrap(StorageContext.default().backend(url).files.remove)(url)
         for url in set_aside(store):
             with contextlib.suppress(DagflowError):
-                remove(url)
+                StorageContext.default().backend(url).files.remove(url)
         assert published_numbers(str(out)) == {}
         Toy(store, str(out), 7, cores=1).run()
         require_complete(store, str(out), 7)

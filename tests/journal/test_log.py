@@ -6,7 +6,7 @@ import pytest
 
 from dagflow.errors import FencedError, JournalError, MissingError, StorageError
 from dagflow.journal import Journal, WindowIntent, WindowPlan, read_state
-from dagflow.storage.local_store import LocalStore
+from dagflow.storage.backends.local.objects import LocalObjectStore
 from dagflow.storage.store import Store, open_store
 from dagflow.testing.faults import Faults
 
@@ -98,7 +98,7 @@ def test_a_journal_that_vanishes_is_noticed_at_the_next_record(store: Store) -> 
         journal.append_plan(WindowPlan(4))
 
 
-class Vanishing(LocalStore):
+class Vanishing(LocalObjectStore):
     """A store whose folder is moved aside while an object is on its way to its name."""
 
     moves = False

@@ -176,7 +176,7 @@ def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> Non
     inner = open_store(str(quick_path))
     store = Reads(inner)
     retention = Retention(finished_bytes=1 << 20)
-    journal = Journal.open(store, app="toy", retention=retention)
+    journal = Journal.open(store, app="toy", retention=retention)  # type: ignore[arg-type]  # typed loosely
     dice, most = random.Random(7), 0
     for window_id in range(1, 141):
         # Numbers that no compression makes much smaller.
@@ -314,11 +314,11 @@ def test_a_store_that_refuses_to_be_tidied_stops_no_run(quick_path: Path, caplog
             inner.delete(names)  # type: ignore[arg-type]  # typed loosely
 
     retention = Retention(finished_windows=4, kept_windows=20)
-    run_windows(Refusing(), 1, 10, retention).flush()
+    run_windows(Refusing(), 1, 10, retention).flush()  # type: ignore[arg-type]  # typed loosely  # type: ignore[arg-type]  # typed loosely  # type: ignore[arg-type]  # typed loosely
     last = 10
     for kind in ("archive/", "snap/", "delete"):
         refusing[:] = [kind]
-        run_windows(Refusing(), last + 1, last + 60, retention).flush()
+        run_windows(Refusing(), last + 1, last + 60, retention).flush()  # type: ignore[arg-type]  # as above  # type: ignore[arg-type]  # as above  # type: ignore[arg-type]  # as above
         last += 60
         assert "the journal was not made smaller, will try again" in caplog.text
         caplog.clear()

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 import fsspec
 
 from dagflow.journal import CommittedState, ControlState, Journal, PlannedTuples, Retention, WindowIntent, WindowPlan
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import join
-from dagflow.storage.pending import PendingFile, open_pending, pending_tag, publish, sweep
+from dagflow.storage.pending import PendingFile, pending_tag
 from dagflow.storage.store import Store
 from dagflow.testing.faults import Faults
 from tests.journal.samples import PORT, counted, emitted
 
+STORAGE = StorageContext.default()
 PER_WINDOW = 3
 RETENTION = Retention(finished_windows=2, records=8)
 _HIDDEN = re.compile(r"(^|/)\.")
@@ -45,7 +47,9 @@ class Toy:
     def run(self) -> Journal:
         """Work until all is published; return the journal, open."""
         faults = self.faults or Faults()
-        self._publish: Callable[[PendingFile], None] = faults.wrap(publish)
+        self._publish: Callable[[PendingFile], None] = faults.wrap(
+            lambda file: STORAGE.backend(file.final_url).pending.publish(file)
+        )
         self._journal = Journal.open(faults.store(self.store), app="toy", retention=self.retention)
         self._tidy(self._journal.epoch)
         self._recover()
@@ -57,7 +61,7 @@ class Toy:
     def _tidy(self, before_epoch: int) -> None:
         keep = {file.pending_url for file in self._journal.state.unpublished_files()}
         journal = self._journal
-        sweep(
+        STORAGE.backend(self.out).pending.sweep(
             self.out,
             owner=journal.state.app_uuid,
             before_epoch=before_epoch,
@@ -101,7 +105,7 @@ class Toy:
         for core in range(cores):
             share = numbers[core::cores]
             tag = pending_tag(self._journal.state.app_uuid, self._journal.epoch)
-            writer = open_pending(join(self.out, f"w{plan.window_id}-{core}"), directory_tag=tag)
+            writer = STORAGE.open_pending(join(self.out, f"w{plan.window_id}-{core}"), tag=tag)
             writer.write(json.dumps(share).encode())
             files.append(writer.close(records=len(share)))
         total = self._journal.state.committed_state.byte_accounting.get("sum", 0) + sum(numbers)

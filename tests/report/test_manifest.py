@@ -17,6 +17,7 @@ from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import LEFT_OUT, PLANNED, READ, tracked_files, window_manifest
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import crashing
 
 APP = """\
@@ -51,7 +52,7 @@ def finish(folder: Path) -> None:
 def test_a_windows_manifest_says_which_bytes_became_which_file(folder: Path) -> None:
     """Ranges, versions, counts and checksums are those of the real files."""
     finish(folder)
-    manifest = window_manifest("journal", 1)
+    manifest = window_manifest("journal", 1, StorageContext.default())
     found = (folder / "in" / "a.log").stat()
     assert {(each.url, each.size_bytes, each.mtime_ns) for each in manifest.inputs} == {
         (str(folder / "in" / "a.log"), found.st_size, found.st_mtime_ns)
@@ -68,34 +69,37 @@ def test_a_windows_manifest_says_which_bytes_became_which_file(folder: Path) -> 
         places = [whole.index(line) for line in content.splitlines() if line]
         assert all(any(s.start <= place < s.end for s in manifest.sources_of(output)) for place in places)
     with pytest.raises(MissingError, match="window 9 is unknown, windows 1 to 2 are known"):
-        window_manifest("journal", 9)
+        window_manifest("journal", 9, StorageContext.default())
 
 
 def test_files_are_found_with_their_windows_and_outputs(folder: Path) -> None:
     """By pattern; each version of a file by itself."""
     finish(folder)
-    [file] = tracked_files("journal", "in/b*")
+    [file] = tracked_files("journal", "in/b*", StorageContext.default())
     assert (file.url, file.state, file.read_bytes, file.windows) == (str(folder / "in" / "b.log"), READ, 8, [2])
     assert b"".join(Path(url).read_bytes() for url in file.outputs) == b"seven\n8\n"
     with (folder / "in" / "b.log").open("a") as log:
         log.write("9\n")
     finish(folder)
-    first, second = tracked_files("journal", "in/b.log")
+    first, second = tracked_files("journal", "in/b.log", StorageContext.default())
     assert (first.size_bytes, first.windows, second.size_bytes, second.windows) == (8, [2], 10, [3])
     assert second.read_bytes == 2
-    assert tracked_files("journal", "*.txt") == []
+    assert tracked_files("journal", "*.txt", StorageContext.default()) == []
 
 
 def test_a_file_that_waits_and_one_that_was_left_out_are_told_apart(folder: Path) -> None:
     """Planned is not read, and left out is neither."""
     with pytest.raises(DagflowError, match="the lights went out"):
         run(load_app("app.yaml"), RunOptions(), runtime=crashing(2))
-    assert [file.state for file in tracked_files("journal", "in/*")] == [READ, PLANNED]
+    assert [file.state for file in tracked_files("journal", "in/*", StorageContext.default())] == [READ, PLANNED]
     (folder / "in" / "b.log").write_text("changed in between\n")
     finish(folder)
-    states = [(Path(file.url).name, file.size_bytes, file.state) for file in tracked_files("journal", "in/*")]
+    states = [
+        (Path(file.url).name, file.size_bytes, file.state)
+        for file in tracked_files("journal", "in/*", StorageContext.default())
+    ]
     assert states == [("a.log", 20, READ), ("b.log", 8, LEFT_OUT), ("b.log", 19, READ)]
-    assert tracked_files("journal", "in/b.log")[0].outputs == []
+    assert tracked_files("journal", "in/b.log", StorageContext.default())[0].outputs == []
 
 
 def test_what_was_left_out_is_no_source_of_what_its_task_has_written(folder: Path) -> None:
@@ -103,7 +107,7 @@ def test_what_was_left_out_is_no_source_of_what_its_task_has_written(folder: Pat
     (folder / "app.yaml").write_text(APP.replace("blocks_threshold: 3, pack_bytes: 0", "pack_bytes: 1000"))
     (folder / "in" / "c.gz").write_bytes(b"no archive")
     finish(folder)
-    manifest = window_manifest("journal", 1)
+    manifest = window_manifest("journal", 1, StorageContext.default())
     assert [Path(each.url).name for each in manifest.inputs] == ["a.log", "b.log", "c.gz"]
     sources = {Path(each.url).name for output in manifest.outputs for each in manifest.sources_of(output)}
     assert sources == {"a.log", "b.log"}

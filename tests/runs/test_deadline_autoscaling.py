@@ -12,6 +12,7 @@ from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.runtime.spark import SparkRuntime
+from dagflow.storage.context import StorageContext
 
 pytestmark = pytest.mark.spark
 
@@ -44,7 +45,7 @@ def test_a_backlog_too_large_for_one_partition_gets_more_partitions(tmp_path: Pa
     run(load_app(tmp_path / "app.yaml"), runtime=lambda program: SparkRuntime(program, spark_context))
     published = sorted((tmp_path / "out").iterdir())
     assert b"".join(path.read_bytes() for path in published) == content
-    start, *changes = status(str(tmp_path / "journal")).decisions
+    start, *changes = status(str(tmp_path / "journal"), StorageContext.default()).decisions
     assert (start.before, start.after, start.reason) == (0, 1, "start")
     counts = [1, *(change.after for change in changes)]
     assert max(counts) >= 3

@@ -13,6 +13,7 @@ import pytest
 from dagflow.api.properties import property_model
 from dagflow.errors import AppError, DagflowError
 from dagflow.report.status import status
+from dagflow.storage.context import StorageContext
 from operators.reader.formats import RECORD_FORMATS
 from tests.operators.reader.test_byte_accounting import published, run_app
 from tests.runs.format_cases import CASES, FAILURES, MISUSES, NAME, Case
@@ -48,7 +49,7 @@ def test_an_option_does_in_an_app_what_it_says(case: Case, tmp_path: Path) -> No
         account = summary.account()
         assert summary.rejected == len(case.rejects)
         assert account["rejected"] == sum(each["length"] for each in facts)
-        assert status(str(work / "journal")).account() == account
+        assert status(str(work / "journal"), StorageContext.default()).account() == account
         if case.adds_up:
             assert account.pop("bytes") == sum(account.values()) == len(case.content)
 

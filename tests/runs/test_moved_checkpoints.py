@@ -17,6 +17,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from operators.splitter.index import file_index
 from tests.engine.test_driver import crashing
 
@@ -95,7 +96,7 @@ def test_a_moved_tree_is_continued_without_reading_anything_again(
     assert records(tmp_path, "new/out") == expected
     assert (summary.windows == 0) == (after == 1000)
     assert run(app_at(tmp_path, **AFTER), runtime=InlineRuntime).windows == 0
-    files = tracked_files(str(tmp_path / "new/journal"), str(tmp_path / "b/*"))
+    files = tracked_files(str(tmp_path / "new/journal"), str(tmp_path / "b/*"), StorageContext.default())
     assert sorted(Path(file.url).name for file in files) == [f"{number:02d}" for number in range(12)]
     assert {Path(url).parent for file in files for url in file.outputs} == {tmp_path / "new/out/records"}
 
@@ -189,7 +190,7 @@ def test_what_is_decided_in_a_root_waits_until_the_root_has_its_name(
     """Neither a run nor a fresh one goes on without it, and nothing is lost by having tried."""
     roots = {"data": "in", "results": "out"}
 
-    def dying(files: object, durability: str) -> None:
+    def dying(storage: object, files: object, durability: str) -> None:
         raise DagflowError("the lights went out")
 
     with monkeypatch.context() as patch:

@@ -17,7 +17,7 @@ from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.runtime.progress_board import WindowProgress
-from dagflow.storage.pending import publish
+from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
 from tests.execution.sample_operators import Broken, DropComments, Lines, Sample, Total
 
@@ -81,7 +81,7 @@ def published(results: list[TaskResult], root: Path) -> dict[str, bytes]:
     for result in results:
         assert result.error is None
         for file in result.files:
-            publish(file)
+            StorageContext.default().backend(file.final_url).pending.publish(file)
     return {path.name: path.read_bytes() for path in sorted(root.iterdir()) if path.is_file()}
 
 

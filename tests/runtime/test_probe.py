@@ -12,6 +12,7 @@ from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.probe import NEEDED, RunLocations, check_compatibility, examiner, incompatibility_of
+from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PENDING_DIRECTORY
 
 DRIVERS_OWN = {"click", "networkx", "pyspark", "pyyaml", "rich"}
@@ -38,25 +39,25 @@ def test_a_host_like_the_drivers_fits_and_the_probe_leaves_nothing_behind(tmp_pa
     """What it writes is seen, and removed."""
     (tmp_path / "in").mkdir()
     places = RunLocations((str(tmp_path / "out"),), (str(tmp_path / "in"),), "tag-00000001")
-    (found,) = examiner(places, program)([])
+    (found,) = examiner(places, StorageContext.default(), program)([])
     assert list((tmp_path / "out" / PENDING_DIRECTORY / "tag-00000001").iterdir())
-    assert check_compatibility([found]) == 1
+    assert check_compatibility([found], StorageContext.default()) == 1
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_output_that_the_driver_does_not_see_is_refused(tmp_path: Path) -> None:
     """A directory of the same name on another host is not the same directory."""
-    (found,) = examiner(RunLocations((str(tmp_path / "out"),)), program)([])
+    (found,) = examiner(RunLocations((str(tmp_path / "out"),)), StorageContext.default(), program)([])
     (tmp_path / "out").rename(tmp_path / "elsewhere")
     with pytest.raises(DagflowError, match=r"writes to .*/out is not seen on the driver's host\n    local paths need"):
-        check_compatibility([found])
+        check_compatibility([found], StorageContext.default())
 
 
 def test_input_that_an_executor_does_not_see_is_refused(tmp_path: Path) -> None:
     """It is said where it is missing."""
-    (found,) = examiner(RunLocations((), (str(tmp_path / "absent"),)), program)([])
+    (found,) = examiner(RunLocations((), (str(tmp_path / "absent"),)), StorageContext.default(), program)([])
     with pytest.raises(DagflowError, match=r"executor on .*: the input .*/absent is not there"):
-        check_compatibility([found])
+        check_compatibility([found], StorageContext.default())
 
 
 @pytest.mark.parametrize(
@@ -69,14 +70,16 @@ def test_input_that_an_executor_does_not_see_is_refused(tmp_path: Path) -> None:
 def test_packages_that_do_not_fit_are_named(versions: dict[str, str | None], complaint: str) -> None:
     """Absent or too old, with what to do."""
     with pytest.raises(DagflowError, match=complaint):
-        check_compatibility([{**FITTING, "versions": {**NEEDED, **versions}}])
+        check_compatibility([{**FITTING, "versions": {**NEEDED, **versions}}], StorageContext.default())
 
 
 def test_an_operator_that_an_executor_cannot_load_is_told_with_the_reason() -> None:
     """A user's module may import what only the driver has."""
     broken = Program("app", PhysicalPlan((), (), ()), {"mine": b"cno_such_module\nMine\n."})
     with pytest.raises(DagflowError, match="ModuleNotFoundError: No module named 'no_such_module'"):
-        check_compatibility(list(examiner(RunLocations(), lambda: broken)([])))
+        check_compatibility(
+            list(examiner(RunLocations(), StorageContext.default(), lambda: broken)([])), StorageContext.default()
+        )
 
 
 @pytest.mark.parametrize(

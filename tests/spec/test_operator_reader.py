@@ -13,6 +13,7 @@ from dagflow.errors import OperatorError
 from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from operators.partitioning.deadline import DeadlinePartitioner
 from tests.spec.apps import problems_of
 
@@ -80,9 +81,11 @@ def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"a\n" * 30)
     summary = run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
     assert summary.partitions["reader"].last == 5
-    (decision,) = status(str(tmp_path / "journal")).decisions
+    (decision,) = status(str(tmp_path / "journal"), StorageContext.default()).decisions
     assert (decision.window, decision.stage, decision.before, decision.after) == (1, "reader", 0, 5)
-    assert status(str(tmp_path / "journal")).status_json()["decisions"][0]["reason"] == "start"
+    assert (
+        status(str(tmp_path / "journal"), StorageContext.default()).status_json()["decisions"][0]["reason"] == "start"
+    )
 
 
 @pytest.mark.parametrize(

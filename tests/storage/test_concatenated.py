@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dagflow.errors import StorageError
-from dagflow.storage.concatenated import INDEX_SUFFIX, SCHEMA, encode_index, entries, find
+from dagflow.storage.concatenated import INDEX_SUFFIX, SCHEMA, encode_index, find, list_entries
 from dagflow.storage.pending import PENDING_DIRECTORY
+from tests.storage.shared import STORAGE
 
 _ENCODES = """
 import sys
@@ -45,8 +46,8 @@ def test_entries_are_of_all_directories_but_that_of_what_is_pending(tmp_path: Pa
         (tmp_path / directory).mkdir(parents=True)
         index = encode_index([f"{directory}/x"], np.array([1]), np.array([2]))
         (tmp_path / directory / f"part{INDEX_SUFFIX}").write_bytes(index)
-    assert sorted(entry.path for entry in entries(str(tmp_path))) == [".h/x", "sub/.h/x"]
-    assert find(str(tmp_path), ".h/x").url == str(tmp_path / ".h" / "part")
+    assert sorted(entry.path for entry in list_entries(STORAGE, str(tmp_path))) == [".h/x", "sub/.h/x"]
+    assert find(STORAGE, str(tmp_path), ".h/x").url == str(tmp_path / ".h" / "part")
 
 
 def test_an_index_is_written_without_pandas() -> None:
@@ -64,5 +65,5 @@ def test_a_damaged_index_is_named(tmp_path: Path, content: bytes | None) -> None
     else:
         index.write_bytes(content)
     with pytest.raises(StorageError, match="cannot be read as an index") as caught:
-        find(str(tmp_path), "a")
+        find(STORAGE, str(tmp_path), "a")
     assert caught.value.url == str(index)

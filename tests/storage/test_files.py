@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError
-from dagflow.storage.files import FileStat, list_directory, open_file, stat
+from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import join
-from dagflow.storage.remote import filesystem_of, s3_location
+from tests.storage.shared import STORAGE, filesystem_of, s3_client
 
 
 def put(url: str, data: bytes) -> str:
@@ -20,7 +20,7 @@ def put(url: str, data: bytes) -> str:
 
 def read(url: str, offset: int, length: int, expected: FileStat | None = None) -> bytes:
     buffer = bytearray(length)
-    with open_file(url, expected) as file:
+    with STORAGE.open_file(url, expected) as file:
         count = file.read_into(offset, memoryview(buffer))
     return bytes(buffer[:count])
 
@@ -35,7 +35,7 @@ def test_a_buffer_is_filled_from_any_offset(root: str, offset: int, length: int)
 def test_an_empty_file_can_be_opened(root: str) -> None:
     """Its size is 0, and nothing can be read from it."""
     url = put(f"{root}/f", b"")
-    with open_file(url) as file:
+    with STORAGE.open_file(url) as file:
         assert file.size_bytes == 0
         assert file.read_into(0, memoryview(bytearray(3))) == 0
 
@@ -43,30 +43,30 @@ def test_an_empty_file_can_be_opened(root: str) -> None:
 def test_the_planned_version_opens(root: str) -> None:
     """What stat() said of an unchanged file is what open_file() finds."""
     url = put(f"{root}/f", b"0123456789")
-    assert read(url, 0, 10, stat(url)) == b"0123456789"
+    assert read(url, 0, 10, STORAGE.stat(url)) == b"0123456789"
 
 
 def test_another_size_is_another_version(root: str) -> None:
     """A file that grew after it was planned is refused, and the sizes are named."""
     url = put(f"{root}/f", b"0123456789")
-    planned = stat(url)
+    planned = STORAGE.stat(url)
     put(url, b"0123456789abc")
     with pytest.raises(SourceChangedError, match="had 10 bytes, now it has 13"):
-        open_file(url, planned)
+        STORAGE.open_file(url, planned)
 
 
 def test_other_bytes_of_the_same_size_are_another_version(root: str) -> None:
     """A rewrite is noticed by the time of modification or the etag, also within one second."""
     url = put(f"{root}/f", b"0123456789")
-    planned = stat(url)
+    planned = STORAGE.stat(url)
     put(url, b"9876543210")
     with pytest.raises(SourceChangedError, match=r"etag was|modified at"):
-        open_file(url, planned)
+        STORAGE.open_file(url, planned)
 
 
 def test_what_is_missing_is_said_to_be(root: str) -> None:
     """Neither stat() nor open_file() nor a listing makes something of nothing."""
-    for ask in (stat, open_file, lambda url: list(list_directory(url))):
+    for ask in (STORAGE.stat, STORAGE.open_file, lambda url: list(STORAGE.list_directory(url))):
         with pytest.raises(MissingError, match="there"):
             ask(f"{root}/nothing/there")
 
@@ -78,14 +78,14 @@ def test_a_directory_is_listed_in_the_order_of_its_paths(root: str) -> None:
 
     def walk(url: str) -> list[str]:
         found: list[str] = []
-        for entry in list_directory(url):
+        for entry in STORAGE.list_directory(url):
             found += walk(entry.url) if entry.is_directory else [entry.url]
         return found
 
     paths = walk(f"{root}/d")
     assert len(paths) == 7
     assert paths == sorted(paths, key=str.encode)
-    names = {entry.url.rpartition("/")[2]: entry for entry in list_directory(f"{root}/d")}
+    names = {entry.url.rpartition("/")[2]: entry for entry in STORAGE.list_directory(f"{root}/d")}
     assert names["a"].is_directory
     assert names["b"].size_bytes == 2
 
@@ -93,15 +93,15 @@ def test_a_directory_is_listed_in_the_order_of_its_paths(root: str) -> None:
 def test_a_listing_and_a_look_say_the_same(root: str) -> None:
     """A version taken from a listing can be opened later."""
     url = put(f"{root}/d/f", b"12")
-    [entry] = list_directory(f"{root}/d")
-    assert entry == stat(url)
+    [entry] = STORAGE.list_directory(f"{root}/d")
+    assert entry == STORAGE.stat(url)
     assert read(url, 0, 5, entry) == b"12"
 
 
 def test_an_s3_file_that_is_replaced_while_it_is_open_is_noticed(s3_root: str) -> None:
     """Every request names the version, so two versions are never mixed."""
     url = put(f"{s3_root}/f", b"0123456789")
-    with open_file(url) as file:
+    with STORAGE.open_file(url) as file:
         put(url, b"9876543210")
         with pytest.raises(SourceChangedError, match="replaced while it was read"):
             file.read_into(0, memoryview(bytearray(4)))
@@ -112,8 +112,7 @@ def test_a_listing_of_s3_goes_over_pages(s3_root: str) -> None:
     names = [f"d/{number}" for number in range(8)]
     for name in names:
         put(f"{s3_root}/{name}", b"")
-    place = s3_location(s3_root)
-    assert place is not None
+    place = s3_client().location(s3_root)
     pages = list(place.list("list", Prefix="d/", StartAfter="d/0", MaxKeys=3))
     assert [[entry["Key"] for entry in page["Contents"]] for page in pages] == [names[1:4], names[4:7], names[7:]]
 
@@ -121,7 +120,7 @@ def test_a_listing_of_s3_goes_over_pages(s3_root: str) -> None:
 def test_a_local_file_that_shrinks_while_it_is_open_is_noticed(tmp_path: Path) -> None:
     """A file that ends early is an error, never a short read."""
     url = put(str(tmp_path / "f"), b"0123456789")
-    with open_file(url) as file:
+    with STORAGE.open_file(url) as file:
         os.truncate(url, 4)
         with pytest.raises(SourceChangedError, match="had 10 bytes, now it ends at 4"):
             file.read_into(0, memoryview(bytearray(10)))
@@ -132,7 +131,7 @@ def test_any_name_can_be_listed_and_read(tmp_path: Path) -> None:
     for name in (b"\xff\xfe", b"a\nb", b" ", "é".encode()):
         with open(os.path.join(os.fsencode(tmp_path), name), "wb") as file:
             file.write(name)
-    found = list(list_directory(str(tmp_path)))
+    found = list(STORAGE.list_directory(str(tmp_path)))
     assert [read(entry.url, 0, 9) for entry in found] == [b" ", b"a\nb", "é".encode(), b"\xff\xfe"]
 
 
@@ -142,16 +141,18 @@ def test_pipes_and_dead_links_are_not_listed_and_a_pipe_is_not_waited_for(tmp_pa
     (tmp_path / "dead").symlink_to("nowhere")
     put(str(tmp_path / "file"), b"1")
     (tmp_path / "link").symlink_to("file")
-    assert [entry.url for entry in list_directory(str(tmp_path))] == [str(tmp_path / n) for n in ("file", "link")]
+    assert [entry.url for entry in STORAGE.list_directory(str(tmp_path))] == [
+        str(tmp_path / n) for n in ("file", "link")
+    ]
     with pytest.raises(StorageError, match="neither a file nor a directory"):
-        open_file(str(tmp_path / "pipe"))
+        STORAGE.open_file(str(tmp_path / "pipe"))
 
 
 def test_a_directory_is_not_opened_as_a_file(root: str) -> None:
     """The mistake is named."""
     put(f"{root}/d/f", b"1")
     with pytest.raises(StorageError, match="it is a directory"):
-        open_file(join(root, "d"))
+        STORAGE.open_file(join(root, "d"))
 
 
 def test_etags_decide_where_there_are_any() -> None:

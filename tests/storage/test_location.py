@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.storage.location import absolute, is_local, join, name_of, parent, real, redacted, relative_to
+from dagflow.storage.location import absolute, is_local, join, moved_with, name_of, parent, redacted, relative_to
 
 
 @pytest.mark.parametrize("url", ["a/b", "/a/b", "file:///a/b", "a:b", "1s3://x", "é://x"])
@@ -33,11 +33,10 @@ def test_a_remote_location_loses_only_slashes_at_its_end() -> None:
     assert absolute("memory://") == "memory://"
 
 
-def test_real_follows_links(tmp_path: Path) -> None:
-    """Two names of one directory have one real location."""
-    (tmp_path / "there").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "there")
-    assert real(str(tmp_path / "link" / "x")) == real(str(tmp_path / "there" / "x"))
+def test_a_relative_path_is_told_for_another_working_directory() -> None:
+    """A location that was given relative to the working directory lies elsewhere in another one."""
+    assert moved_with("/now/out/a", "/was", "/now") == "/was/out/a"
+    assert moved_with("s3://b/out", "/was", "/now") == "s3://b/out"
 
 
 NAMES = st.binary(min_size=1, max_size=20).filter(lambda b: b"/" not in b and b"\0" not in b).map(os.fsdecode)

@@ -6,28 +6,22 @@ import pytest
 
 from dagflow.errors import StorageError
 from dagflow.storage.location import redacted
-from dagflow.storage.options import options_in_use, options_of, secrets_of, without_secrets
-from dagflow.storage.remote import filesystem_of
+from dagflow.storage.options import options_of, secrets_of, without_secrets
+from tests.storage.shared import filesystem_of
 
 SECRET = "wJalrXUtnFEMI"
 OPTIONS = {"s3": {"endpoint_url": "http://127.0.0.1:9", "key": "AKIAQ7ZJ", "client_kwargs": {"aws_token": SECRET}}}
 
 
-def test_options_hold_while_they_are_in_use() -> None:
-    """And for every name of the same store."""
-    with options_in_use(OPTIONS):
-        assert options_of("s3")["key"] == options_of("s3a")["key"] == "AKIAQ7ZJ"
-        assert options_of("gs") == {}
-        with options_in_use({}):
-            assert options_of("s3") == {}
-        assert options_of("s3") == OPTIONS["s3"]
-    assert options_of("s3") == {}
+def test_options_hold_for_every_name_of_a_store() -> None:
+    """What is said of s3 holds for s3a, and for nothing else."""
+    assert options_of(OPTIONS, "s3")["key"] == options_of(OPTIONS, "s3a")["key"] == "AKIAQ7ZJ"
+    assert options_of(OPTIONS, "gs") == {}
 
 
-def test_a_file_system_is_made_with_them() -> None:
+def test_a_file_system_is_made_with_the_options_of_the_app() -> None:
     """With what they say, and without a cache of listings."""
-    with options_in_use(OPTIONS):
-        filesystem, path = filesystem_of("s3://bucket/key")
+    filesystem, path = filesystem_of("s3://bucket/key", OPTIONS)
     assert (filesystem.key, filesystem.endpoint_url, path) == ("AKIAQ7ZJ", "http://127.0.0.1:9", "bucket/key")
     assert filesystem.dircache.use_listings_cache is False
 
@@ -41,8 +35,7 @@ def test_whatever_is_not_known_to_be_harmless_is_a_secret() -> None:
 
 def test_a_clients_error_is_shown_without_them() -> None:
     """Clients quote what they were given."""
-    with options_in_use(OPTIONS):
-        assert without_secrets(f"key AKIAQ7ZJ, token {SECRET}, end") == "key ***, token ***, end"
+    assert without_secrets(f"key AKIAQ7ZJ, token {SECRET}, end", OPTIONS) == "key ***, token ***, end"
 
 
 @pytest.mark.parametrize(

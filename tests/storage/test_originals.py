@@ -1,4 +1,4 @@
-"""Originals that are put away."""
+"""Source files that are archived."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import StorageError
-from dagflow.storage.files import stat
-from dagflow.storage.originals import archive_version
+from tests.storage.shared import STORAGE
+
+SOURCES = STORAGE.backend("/").sources
 
 
 def test_a_move_that_was_cut_off_is_finished(tmp_path: Path) -> None:
@@ -18,9 +19,9 @@ def test_a_move_that_was_cut_off_is_finished(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "archive" / "source"
     source.write_bytes(b"x")
     target.parent.mkdir()
-    expected = stat(str(source))
+    expected = STORAGE.stat(str(source))
     os.link(source, target)
-    assert archive_version(expected, str(target)) == ""
+    assert SOURCES.archive_version(expected, str(target)) == ""
     assert (source.exists(), target.read_bytes()) == (False, b"x")
 
 
@@ -30,18 +31,18 @@ def test_a_move_of_a_link_that_was_cut_off_is_finished(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     source.symlink_to("file")
     target.parent.mkdir()
-    expected = stat(str(source))
+    expected = STORAGE.stat(str(source))
     target.symlink_to(tmp_path / "file")
-    assert archive_version(expected, str(target)) == ""
+    assert SOURCES.archive_version(expected, str(target)) == ""
     assert (os.path.lexists(source), target.read_bytes()) == (False, b"x")
 
 
-def test_a_stranger_in_the_archive_stays_and_so_does_the_original(tmp_path: Path) -> None:
+def test_a_stranger_in_the_archive_stays_and_so_does_the_source_file(tmp_path: Path) -> None:
     """However alike they are."""
     source, target = tmp_path / "source", tmp_path / "target"
     for path in (source, target):
         path.write_bytes(b"x")
-    assert archive_version(stat(str(source)), str(target)) == f"{target} exists"
+    assert SOURCES.archive_version(STORAGE.stat(str(source)), str(target)) == f"{target} exists"
     assert source.exists()
 
 
@@ -54,5 +55,5 @@ def test_an_archive_on_another_file_system_is_refused_with_what_to_do(tmp_path: 
         if os.stat(elsewhere).st_dev == os.stat(tmp_path).st_dev:
             pytest.skip("needs another file system")
         with pytest.raises(StorageError, match=r"another file system\n.*put the archive on the file system"):
-            archive_version(stat(str(source)), f"{elsewhere}/source")
+            SOURCES.archive_version(STORAGE.stat(str(source)), f"{elsewhere}/source")
     assert source.exists()

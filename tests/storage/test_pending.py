@@ -4,7 +4,6 @@ import os
 import pickle
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,57 +11,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import FencedError, MissingError, StorageError
-from dagflow.storage import pending_s3
-from dagflow.storage.files import list_directory, open_file
-from dagflow.storage.pending import (
-    PENDING_DIRECTORY,
-    LateWriter,
-    PendingFile,
-    discard,
-    discard_rivals,
-    open_pending,
-    pending_tag,
-    publish,
-    remove,
-    replace,
-    sweep,
-)
-from dagflow.storage.remote import filesystem_of, s3_location
+from dagflow.storage.backends.s3.pending import S3PendingFiles
+from dagflow.storage.pending import PENDING_DIRECTORY, PendingFile, pending_tag
 from dagflow.testing.faults import InjectedCrash, crashing_disk
+from tests.storage.shared import (
+    STORAGE,
+    TAG,
+    content,
+    everything,
+    filesystem_of,
+    pending_of,
+    publish,
+    s3_client,
+    sweep,
+    unfinished_uploads,
+    write,
+)
 
-TAG = pending_tag("app", 1)
 SIZES = [0, 1, 5000, (16 << 20) + 1]
-
-
-def write(url: str, data: bytes, *, tag: str = TAG, checksum: bool = False) -> PendingFile:
-    writer = open_pending(url, directory_tag=tag, checksum=checksum)
-    writer.write(data)
-    return writer.close(records=3)
 
 
 def alone() -> None:
     """No other driver has come."""
-
-
-def content(url: str) -> bytes:
-    with open_file(url) as file:
-        buffer = bytearray(file.size_bytes)
-        file.read_into(0, memoryview(buffer))
-    return bytes(buffer)
-
-
-def everything(root: str) -> set[str]:
-    """The names of all files below a root, hidden or not."""
-    filesystem, path = filesystem_of(root)
-    return {name.removeprefix(path).lstrip("/") for name in filesystem.find(path)}
-
-
-def unfinished_uploads(root: str) -> list[Any]:
-    filesystem, path = filesystem_of(root)
-    if "s3" not in filesystem.protocol:
-        return []
-    found: list[Any] = filesystem.call_s3("list_multipart_uploads", Bucket=path.partition("/")[0]).get("Uploads", [])
-    return found
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -82,7 +52,7 @@ def test_nobody_sees_a_file_before_it_is_published(root: str) -> None:
     first = write(f"{root}/out/first", b"1")
     publish(first)
     write(f"{root}/out/f", b"abc")
-    shown = {entry.url.rpartition("/")[2] for entry in list_directory(f"{root}/out")}
+    shown = {entry.url.rpartition("/")[2] for entry in STORAGE.list_directory(f"{root}/out")}
     assert {name for name in shown if not name.startswith(".")} == {"first"}
     with pytest.raises(MissingError, match="f: cannot look at" if "://" in root else "f: cannot open"):
         content(f"{root}/out/f")
@@ -120,7 +90,7 @@ def test_a_name_that_is_taken_is_an_error_and_stays_as_it_is(root: str, size: in
 def test_a_file_that_is_neither_pending_nor_published_is_lost(root: str) -> None:
     """It is never taken for published."""
     pending = write(f"{root}/f", b"abc")
-    discard(pending)
+    pending_of(pending).discard(pending)
     with pytest.raises(StorageError, match="output was lost: neither"):
         publish(pending)
 
@@ -129,7 +99,7 @@ def test_a_published_file_that_was_removed_is_lost(root: str) -> None:
     """A zombie that publishes what readers have taken away is told so, and creates nothing."""
     pending = write(f"{root}/f", b"abc")
     publish(pending)
-    remove(f"{root}/f")
+    STORAGE.backend(root).files.remove(f"{root}/f")
     with pytest.raises(StorageError, match="output was lost"):
         publish(pending)
     assert everything(root) == set()
@@ -138,9 +108,9 @@ def test_a_published_file_that_was_removed_is_lost(root: str) -> None:
 def test_a_discarded_file_leaves_nothing_and_may_be_discarded_again(root: str) -> None:
     """Nor does one that was abandoned while it was written."""
     pending = write(f"{root}/out/f", b"abc")
-    discard(pending)
-    discard(pending)
-    writer = open_pending(f"{root}/out/f", directory_tag=TAG)
+    pending_of(pending).discard(pending)
+    pending_of(pending).discard(pending)
+    writer = STORAGE.open_pending(f"{root}/out/f", tag=TAG)
     writer.write(b"x" * (17 << 20))
     writer.abandon()
     writer.abandon()
@@ -150,13 +120,13 @@ def test_a_discarded_file_leaves_nothing_and_may_be_discarded_again(root: str) -
 
 def test_two_attempts_at_one_name_do_not_meet(root: str) -> None:
     """Each attempt writes a file of its own; the one that the driver was told of is published."""
-    late = open_pending(f"{root}/f", directory_tag=TAG)
+    late = STORAGE.open_pending(f"{root}/f", tag=TAG)
     late.write(b"late")
     publish(write(f"{root}/f", b"told"))
     late.write(b" and later")
     loser = late.close(records=1)
     assert content(f"{root}/f") == b"told"
-    discard(loser)
+    pending_of(loser).discard(loser)
 
 
 def test_a_checksum_notices_other_bytes_of_the_same_size(tmp_path: Path) -> None:
@@ -176,7 +146,7 @@ def test_a_file_can_be_put_in_the_place_of_a_published_one(root: str, size: int)
     pending = write(f"{root}/out/f", data)
     assert content(f"{root}/out/f") == b"before"
     for _ in range(2):
-        replace(pending)
+        pending_of(pending).replace(pending)
         assert content(f"{root}/out/f") == data
     assert everything(root) == {"out/f"}
     assert unfinished_uploads(root) == []
@@ -186,9 +156,9 @@ def test_a_replacement_that_is_gone_is_an_error(root: str) -> None:
     """The file that was there stays."""
     publish(write(f"{root}/out/f", b"before"))
     pending = write(f"{root}/out/f", b"something longer")
-    discard(pending)
+    pending_of(pending).discard(pending)
     with pytest.raises(StorageError, match="out/f"):
-        replace(pending)
+        pending_of(pending).replace(pending)
     assert content(f"{root}/out/f") == b"before"
 
 
@@ -198,7 +168,7 @@ def test_the_hidden_directory_goes_with_its_last_file(tmp_path: Path) -> None:
     one, other = write(str(tmp_path / "a"), b"1"), write(str(tmp_path / "b"), b"2", tag=pending_tag("app", 2))
     publish(one)
     assert hidden.is_dir()
-    discard(other)
+    pending_of(other).discard(other)
     assert os.listdir(tmp_path) == ["a"]
 
 
@@ -213,7 +183,7 @@ def test_a_sweep_removes_what_dead_drivers_left(root: str) -> None:
     assert sweep(root, owner="app", before_epoch=2, require_right=alone, keep={kept.pending_url}) == 1
     for pending in (kept, alive):
         publish(pending)
-    discard(foreign)
+    pending_of(foreign).discard(foreign)
     with pytest.raises(StorageError, match="lost"):
         publish(dead)
     assert everything(root) == {"a/g", "a/h", "f"}
@@ -257,7 +227,7 @@ def test_uploads_of_dead_attempts_end_when_their_name_is_published(s3_root: str)
     other = write(f"{s3_root}/f2", b"alive")
     pending = write(f"{s3_root}/f", b"told")
     publish(pending)
-    discard_rivals(pending)
+    pending_of(pending).discard_rivals(pending)
     assert [upload["Key"] for upload in unfinished_uploads(s3_root)] == ["f2"]
     publish(other)
 
@@ -266,10 +236,13 @@ def test_a_sweep_ends_only_old_uploads_that_nobody_wants(s3_root: str) -> None:
     """Whose an upload is cannot be seen, so only age condemns it; what a journal names is kept at any age."""
     kept, old = write(f"{s3_root}/out/f", b"kept"), write(f"{s3_root}/out/g", b"old")
     write(f"{s3_root}/other/h", b"elsewhere")
-    place = s3_location(f"{s3_root}/out")
-    assert place is not None
     assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, require_right=alone, keep={kept.pending_url}) == 0
-    assert pending_s3.sweep(place, "app", {kept.pending_url}, alone, stale_s=0) == 1
+    assert (
+        S3PendingFiles(s3_client(), stale_s=0).sweep(
+            f"{s3_root}/out", owner="app", before_epoch=9, require_right=alone, keep={kept.pending_url}
+        )
+        == 1
+    )
     publish(kept)
     assert [upload["Key"] for upload in unfinished_uploads(s3_root)] == ["other/h"]
     assert old.size_bytes == 3
@@ -291,7 +264,7 @@ def test_a_sweep_leaves_to_another_checkpoint_what_it_replaces(s3_root: str) -> 
     publish(write(f"{s3_root}/out/b/f", b"old", tag=pending_tag("b", 1)))
     again = write(f"{s3_root}/out/b/f", b"new", tag=pending_tag("b", 2))
     assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, require_right=alone) == 0
-    replace(again)
+    pending_of(again).replace(again)
     assert content(f"{s3_root}/out/b/f") == b"new"
 
 
@@ -318,7 +291,7 @@ def test_small_and_large_buffers_keep_their_order(
 ) -> None:
     """However a file is cut into buffers, and whatever becomes of a buffer later, its bytes are theirs in order."""
     url = str(tmp_path_factory.mktemp("out") / "f")
-    writer = open_pending(url, directory_tag=TAG, checksum=True)
+    writer = STORAGE.open_pending(url, tag=TAG, checksum=True)
     for chunk in chunks:
         reused = bytearray(chunk)
         writer.write(reused)
@@ -330,7 +303,7 @@ def test_small_and_large_buffers_keep_their_order(
 def test_any_buffer_is_written_as_its_bytes(root: str) -> None:
     """Arrays of numbers count by bytes, not by items."""
     numbers = np.arange(100_000, dtype=np.int64)
-    writer = open_pending(f"{root}/f", directory_tag=TAG)
+    writer = STORAGE.open_pending(f"{root}/f", tag=TAG)
     writer.write(numbers.data)
     pending = writer.close(records=0)
     assert pending.size_bytes == 800_000
@@ -340,9 +313,10 @@ def test_any_buffer_is_written_as_its_bytes(root: str) -> None:
 
 def test_power_durability_publishes_the_same(tmp_path: Path) -> None:
     """Waiting for the disk changes nothing that a reader sees."""
-    writer = open_pending(str(tmp_path / "new" / "f"), directory_tag=TAG, durability="power")
+    writer = STORAGE.open_pending(str(tmp_path / "new" / "f"), tag=TAG, durability="power")
     writer.write(b"abc")
-    publish(writer.close(records=1), durability="power")
+    pending = writer.close(records=1)
+    pending_of(pending).publish(pending, "power")
     assert content(str(tmp_path / "new" / "f")) == b"abc"
 
 
@@ -366,7 +340,7 @@ def test_publishing_survives_a_death_at_every_change_of_the_disk(tmp_path: Path)
             assert content(str(root / "f")) == b"abc"
         publish(pending)
         assert content(str(root / "f")) == b"abc"
-        sweep(str(root), owner="app", before_epoch=2, require_right=alone)
+        STORAGE.backend(str(root)).pending.sweep(str(root), owner="app", before_epoch=2, require_right=alone)
         assert everything(str(root)) == {"f"}
         if not faults.has_struck:
             assert step >= 4
@@ -378,16 +352,15 @@ def test_a_directory_that_is_no_directory_is_a_clear_error(tmp_path: Path) -> No
     """The message names the output and the reason."""
     (tmp_path / "out").write_bytes(b"")
     with pytest.raises(StorageError, match=r"out/f: cannot open a pending file for it: .*[Dd]irectory|exists"):
-        open_pending(str(tmp_path / "out" / "f"), directory_tag=TAG)
+        STORAGE.open_pending(str(tmp_path / "out" / "f"), tag=TAG)
 
 
 def test_what_is_ended_travels_on_and_may_still_be_abandoned(s3_root: str) -> None:
     """A task that fails behind the end of a file leaves no upload; one that does not gets the file it wrote."""
     data = os.urandom((16 << 20) + 1)
-    kept, given_up = (open_pending(f"{s3_root}/{name}", directory_tag=TAG) for name in ("kept", "given-up"))
+    kept, given_up = (STORAGE.open_pending(f"{s3_root}/{name}", tag=TAG) for name in ("kept", "given-up"))
     for writer in (kept, given_up):
         writer.write(data)
-        assert isinstance(writer, LateWriter)
         assert writer.end() == len(data)
     given_up.abandon()
     pending = kept.close(records=1)

@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, SourceChangedError
-from dagflow.storage.files import FileStat, stat
+from dagflow.storage.file_stat import FileStat
 from dagflow.storage.read_ahead import MARGIN_BYTES, PART_BYTES, ReadAhead, Stretch
-from dagflow.storage.remote import REQUESTS
+from dagflow.storage.request_threads import REQUESTS
+from tests.storage.shared import STORAGE
 
 SIZES = st.sampled_from([0, 1, MARGIN_BYTES, 3 * MARGIN_BYTES + 1, PART_BYTES, 2 * PART_BYTES + 7])
 
@@ -61,7 +62,7 @@ def watched() -> Iterator[type[Watched]]:
 def put(url: str, size: int, seed: int = 0) -> FileStat:
     """Write a file in which no two stretches are alike, and look at it."""
     fsspec.core.url_to_fs(url)[0].pipe_file(url, random.Random(seed).randbytes(size))
-    return stat(url)
+    return STORAGE.stat(url)
 
 
 def content_of(file: FileStat) -> bytes:
@@ -86,7 +87,7 @@ def test_any_range_is_that_of_the_file(sizes: list[int], data: st.DataObject) ->
     for file in files:
         cuts = sorted(data.draw(st.lists(st.integers(0, file.size_bytes), max_size=4)))
         stretches += [Stretch(file, start, end) for start, end in zip(cuts[::2], cuts[1::2], strict=False)]
-    ahead = ReadAhead(data.draw(st.sampled_from([1, PART_BYTES, 8 * PART_BYTES])))
+    ahead = ReadAhead(STORAGE, data.draw(st.sampled_from([1, PART_BYTES, 8 * PART_BYTES])))
     ahead.expect(stretches)
     for file in files:
         content = content_of(file)
@@ -109,7 +110,7 @@ def test_what_comes_next_is_under_way_before_it_is_asked_for(watched: type[Watch
     content = content_of(file)
     watched.ranges.clear()
     watched.gate.clear()
-    ahead = ReadAhead()
+    ahead = ReadAhead(STORAGE)
     ahead.expect([Stretch(file, 0, file.size_bytes)])
     with ahead.open(file.url, file) as opened:
         watched.wait_for(5)
@@ -122,7 +123,7 @@ def test_neighbouring_blocks_are_fetched_as_one_stretch(watched: type[Watched]) 
     """Small blocks cost no more requests than the file has parts, and no byte is fetched twice."""
     file = put("memory://blocks/a", 2 * PART_BYTES)
     step = PART_BYTES // 16
-    ahead = ReadAhead()
+    ahead = ReadAhead(STORAGE)
     ahead.expect(Stretch(file, start, start + step) for start in range(0, file.size_bytes, step))
     with ahead.open(file.url, file) as opened:
         for start in range(0, file.size_bytes, step):
@@ -133,7 +134,7 @@ def test_neighbouring_blocks_are_fetched_as_one_stretch(watched: type[Watched]) 
 def test_a_reader_never_holds_more_than_its_budget(watched: type[Watched]) -> None:
     """Of a large file only so much is requested as may be held, however long nobody reads."""
     file = put("memory://budget/a", 12 * PART_BYTES)
-    ahead = ReadAhead(4 * PART_BYTES)
+    ahead = ReadAhead(STORAGE, 4 * PART_BYTES)
     ahead.expect([Stretch(file, 0, file.size_bytes)])
     with ahead.open(file.url, file) as opened:
         for part in range(12):
@@ -145,7 +146,7 @@ def test_a_reader_never_holds_more_than_its_budget(watched: type[Watched]) -> No
 def test_many_small_files_are_under_way_together(watched: type[Watched]) -> None:
     """Their number is bounded too, because each is a request."""
     files = [put(f"memory://small/{number:03}", 10 * number) for number in range(3 * REQUESTS)]
-    ahead = ReadAhead()
+    ahead = ReadAhead(STORAGE)
     ahead.expect(Stretch(file, 0, file.size_bytes) for file in files)
     for file in files:
         with ahead.open(file.url, file) as opened:
@@ -155,7 +156,7 @@ def test_many_small_files_are_under_way_together(watched: type[Watched]) -> None
 def test_files_that_are_left_out_are_given_up(watched: type[Watched]) -> None:
     """A reader may skip what it announced, and finds what comes behind it."""
     files = [put(f"memory://skip/{number}", PART_BYTES) for number in range(6)]
-    ahead = ReadAhead(PART_BYTES)
+    ahead = ReadAhead(STORAGE, PART_BYTES)
     ahead.expect(Stretch(file, 0, file.size_bytes) for file in files)
     with ahead.open(files[4].url, files[4]) as opened:
         assert bytes_from(opened, 5, 50) == content_of(files[4])[5:50]
@@ -164,7 +165,7 @@ def test_files_that_are_left_out_are_given_up(watched: type[Watched]) -> None:
 def test_another_version_is_refused_when_it_is_opened(root: str, tmp_path: Path) -> None:
     """Whether the store can be asked for a version or not."""
     file = put(f"{root}/a", 100) if "://" in root else _local(tmp_path, b"x" * 100)
-    ahead = ReadAhead()
+    ahead = ReadAhead(STORAGE)
     ahead.expect([Stretch(replace(file, size_bytes=90, etag="0" * 32 if file.etag else ""), 0, 90)])
     with pytest.raises(SourceChangedError, match=r"changed|replaced"):
         ahead.open(file.url, replace(file, size_bytes=90, etag="0" * 32 if file.etag else ""))
@@ -174,7 +175,7 @@ def test_a_missing_file_is_said_to_be_when_it_is_opened(root: str, tmp_path: Pat
     """Not only when its first byte is read."""
     file = put(f"{root}/a", 100) if "://" in root else _local(tmp_path, b"x" * 100)
     gone = replace(file, url=f"{file.url}-gone")
-    ahead = ReadAhead()
+    ahead = ReadAhead(STORAGE)
     ahead.expect([Stretch(gone, 0, 100)])
     with pytest.raises(MissingError, match="cannot"):
         ahead.open(gone.url, gone)
@@ -183,7 +184,7 @@ def test_a_missing_file_is_said_to_be_when_it_is_opened(root: str, tmp_path: Pat
 def test_an_s3_object_needs_no_request_but_those_for_its_bytes(s3_root: str) -> None:
     """Each read names the etag, so that nothing has to be looked at before or after."""
     file = put(f"{s3_root}/a", 2 * PART_BYTES)
-    ahead = ReadAhead()
+    ahead = ReadAhead(STORAGE)
     ahead.expect([Stretch(file, 0, file.size_bytes)])
     with ahead.open(file.url, file) as opened:
         assert opened.is_pinned
@@ -192,4 +193,4 @@ def test_an_s3_object_needs_no_request_but_those_for_its_bytes(s3_root: str) -> 
 
 def _local(directory: Path, content: bytes) -> FileStat:
     (directory / "a").write_bytes(content)
-    return stat(str(directory / "a"))
+    return STORAGE.stat(str(directory / "a"))

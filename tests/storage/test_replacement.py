@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dagflow.errors import StorageError
-from dagflow.storage.pending import discard, publish, replace
-from dagflow.storage.replacement import lost_of, replace_all
-from tests.storage.test_pending import content, everything, write
+from dagflow.storage.backends.s3.client import S3Client, S3Location
+from dagflow.storage.backends.s3.pending import S3PendingFiles
+from dagflow.storage.publishing import find_lost, replace_all
+from tests.storage.shared import STORAGE, content, everything, pending_of, publish, write
 
 
 def nothing() -> None:
@@ -20,8 +21,8 @@ def test_a_set_takes_the_place_of_another(root: str) -> None:
         publish(write(f"{root}/out/{name}", name.encode()))
     new = [write(f"{root}/out/{name}", content) for name, content in (("a", b"A"), ("b", b""), ("d", b"D"))]
     for _ in range(2):
-        assert lost_of(new) == []
-        replace_all(new, [f"{root}/out/c"], nothing)
+        assert find_lost(STORAGE, new) == []
+        replace_all(STORAGE, new, [f"{root}/out/c"], nothing)
         assert everything(root) == {"out/a", "out/b", "out/d"}
         assert [content(f"{root}/out/{name}") for name in "abd"] == [b"A", b"", b"D"]
 
@@ -29,9 +30,9 @@ def test_a_set_takes_the_place_of_another(root: str) -> None:
 def test_a_lost_file_is_found_before_anything_is_replaced(root: str) -> None:
     """Neither a file that was put in its place nor one that waits counts as lost."""
     new = [write(f"{root}/out/{name}", b"some of it") for name in "abc"]
-    replace(new[0])
-    discard(new[1])
-    assert lost_of(new) == [new[1]]
+    pending_of(new[0]).replace(new[0])
+    pending_of(new[1]).discard(new[1])
+    assert find_lost(STORAGE, new) == [new[1]]
 
 
 def test_who_has_been_overtaken_replaces_and_removes_nothing(root: str) -> None:
@@ -45,22 +46,17 @@ def test_who_has_been_overtaken_replaces_and_removes_nothing(root: str) -> None:
 
     new = write(f"{root}/out/new", b"new")
     with pytest.raises(StorageError, match="overtaken"):
-        replace_all([new], [f"{root}/out/old"], ask)
+        replace_all(STORAGE, [new], [f"{root}/out/old"], ask)
     assert not {"out/new"} & everything(root)
     with pytest.raises(StorageError, match="overtaken"):
-        replace_all([new], [f"{root}/out/old"], ask)
+        replace_all(STORAGE, [new], [f"{root}/out/old"], ask)
     assert everything(root) == {"out/old", "out/new"}
 
 
 def test_an_empty_file_that_comes_too_late_does_not_replace_what_came_after_it(s3_root: str) -> None:
     """A driver slept between its look and its request: what another one has put there since stays."""
-    from dagflow.storage import pending_s3
-    from dagflow.storage.remote import S3Location, s3_location
-
     publish(write(f"{s3_root}/f", b"first"))
     late, newer = write(f"{s3_root}/f", b""), write(f"{s3_root}/f", b"newer")
-    place = s3_location(f"{s3_root}/f")
-    assert place is not None
 
     class Sleeper(S3Location):
         """Looks, and sleeps until somebody else has replaced the object."""
@@ -69,9 +65,16 @@ def test_an_empty_file_that_comes_too_late_does_not_replace_what_came_after_it(s
             """One request, and after the first look what others do meanwhile."""
             answer = super().call(method, action, **arguments)
             if method == "head_object" and content(f"{s3_root}/f") == b"first":
-                replace(newer)
+                pending_of(newer).replace(newer)
             return answer
 
+    class Client(S3Client):
+        """Finds locations at which somebody sleeps."""
+
+        def location(self, url: str) -> S3Location:
+            """The sleeper's."""
+            return Sleeper(self, url)
+
     with pytest.raises(StorageError, match="taken by another file"):
-        pending_s3.replace(late, Sleeper(place.filesystem, f"{place.bucket}/{place.key}", place.url))
+        S3PendingFiles(Client("s3", {})).replace(late)
     assert content(f"{s3_root}/f") == b"newer"

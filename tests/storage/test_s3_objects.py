@@ -15,22 +15,23 @@ from fsspec.asyn import sync
 from obstore.store import S3Store
 
 from benchmarks.slow_store import Store
-from dagflow.storage import s3_objects
-from dagflow.storage.options import options_in_use
-from dagflow.storage.remote import S3_CONNECTIONS, filesystem_of
-from dagflow.storage.s3_objects import S3Objects, objects_of
-from dagflow.storage.small_files import SmallFiles, load, room_for
+from dagflow.storage.backends.s3 import fast_objects
+from dagflow.storage.backends.s3.client import CONNECTIONS
+from dagflow.storage.backends.s3.fast_objects import FastBuckets, FastObjects
+from dagflow.storage.context import StorageContext
+from dagflow.storage.small_files import SmallFiles
+from tests.storage.shared import STORAGE, filesystem_of
 
 ODD = ["a b", "%20", "a%2Fb", "+", "é", "e\u0301", "*?[x]", "#", "&=", "{}", "~", "'", '"', "\\", "x;y", "^|`<>"]
 NO_PATHS = ["a//b", "./a", "a/../b", "a\tb"]
 
 
-def loaded(base: str, contents: dict[str, tuple[bytes, str]]) -> list[bytes]:
+def loaded(base: str, contents: dict[str, tuple[bytes, str]], storage: StorageContext = STORAGE) -> list[bytes]:
     """What is read of objects with these contents and etags."""
     names, values = list(contents), [content for content, _ in contents.values()]
     files = SmallFiles(base, names, list(map(len, values)), [0] * len(names), [etag for _, etag in contents.values()])
-    buffer = memoryview(bytearray(room_for(files)))
-    answer = load(files, buffer, b"")
+    buffer = memoryview(bytearray(files.buffer_bytes))
+    answer = storage.backend(base).files.load(files, buffer, b"")
     assert not answer.failures
     return [bytes(buffer[start:end]) for start, end in zip(answer.borders, answer.borders[1:], strict=False)]
 
@@ -44,7 +45,7 @@ def test_a_key_may_be_any_text(s3_root: str) -> None:
         etag = filesystem.call_s3("head_object", Bucket=bucket, Key=f"in/{key}")["ETag"].strip('"')
         contents[key] = (key.encode(), etag)
     assert loaded(f"{s3_root}/in/", contents) == [content for content, _ in contents.values()]
-    objects = objects_of(filesystem, bucket)
+    objects = FastBuckets().find(filesystem, bucket, {})
     assert objects is not None
     for key, (content, etag) in contents.items():
         found = objects.read(f"in/{key}", etag)
@@ -65,11 +66,10 @@ def test_a_key_may_be_any_text(s3_root: str) -> None:
 )
 def test_what_only_s3fs_understands_is_left_to_it(options: dict[str, Any], s3_server: str) -> None:
     """An option that the quick client would not heed."""
-    with options_in_use({"s3": options}):
-        filesystem, bucket = filesystem_of("s3://bucket")
-        assert objects_of(filesystem, bucket) is None
+    filesystem, bucket = filesystem_of("s3://bucket", {"s3": options})
+    assert FastBuckets().find(filesystem, bucket, {}) is None
     filesystem, bucket = filesystem_of("s3://bucket")
-    assert objects_of(filesystem, bucket) is not None
+    assert FastBuckets().find(filesystem, bucket, {}) is not None
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,8 @@ def test_it_asks_the_endpoint_that_s3fs_would(
     """In Amazon's cloud the bucket is a host, elsewhere a part of the path."""
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    with options_in_use({"s3": {"key": "any", "secret": "any", **options}}):
-        filesystem, bucket = filesystem_of("s3://bucket")
-        objects = objects_of(filesystem, bucket)
+    filesystem, bucket = filesystem_of("s3://bucket", {"s3": {"key": "any", "secret": "any", **options}})
+    objects = FastBuckets().find(filesystem, bucket, {})
     assert objects is not None
     store = objects.store
     assert store.config["endpoint"] == endpoint
@@ -110,7 +109,7 @@ def test_credentials_that_change_are_asked_for_again(s3_server: str) -> None:
     """Those of a role are valid for some time only, and s3fs gets new ones before."""
     filesystem, _ = filesystem_of("s3://bucket")
     sync(filesystem.loop, filesystem.set_session)
-    told = s3_objects._Credentials(filesystem)()
+    told = fast_objects._Credentials(filesystem)()
     assert (told["access_key_id"], told["expires_at"]) == ("testing", None)
     count = iter(range(9))
 
@@ -133,7 +132,7 @@ def test_credentials_that_change_are_asked_for_again(s3_server: str) -> None:
 
     filesystem.session, before = Session(), filesystem.session
     try:
-        provider = s3_objects._Credentials(filesystem)
+        provider = fast_objects._Credentials(filesystem)
         first, second = provider(), provider()
     finally:
         filesystem.session = before
@@ -153,7 +152,7 @@ def test_a_store_that_it_does_not_get_on_with_is_left_to_s3fs(caplog: pytest.Log
             client_options={"allow_http": True},
             retry_config={"max_retries": 0},
         )
-        objects = S3Objects(store)
+        objects = FastObjects(store, {})
         caplog.set_level(logging.WARNING)
         assert {objects.read("a", "etag") for _ in range(20)} == {None}
     (told,) = caplog.records
@@ -165,7 +164,7 @@ class Gathering(ThreadingHTTPServer):
     """A store that answers nobody before so many requests are there."""
 
     daemon_threads = True
-    request_queue_size = S3_CONNECTIONS
+    request_queue_size = CONNECTIONS
 
     def __init__(self, store: Store, count: int) -> None:
         super().__init__(("127.0.0.1", 0), Answering)
@@ -198,15 +197,15 @@ class Answering(BaseHTTPRequestHandler):
 
 def test_many_requests_are_under_way_at_once_and_no_more() -> None:
     """As many as hide how long each takes; a store refuses those who ask for ever more."""
-    count = 3 * S3_CONNECTIONS
+    count = 3 * CONNECTIONS
     store = Store(count, 100, 0)
     head, _, content = store.answer("/bench/in/000000").partition(b"\r\n\r\n")
     etag = head.partition(b'ETag: "')[2].partition(b'"')[0].decode()
-    with Gathering(store, S3_CONNECTIONS) as server:
+    with Gathering(store, CONNECTIONS) as server:
         threading.Thread(target=server.serve_forever).start()
         address = f"http://127.0.0.1:{server.server_port}"
-        with options_in_use({"s3": {"endpoint_url": address, "key": "any", "secret": "any"}}):
-            contents = {f"{number:06}": (content, etag) for number in range(count)}
-            assert loaded("s3://bench/in/", contents) == [content] * count
+        storage = StorageContext({"s3": {"endpoint_url": address, "key": "any", "secret": "any"}})
+        contents = {f"{number:06}": (content, etag) for number in range(count)}
+        assert loaded("s3://bench/in/", contents, storage) == [content] * count
         server.shutdown()
-    assert server.most == S3_CONNECTIONS
+    assert server.most == CONNECTIONS

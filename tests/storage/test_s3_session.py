@@ -8,11 +8,9 @@ import pytest
 from aiobotocore.session import AioSession
 from botocore.utils import parse_timestamp
 
-from dagflow.storage.files import list_directory
-from dagflow.storage.options import options_in_use
-from dagflow.storage.remote import filesystem_of
-from dagflow.storage.s3_session import USER_AGENT, parsed_time
-from dagflow.storage.small_files import SmallFiles, load, room_for
+from dagflow.storage.backends.s3.session import USER_AGENT, parsed_time
+from dagflow.storage.small_files import SmallFiles
+from tests.storage.shared import STORAGE, filesystem_of
 
 TIMES = [
     "2024-02-29T23:59:59.123Z",
@@ -53,18 +51,18 @@ def test_listings_and_reads_do_without_the_parser_of_any_form(s3_root: str, monk
     filesystem, path = filesystem_of(s3_root)
     filesystem.pipe_file(f"{path}/one", b"1")
     monkeypatch.setattr("dateutil.parser.parse", refuse)
-    (found,) = list_directory(s3_root)
+    (found,) = STORAGE.list_directory(s3_root)
     files = SmallFiles(f"{s3_root}/", ["one"], [found.size_bytes], [found.mtime_ns], [found.etag])
-    buffer = memoryview(bytearray(room_for(files)))
-    assert load(files, buffer, b"").failures == {}
+    buffer = memoryview(bytearray(files.buffer_bytes))
+    assert STORAGE.backend(s3_root).files.load(files, buffer, b"").failures == {}
     assert (bytes(buffer[:1]), found.mtime_ns > 0) == (b"1", True)
 
 
 def test_what_an_app_says_of_the_client_holds() -> None:
     """Its own session and user agent stay as they are."""
     own = AioSession()
-    with options_in_use({"s3": {"session": own, "config_kwargs": {"user_agent": "own"}}}):
-        theirs, _ = filesystem_of("s3://bucket/key")
+    options = {"s3": {"session": own, "config_kwargs": {"user_agent": "own"}}}
+    theirs, _ = filesystem_of("s3://bucket/key", options)
     ours, _ = filesystem_of("s3://bucket/key")
     assert (theirs.session, theirs.config_kwargs["user_agent"]) == (own, "own")
     assert ours.config_kwargs["user_agent"] == USER_AGENT
@@ -72,6 +70,5 @@ def test_what_an_app_says_of_the_client_holds() -> None:
 
 def test_a_profile_is_the_sessions() -> None:
     """An option that s3fs hands on to the session that it makes itself."""
-    with options_in_use({"s3": {"profile": "work"}}):
-        filesystem, _ = filesystem_of("s3://bucket/key")
+    filesystem, _ = filesystem_of("s3://bucket/key", {"s3": {"profile": "work"}})
     assert filesystem.session.profile == "work"

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, SourceChangedError
-from dagflow.storage.files import list_directory
-from dagflow.storage.small_files import LoadedFiles, SmallFiles, load, room_for
+from dagflow.storage.small_files import LoadedFiles, SmallFiles
+from tests.storage.shared import STORAGE, filesystem_of
 
 
 def planned(folder: str) -> SmallFiles:
     """All files of a directory as they are now."""
-    found = list(list_directory(folder))
+    found = list(STORAGE.list_directory(folder))
     names = [entry.url.rpartition("/")[2] for entry in found]
     columns = [entry.size_bytes for entry in found], [entry.mtime_ns for entry in found]
     etags = [entry.etag for entry in found]
@@ -26,8 +26,8 @@ def planned(folder: str) -> SmallFiles:
 
 def loaded(files: SmallFiles, endings: bytes = b"") -> tuple[list[bytes], LoadedFiles]:
     """The contents that were read, by the borders, and the rest of the answer."""
-    buffer = memoryview(bytearray(room_for(files)))
-    answer = load(files, buffer, endings)
+    buffer = memoryview(bytearray(files.buffer_bytes))
+    answer = STORAGE.backend(files.base).files.load(files, buffer, endings)
     pieces = zip(answer.borders, answer.borders[1:], strict=False)
     return [bytes(buffer[start:end]) for start, end in pieces], answer
 
@@ -71,8 +71,6 @@ def test_local_files_are_checked_after_they_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["gone", "replaced"])
 def test_an_object_that_changed_is_not_read(change: str, s3_root: str) -> None:
     """On a store with etags another content of the same length is another version."""
-    from dagflow.storage.remote import filesystem_of
-
     filesystem, path = filesystem_of(f"{s3_root}/small")
     for name in ("a", "b", "c"):
         filesystem.pipe_file(f"{path}/{name}", name.encode() * 3)

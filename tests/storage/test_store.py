@@ -9,24 +9,27 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError
-from dagflow.storage.object_store import FsspecStore
-from dagflow.storage.store import Store, open_store
+from dagflow.storage.backends.fsspec.client import FsspecClient
+from dagflow.storage.backends.fsspec.objects import FsspecObjectStore
+from dagflow.storage.context import StorageContext
+from dagflow.storage.objects import ObjectStore
+from dagflow.storage.roots import Roots
 from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
 
 
 @pytest.fixture
-def store(root: str) -> Store:
-    return open_store(root)
+def store(root: str) -> ObjectStore:
+    return StorageContext.default().objects(root)
 
 
 @pytest.mark.parametrize("data", [b"", b"x", os.urandom(300_000)])
-def test_an_object_is_read_as_it_was_created(store: Store, data: bytes) -> None:
+def test_an_object_is_read_as_it_was_created(store: ObjectStore, data: bytes) -> None:
     """Empty, small and large objects come back byte for byte."""
     store.create("log/1", data)
     assert store.read("log/1") == data
 
 
-def test_a_second_creator_is_refused_and_changes_nothing(store: Store) -> None:
+def test_a_second_creator_is_refused_and_changes_nothing(store: ObjectStore) -> None:
     """A name is taken once."""
     store.create("log/1", b"mine")
     with pytest.raises(AlreadyExistsError, match="taken by other bytes"):
@@ -34,21 +37,21 @@ def test_a_second_creator_is_refused_and_changes_nothing(store: Store) -> None:
     assert store.read("log/1") == b"mine"
 
 
-def test_an_empty_object_takes_its_name_too(store: Store) -> None:
+def test_an_empty_object_takes_its_name_too(store: ObjectStore) -> None:
     """Having no bytes is no reason to be overwritten."""
     store.create("log/1", b"")
     with pytest.raises(AlreadyExistsError, match="taken"):
         store.create("log/1", b"yours")
 
 
-def test_creating_the_same_bytes_again_succeeds(store: Store) -> None:
+def test_creating_the_same_bytes_again_succeeds(store: ObjectStore) -> None:
     """Who finds his own bytes has created them."""
     store.create("log/1", b"mine")
     store.create("log/1", b"mine")
     assert list(store.list("log/")) == ["log/1"]
 
 
-def test_one_of_many_creators_wins(store: Store) -> None:
+def test_one_of_many_creators_wins(store: ObjectStore) -> None:
     """However many race for a name, one gets it, and its bytes are there as a whole."""
     contents = [uuid.uuid4().bytes * 1000 for _ in range(6)]
     winners: list[bytes] = []
@@ -72,7 +75,7 @@ def test_one_of_many_creators_wins(store: Store) -> None:
         assert winners == [store.read(name)]
 
 
-def test_names_are_listed_in_order_from_a_name_on(store: Store) -> None:
+def test_names_are_listed_in_order_from_a_name_on(store: ObjectStore) -> None:
     """A listing holds the objects of one directory, sorted, and can begin behind a name."""
     for name in ("log/3", "log/1", "log/2", "log2/1", "log/deep/1", "top"):
         store.create(name, name.encode())
@@ -83,7 +86,7 @@ def test_names_are_listed_in_order_from_a_name_on(store: Store) -> None:
     assert list(store.list("nothing/")) == []
 
 
-def test_a_deleted_object_is_gone_and_its_name_is_free(store: Store) -> None:
+def test_a_deleted_object_is_gone_and_its_name_is_free(store: ObjectStore) -> None:
     """Deleting what is not there is no error."""
     store.create("log/1", b"a")
     store.delete(["log/1", "log/2"])
@@ -92,7 +95,7 @@ def test_a_deleted_object_is_gone_and_its_name_is_free(store: Store) -> None:
     store.create("log/1", b"b")
 
 
-def test_a_store_that_excludes_passes_the_probe_and_keeps_nothing_of_it(store: Store) -> None:
+def test_a_store_that_excludes_passes_the_probe_and_keeps_nothing_of_it(store: ObjectStore) -> None:
     """The probe leaves no object behind."""
     store.probe()
     assert list(store.list("probe/")) == []
@@ -101,7 +104,7 @@ def test_a_store_that_excludes_passes_the_probe_and_keeps_nothing_of_it(store: S
 def test_a_store_survives_pickling(root: str) -> None:
     """A local store may be sent to a task."""
     if "://" not in root:
-        store = pickle.loads(pickle.dumps(open_store(root)))
+        store = pickle.loads(pickle.dumps(StorageContext.default().objects(root)))
         store.create("a", b"1")
         assert store.read("a") == b"1"
 
@@ -114,7 +117,11 @@ def test_a_store_that_overwrites_is_refused_by_the_probe(tmp_path: Path) -> None
             with open(path, "wb") as file:
                 file.write(value)
 
-    store = FsspecStore("careless://x", Careless(), str(tmp_path))
+    class Client(FsspecClient):
+        def locate(self, url: str) -> tuple[Careless, str]:
+            return Careless(), str(tmp_path)
+
+    store = FsspecObjectStore(Client("careless", {}), "careless://x", Roots())
     with pytest.raises(StorageError, match="cannot keep two drivers apart"):
         store.probe()
 
@@ -125,25 +132,25 @@ def test_a_file_system_that_only_looks_before_it_writes_is_refused() -> None:
         _open_looking_store()
 
 
-def _open_looking_store() -> Store:
+def _open_looking_store() -> ObjectStore:
     import fsspec
 
     class Looking(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
         protocol = "looking"
 
     fsspec.register_implementation("looking", Looking, clobber=True)
-    return open_store("looking://x")
+    return StorageContext.default().objects("looking://x")
 
 
 def test_an_unknown_scheme_is_named() -> None:
     """A typing error in a URL is told as one."""
     with pytest.raises(StorageError, match="unknown scheme 's33'"):
-        open_store("s33://bucket/x")
+        StorageContext.default().objects("s33://bucket/x")
 
 
 def test_a_lost_reply_is_settled_by_reading_back(tmp_path: Path) -> None:
     """The object is there, so creation succeeded, whatever the reply was."""
-    inner = open_store(str(tmp_path))
+    inner = StorageContext.default().objects(str(tmp_path))
     faults = Faults(1, "lost_reply")
     faults.store(inner).create("a", b"1")
     assert faults.has_struck
@@ -153,7 +160,7 @@ def test_a_lost_reply_is_settled_by_reading_back(tmp_path: Path) -> None:
 def _steps_of_create(root: Path) -> Iterator[tuple[int, bool]]:
     """Die before each change of the disk in turn, and tell whether the object is there."""
     for step in range(1, 30):
-        store = open_store(str(root / str(step)))
+        store = StorageContext.default().objects(str(root / str(step)))
         with crashing_disk(str(root), step) as faults:
             try:
                 store.create("log/1", b"whole")
@@ -171,7 +178,7 @@ def test_a_crash_leaves_an_object_whole_or_absent(tmp_path: Path) -> None:
     assert len(seen) >= 5
     assert set(seen.values()) == {True, False}
     for step, is_there in seen.items():
-        store = open_store(str(tmp_path / str(step)))
+        store = StorageContext.default().objects(str(tmp_path / str(step)))
         if is_there:
             assert store.read("log/1") == b"whole"
         else:
@@ -181,4 +188,4 @@ def test_a_crash_leaves_an_object_whole_or_absent(tmp_path: Path) -> None:
 def test_a_full_or_read_only_disk_is_a_clear_error() -> None:
     """The message says what was tried, where, and what to do."""
     with pytest.raises(StorageError, match=r"/proc/nothing/a: cannot create"):
-        open_store("/proc/nothing").create("a", b"1")
+        StorageContext.default().objects("/proc/nothing").create("a", b"1")

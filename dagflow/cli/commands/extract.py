@@ -1,4 +1,4 @@
-"""`dagflow extract`: takes an original out of the file that it was merged into."""
+"""`dagflow extract`: takes a source file out of the file that it was merged into."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.options import verbose_option
-from dagflow.storage.concatenated import Entry, entries, extract, find, require_index
-from dagflow.storage.local_disk import storage_error, translated
+from dagflow.storage.backends.local.disk import storage_error, translated
+from dagflow.storage.concatenated import MergedEntry, extract, find, list_entries, require_index
+from dagflow.storage.context import StorageContext
 
 
-@click.command("extract", short_help="Take an original out of merged files.")
+@click.command("extract", short_help="Take a source file out of merged files.")
 @click.argument("directory", metavar="DIRECTORY")
 @click.argument("path", metavar="PATH", required=False)
 @click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, which must not exist; else to stdout.")
 @click.option("--list", "is_list", is_flag=True, help="List what there is: length, file, offset and path of each.")
 @verbose_option
 def command(directory: str, path: str | None, target: str | None, is_list: bool) -> int:
-    """Print the original PATH as it was before it was merged into a file below DIRECTORY.
+    """Print the source file PATH as it was before it was merged into a file below DIRECTORY.
 
     PATH is told as the app's FileMerger told it: below its property `below`, or from the root.
     """
     if is_list == (path is not None):
         raise click.UsageError("give either PATH or --list")
+    storage = StorageContext.default()
     if path is None:
         is_empty = True
-        for entry in entries(directory):
+        for entry in list_entries(storage, directory):
             is_empty = False
             output.result(_line(entry))
         if is_empty:
-            require_index(directory)
+            require_index(storage, directory)
         return 0
-    found = find(directory, path)
+    found = find(storage, directory, path)
     with contextlib.ExitStack() as stack:
         if target is not None:
             with translated(target, "create"):
@@ -45,17 +47,17 @@ def command(directory: str, path: str | None, target: str | None, is_list: bool)
         else:
             sink = sys.stdout.buffer  # type: ignore[assignment]  # a BinaryIO too
         try:
-            _write(found, sink, target or "standard output")
+            _write(extract(storage, found), sink, target or "standard output")
         except BaseException:
-            # Nobody shall take a piece of the original for all of it.
+            # A piece of the source file must not be taken for all of it.
             if target is not None:
                 Path(target).unlink()
             raise
     return 0
 
 
-def _write(entry: Entry, sink: BinaryIO, shown: str) -> None:
-    for piece in extract(entry):
+def _write(pieces: Iterator[bytes], sink: BinaryIO, shown: str) -> None:
+    for piece in pieces:
         with _refused_by(shown):
             sink.write(piece)
     with _refused_by(shown):
@@ -72,7 +74,7 @@ def _refused_by(shown: str) -> Iterator[None]:
         raise storage_error(error, shown, "write") from error
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: MergedEntry) -> str:
     return f"{entry.length}\t{_shown(entry.url)}\t{entry.offset}\t{_shown(entry.path)}"
 
 

@@ -20,7 +20,7 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError, RunStoppedError
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import matching_windows
-from dagflow.storage.options import options_in_use
+from dagflow.storage.context import StorageContext
 
 STOPPING = "stopping: nothing is replaced, unless all windows have run; a second signal (Ctrl-C) stops at once"
 
@@ -56,9 +56,9 @@ def command(
     if bool(windows) == (pattern is not None):
         raise click.UsageError("give either --window, once or more, or --files")
     try:
-        logical = load_app(app or app_file(checkpoint), overrides=list(overrides))
-        with options_in_use(logical.attributes.storage):
-            chosen = list(windows) if pattern is None else list(matching_windows(checkpoint, pattern))
+        logical = load_app(app or app_file(checkpoint, StorageContext.default()), overrides=list(overrides))
+        storage = logical.attributes.storage_context()
+        chosen = list(windows) if pattern is None else list(matching_windows(checkpoint, pattern, storage))
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
     settings.redact = redaction(logical.spec.secrets if logical.spec else {})

@@ -8,9 +8,10 @@ import time
 import click
 
 from dagflow.cli import output
-from dagflow.cli.options import Settings, store_option, stores_of, verbose_option
+from dagflow.cli.options import Settings, storage_of, store_option, verbose_option
 from dagflow.engine.scan_requests import is_waiting, request_scan
 from dagflow.errors import DagflowError, MissingError
+from dagflow.storage.context import StorageContext
 
 _LOOK_S = 0.2
 
@@ -41,19 +42,18 @@ def command(settings: Settings, checkpoint: str, wait_s: float, app: str | None)
     The run looks for requests once a second. With --wait the command ends when a run has taken the
     request, and fails when none has in that time. Without a run the next one takes it.
     """
-    with stores_of(app, settings):
-        output.note(_asked(checkpoint, wait_s))
+    output.note(_asked(checkpoint, wait_s, storage_of(app, settings)))
     return 0
 
 
-def _asked(checkpoint: str, wait_s: float) -> str:
+def _asked(checkpoint: str, wait_s: float, storage: StorageContext) -> str:
     """Ask, and say what became of it."""
     try:
-        request = request_scan(checkpoint)
+        request = request_scan(checkpoint, storage)
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
     deadline_s = time.monotonic() + wait_s
-    while is_waiting(checkpoint, request):
+    while is_waiting(checkpoint, request, storage):
         if time.monotonic() >= deadline_s:
             if wait_s:
                 raise DagflowError(

@@ -12,14 +12,13 @@ import click
 from dagflow.cli import output
 from dagflow.cli.figures import count, size
 from dagflow.cli.layout import definitions
-from dagflow.cli.options import Settings, store_option, stores_of, verbose_option
+from dagflow.cli.options import Settings, storage_of, store_option, verbose_option
 from dagflow.errors import MissingError
 from dagflow.journal import read_state
 from dagflow.report.manifest import InputRange, TrackedFile, WindowManifest, tracked_files, window_manifest
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.status import status
-from dagflow.storage.location import absolute
-from dagflow.storage.store import open_store
+from dagflow.storage.context import StorageContext
 
 
 @click.command("status", short_help="Show what a journal says.")
@@ -42,15 +41,16 @@ def command(
     """
     if pattern is not None and window_id is not None:
         raise click.UsageError("--files and --window cannot be given together")
-    with stores_of(app, settings):
-        output.result(_told(checkpoint, pattern, window_id, as_json=as_json))
+    output.result(_told(checkpoint, storage_of(app, settings), pattern, window_id, as_json=as_json))
     return 0
 
 
-def _told(checkpoint: str, pattern: str | None, window_id: int | None, *, as_json: bool) -> str:
+def _told(
+    checkpoint: str, storage: StorageContext, pattern: str | None, window_id: int | None, *, as_json: bool
+) -> str:
     """What was asked for."""
     try:
-        state = read_state(open_store(absolute(checkpoint)))
+        state = read_state(storage.objects(checkpoint))
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
     if state.reprocessing:
@@ -59,12 +59,12 @@ def _told(checkpoint: str, pattern: str | None, window_id: int | None, *, as_jso
             f"{min(state.reprocessing)}, and has not finished; if it is not at work, the next run or replay finishes it"
         )
     if pattern is not None:
-        files = tracked_files(checkpoint, pattern)
+        files = tracked_files(checkpoint, pattern, storage)
         return json.dumps({"files": [asdict(file) for file in files]}) if as_json else describe_files(files)
     if window_id is not None:
-        manifest = window_manifest(checkpoint, window_id)
+        manifest = window_manifest(checkpoint, window_id, storage)
         return json.dumps(manifest.to_json()) if as_json else describe_window(manifest)
-    summary = status(checkpoint)
+    summary = status(checkpoint, storage)
     return json.dumps(summary.status_json()) if as_json else describe(summary)
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.storage.columns import binary_column, numbers_of, positions_in
-from dagflow.storage.store import Store
+from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import SCHEMA, IndexEntry, within
 from operators.splitter.index.sorted_runs import Run, RunCursor
 
@@ -25,7 +25,7 @@ class IndexView:
     """
 
     def __init__(
-        self, store: Store | None, tables: Sequence[pa.Table], runs: tuple[Run, ...], horizon_millis: int
+        self, store: ObjectStore | None, tables: Sequence[pa.Table], runs: tuple[Run, ...], horizon_millis: int
     ) -> None:
         self._tables = tables
         self.runs = runs

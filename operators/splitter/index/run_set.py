@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from dagflow.errors import JournalError, StorageError
-from dagflow.storage.store import Store
+from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.sorted_runs import Run, RunFile, compact
 
@@ -33,7 +33,7 @@ class RunSet:
         lock: Held while the list of runs changes, so that views see it together with the entries in memory.
     """
 
-    def __init__(self, store: Store, lock: threading.Lock) -> None:
+    def __init__(self, store: ObjectStore, lock: threading.Lock) -> None:
         self.store = store
         self._lock = lock
         self._runs: list[Run] = []

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagflow.storage.columns import bool_column, numbers_of
-from dagflow.storage.location import is_local, join
-from dagflow.storage.store import Store
+from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import NO_ENTRIES, SCHEMA, count_through, merged
 
 # A cursor holds one decoded row group, half a MB, and a scan needs one cursor for every run.
@@ -67,7 +66,7 @@ class RunWriter:
         file_rows: Most rows of a file; best a multiple of GROUP_ROWS.
     """
 
-    def __init__(self, store: Store, level: int, file_rows: int = FILE_ROWS) -> None:
+    def __init__(self, store: ObjectStore, level: int, file_rows: int = FILE_ROWS) -> None:
         self._store = store
         self._level = level
         self._file_rows = file_rows
@@ -149,7 +148,7 @@ class RunCursor:
         run: The run.
     """
 
-    def __init__(self, store: Store, run: Run) -> None:
+    def __init__(self, store: ObjectStore, run: Run) -> None:
         self._store = store
         self._first = run.files[0].first if run.files else b""
         self._groups = self._read(run)
@@ -168,9 +167,8 @@ class RunCursor:
                         yield parquet.read_row_group(group, use_threads=False).combine_chunks()
 
     def _open(self, name: str) -> pa.NativeFile:
-        if is_local(self._store.url):
-            return pa.OSFile(join(self._store.url, name))
-        return pa.BufferReader(self._store.read(name))
+        path = self._store.path_of(name)
+        return pa.BufferReader(self._store.read(name)) if path is None else pa.OSFile(path)
 
     def load(self) -> bool:
         """Make sure that a row is in memory; False at the end."""
@@ -221,7 +219,7 @@ class RunCursor:
 
 
 def compact(
-    store: Store, runs: Sequence[Run], level: int, not_before_millis: int = 0, file_rows: int = FILE_ROWS
+    store: ObjectStore, runs: Sequence[Run], level: int, not_before_millis: int = 0, file_rows: int = FILE_ROWS
 ) -> Run:
     """Write one run with the entries of several, each path as its newest run has it.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dagflow.errors import MissingError, StorageError
-from dagflow.storage.local_disk import bounded_ns
+from dagflow.storage.backends.local.disk import bounded_ns
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
 from operators.splitter.scan.listing import ENTRIES_AT_ONCE, Entries, Kind, Lister
 from operators.splitter.scan.worker_program import stat_files

@@ -12,7 +12,7 @@ from typing import Literal
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, is_local, join, redacted
+from dagflow.storage.location import absolute, join, redacted
 from operators.splitter.scan.listing import Lister
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.remote_listing import RemoteLister
@@ -88,7 +88,7 @@ def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) 
         MissingError: There is no such file or directory, and the name is not a glob.
     """
     path = os.fsencode(absolute(named))
-    lister: Lister = LocalLister() if is_local(named) else RemoteLister(storage)
+    lister: Lister = LocalLister() if storage.backend(named).is_local else RemoteLister(storage)
     kind = lister.kind(path)
     if kind is not None:
         return Root(named, kind, path, lister, prefix=storage.roots.key_prefix(path))

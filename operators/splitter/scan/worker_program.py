@@ -265,7 +265,7 @@ def _encoded(
 
 
 def _bounded(nanoseconds: int) -> int:
-    # The same as dagflow.storage.local_disk.bounded_ns, which a worker process cannot import.
+    # The same as dagflow.storage.backends.local.disk.bounded_ns, which a worker process cannot import.
     return max(-(1 << 63), min(nanoseconds, (1 << 63) - 1))
 
 

@@ -15,7 +15,6 @@ import pytest
 from dagflow.api.operator import PreScanner
 from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.files import stat
 from dagflow.testing.operators import OperatorHarness, run_operator
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
@@ -24,7 +23,7 @@ from operators.reader.compression.stream import CorruptArchiveError
 
 def blocks_of(path: Path, block_size: int) -> list[BlockMetadata]:
     """The blocks of a file as a splitter makes them."""
-    found = stat(str(path))
+    found = StorageContext.default().stat(str(path))
     version = FileVersion(found.size_bytes, found.mtime_ns, found.etag)
     size = found.size_bytes
     return [

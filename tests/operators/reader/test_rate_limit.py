@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dagflow.api.context import OperatorContext
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.files import open_file
+from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_files import BlockFiles
 from operators.reader.block_processor import BlockProcessor
@@ -112,7 +112,7 @@ def test_a_rate_limited_file_gives_the_bytes_of_the_file(
     path.write_bytes(content)
     watch = Watch()
     limiter = RateLimiter(rate, watch.now, watch.wait)
-    with RateLimitedFile(open_file(str(path)), limiter) as file:
+    with RateLimitedFile(StorageContext.default().open_file(str(path)), limiter) as file:
         buffer = bytearray(length)
         count = file.read_into(offset, memoryview(buffer))
         assert file.size_bytes == len(content)

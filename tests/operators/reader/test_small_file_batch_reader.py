@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext
 from dagflow.errors import MissingError, SourceChangedError, StorageError
+from dagflow.storage.backends.local.files import LocalFiles
 from operators import BlockReader
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader import small_file_batch_reader
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.formats import make_format
 
@@ -78,11 +78,11 @@ def test_a_batch_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytes
         if format == "whole_file":
             blocks = [batch.block(index) for index in range(len(batch))]
         wanted = read(BlockReader(format=format), blocks)
-        kept, small_file_batch_reader.BUFFER_BYTES = small_file_batch_reader.BUFFER_BYTES, buffer_bytes
+        kept, LocalFiles.batch_bytes = LocalFiles.batch_bytes, buffer_bytes
         try:
             assert read(BlockReader(format=format), [batch]) == wanted
         finally:
-            small_file_batch_reader.BUFFER_BYTES = kept
+            LocalFiles.batch_bytes = kept
 
     check()
 

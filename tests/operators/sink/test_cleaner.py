@@ -16,12 +16,14 @@ from dagflow.journal import committed_windows
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.store import open_store
+from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import OperatorHarness
 from operators import BlockReader, SourceCleaner
 from tests.operators.reader.test_small_file_batch_reader import written
 from tests.operators.sink.test_merger import app_in, source_files_of
 from tests.operators.splitter.driving import Follower, write
+
+STORAGE = StorageContext.default()
 
 SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"
 REMOVE = "action: remove"
@@ -305,7 +307,7 @@ def test_what_is_left_out_is_in_the_journal(tmp_path: Path) -> None:
 
     summary = run(app_in(tmp_path, splitter="block_size: 64MiB"), runtime=runtime)
     assert summary.counts["reader:skipped"] == 1
-    windows = committed_windows(open_store(str(tmp_path / "journal")))
+    windows = committed_windows(STORAGE.objects(str(tmp_path / "journal")))
     [skipped] = [each for window in windows if window.intent is not None for each in window.intent.skipped]
     assert (skipped.url, skipped.start, skipped.end) == (str(tmp_path / "in" / "002"), 0, 6)
     assert "No such file" in skipped.reason

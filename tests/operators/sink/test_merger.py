@@ -21,11 +21,14 @@ from dagflow.engine.run import run
 from dagflow.errors import MissingError, OperatorError, StorageError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.concatenated import INDEX_SUFFIX, entries, extract, find
+from dagflow.storage.concatenated import INDEX_SUFFIX, extract, find, list_entries
+from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators import BlockReader, FileMerger
 from operators.sink.grouping import Grouping
 from tests.operators.reader.test_small_file_batch_reader import batch_of, written
+
+STORAGE = StorageContext.default()
 
 APP = """
 name: merge
@@ -54,7 +57,7 @@ def app_in(root: Path, *, splitter: str = "recursive: true", merger: str = "outp
 
 def source_files_of(root: Path) -> dict[str, bytes]:
     """What every source file is, as the merged files below root/out give it back."""
-    return {entry.path: b"".join(extract(entry)) for entry in entries(str(root / "out"))}
+    return {entry.path: b"".join(extract(STORAGE, entry)) for entry in list_entries(STORAGE, str(root / "out"))}
 
 
 def merged(contents: Sequence[bytes], folder: Path, **properties: Any) -> dict[str, bytes]:
@@ -140,9 +143,9 @@ def test_every_source_file_is_found_again(tmp_path: Path) -> None:
     run(app_in(tmp_path, splitter="blocks_threshold: 7", merger="max_bytes: 300"), runtime=InlineRuntime)
     assert source_files_of(tmp_path) == contents
     for name, content in contents.items():
-        assert b"".join(extract(find(str(tmp_path / "out"), name))) == content
+        assert b"".join(extract(STORAGE, find(STORAGE, str(tmp_path / "out"), name))) == content
     with pytest.raises(MissingError, match="no index here knows missing"):
-        find(str(tmp_path / "out"), "missing")
+        find(STORAGE, str(tmp_path / "out"), "missing")
 
 
 @pytest.mark.parametrize("listing", ["driver", "sharded"])
@@ -164,7 +167,7 @@ def test_many_directories_of_one_file_and_one_directory_of_many_files(tmp_path: 
     for name, content in later.items():
         (tmp_path / "in" / name).write_bytes(content)
     assert run(app_in(tmp_path, splitter=properties), runtime=InlineRuntime).files == len(later)
-    assert {name: b"".join(extract(find(str(tmp_path / "out"), name))) for name in later} == later
+    assert {name: b"".join(extract(STORAGE, find(STORAGE, str(tmp_path / "out"), name))) for name in later} == later
 
 
 def test_a_file_that_was_cut_after_it_was_published_is_not_extracted(tmp_path: Path) -> None:
@@ -172,10 +175,10 @@ def test_a_file_that_was_cut_after_it_was_published_is_not_extracted(tmp_path: P
     (tmp_path / "in").mkdir()
     written(tmp_path / "in", [b"abc"])
     run(app_in(tmp_path), runtime=InlineRuntime)
-    entry = find(str(tmp_path / "out"), "000")
+    entry = find(STORAGE, str(tmp_path / "out"), "000")
     Path(entry.url).write_bytes(b"ab")
     with pytest.raises(StorageError, match="the index says"):
-        list(extract(entry))
+        list(extract(STORAGE, entry))
 
 
 def test_whole_packs_become_one_merged_file_each(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.store import open_store
+from dagflow.storage.context import StorageContext
 from tests.operators.splitter.driving import Follower, write
 from tests.properties.test_growing_files import append, read
+
+STORAGE = StorageContext.default()
 
 BEFORE = b"1\n2\n3\n"
 
@@ -258,7 +260,7 @@ def test_a_file_that_goes_or_changes_between_planning_and_reading_is_noticed(
     summary = run(app, RunOptions(), runtime=meanwhile(act, path))
     assert [file.read_bytes() for file in (tmp_path / "skip" / "out").iterdir()] == [b"1\n"]
     assert summary.counts["reader:skipped"] == 1
-    [window] = committed_windows(open_store(str(tmp_path / "skip" / "journal")))
+    [window] = committed_windows(STORAGE.objects(str(tmp_path / "skip" / "journal")))
     assert window.intent is not None
     [skipped] = window.intent.skipped
     assert (skipped.url, skipped.start, skipped.end) == (str(path), 0, 2)

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError
-from dagflow.storage.files import open_file
+from dagflow.storage.context import StorageContext
 from operators.files.compression import COMPRESSION_BY_NAME, COMPRESSIONS, compression_of_content
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
@@ -70,7 +70,7 @@ def outcome(path: Path, format: Any, setting: CompressionSetting = "auto") -> tu
     """Offset and bytes of every record of a file that is one block, and the reasons of rejects."""
     chosen = make_format(format)
     rejects: list[bytes] = []
-    with open_file(str(path), None) as file:
+    with StorageContext.default().open_file(str(path), None) as file:
         block = BlockMetadata(1, str(path), FileVersion(file.size_bytes), 0, file.size_bytes, True)
         source, seen, *_ = block_content(file, block, setting, chosen)
         records: list[tuple[int, bytes]] = []
@@ -161,7 +161,7 @@ def test_looking_back_beyond_what_is_kept_starts_again(tmp_path: Path) -> None:
     """The bytes are the same wherever they are asked for, in whatever order."""
     content = bytes(range(256)) * (3 * KEPT_BYTES // 256)
     path = write(tmp_path / "x.gz", gzip.compress(content, 1))
-    with open_file(str(path), None) as file:
+    with StorageContext.default().open_file(str(path), None) as file:
         source = DecompressedFile(file, str(path), COMPRESSIONS[0])
         buffer = bytearray(1000)
         for offset in (0, 2 * KEPT_BYTES, 5, len(content) - 10, 0, len(content), len(content) + 7):
@@ -175,7 +175,7 @@ def test_only_the_first_block_of_a_compressed_file_has_records(tmp_path: Path) -
     path = write(tmp_path / "data", gzip.compress(b"a\nb\n"))
     chosen, size = make_format("lines"), path.stat().st_size
     found = []
-    with open_file(str(path), None) as file:
+    with StorageContext.default().open_file(str(path), None) as file:
         for start in range(0, size, 7):
             block = BlockMetadata(1, str(path), FileVersion(size), start, min(start + 7, size), False)
             source, seen, *_ = block_content(file, block, "auto", chosen)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.storage.store import Store, open_store
+from dagflow.storage.context import StorageContext
+from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import SCHEMA, merged, newest
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor, RunWriter, compact
 
@@ -16,7 +17,7 @@ paths = st.binary(min_size=1, max_size=3)
 entries = st.dictionaries(paths, st.integers(0, 9), max_size=30)
 
 
-def run_of(store: Store, values: dict[bytes, int], level: int = 0, file_rows: int = 7) -> Run:
+def run_of(store: ObjectStore, values: dict[bytes, int], level: int = 0, file_rows: int = 7) -> Run:
     """A run with an entry per path, whose columns all hold the value."""
     writer = RunWriter(store, level, file_rows)
     writer.write(table_of(values))
@@ -29,7 +30,7 @@ def table_of(values: dict[bytes, int]) -> pa.Table:
     return pa.table([pa.array(keys, pa.binary()), *[pa.array([values[key] for key in keys], pa.int64())] * 5], SCHEMA)
 
 
-def read(store: Store, run: Run, first: bytes = b"", last: bytes = b"\xff" * 9) -> dict[bytes, int]:
+def read(store: ObjectStore, run: Run, first: bytes = b"", last: bytes = b"\xff" * 9) -> dict[bytes, int]:
     """The entries of a run in a range of paths."""
     return flat(RunCursor(store, run).read_range(first, last))
 
@@ -41,16 +42,16 @@ def flat(tables: Sequence[pa.Table]) -> dict[bytes, int]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> ObjectStore:
     """An empty directory for runs."""
-    return open_store(str(tmp_path))
+    return StorageContext.default().objects(str(tmp_path))
 
 
 @settings(max_examples=40)
 @given(values=entries)
 def test_a_run_holds_what_was_written(tmp_path_factory: pytest.TempPathFactory, values: dict[bytes, int]) -> None:
     """For any paths: the entries, cut into files whose bounds are in the run."""
-    store = open_store(str(tmp_path_factory.mktemp("runs")))
+    store = StorageContext.default().objects(str(tmp_path_factory.mktemp("runs")))
     run = run_of(store, values)
     assert read(store, run) == values
     keys = sorted(values)
@@ -64,7 +65,7 @@ def test_a_cursor_answers_range_after_range(
     tmp_path_factory: pytest.TempPathFactory, values: dict[bytes, int], bounds: list[bytes]
 ) -> None:
     """Ascending ranges of any widths give the entries that lie in them, and at most such before them."""
-    store = open_store(str(tmp_path_factory.mktemp("runs")))
+    store = StorageContext.default().objects(str(tmp_path_factory.mktemp("runs")))
     cursor = RunCursor(store, run_of(store, values))
     bounds = sorted(bounds)
     for first, after in zip(bounds, [*bounds[1:], b"\xff" * 9], strict=True):
@@ -82,7 +83,7 @@ def test_a_merge_keeps_the_newest_of_each_path(
     tmp_path_factory: pytest.TempPathFactory, histories: list[dict[bytes, int]]
 ) -> None:
     """For any runs, newest first: what a dict would hold that is updated from the oldest on."""
-    store = open_store(str(tmp_path_factory.mktemp("runs")))
+    store = StorageContext.default().objects(str(tmp_path_factory.mktemp("runs")))
     runs = [run_of(store, values) for values in histories]
     expected: dict[bytes, int] = {}
     for values in reversed(histories):
@@ -116,14 +117,14 @@ def test_rows_in_pieces_are_sorted_like_rows_in_one(drawn: list[dict[bytes, int]
     assert [(row["path"], row["identity"]) for row in newest(table).to_pylist()] == sorted(expected.items())
 
 
-def test_a_merge_forgets_what_is_too_old(store: Store) -> None:
+def test_a_merge_forgets_what_is_too_old(store: ObjectStore) -> None:
     """Entries that were taken before the horizon are left out, and a run may end up empty."""
     run = run_of(store, {b"a": 1, b"b": 2, b"c": 3})
     assert read(store, compact(store, [run], 1, 2)) == {b"b": 2, b"c": 3}
     assert compact(store, [run], 1, 4).files == []
 
 
-def test_only_the_row_groups_of_a_range_are_read(store: Store) -> None:
+def test_only_the_row_groups_of_a_range_are_read(store: ObjectStore) -> None:
     """Looking at one directory of many does not decode the others."""
     values = {b"%06d" % number: number for number in range(3 * GROUP_ROWS)}
     run = run_of(store, values, file_rows=2 * GROUP_ROWS)
@@ -132,7 +133,7 @@ def test_only_the_row_groups_of_a_range_are_read(store: Store) -> None:
     assert list(flat(tables)) == [b"%06d" % number for number in range(2 * GROUP_ROWS, 2 * GROUP_ROWS + 7)]
 
 
-def test_a_run_is_not_read_before_it_is_reached(store: Store) -> None:
+def test_a_run_is_not_read_before_it_is_reached(store: ObjectStore) -> None:
     """Paths before a run's first are answered without its files."""
     run = run_of(store, {b"m": 1, b"n": 2})
     cursor = RunCursor(store, run)
@@ -142,7 +143,7 @@ def test_a_run_is_not_read_before_it_is_reached(store: Store) -> None:
         cursor.read_range(b"l", b"m")
 
 
-def merging_bytes(store: Store, runs: Sequence[Run]) -> int:
+def merging_bytes(store: ObjectStore, runs: Sequence[Run]) -> int:
     """The most that Arrow holds while runs are merged."""
     before = pa.default_memory_pool()
     watched = pa.proxy_memory_pool(before)
@@ -155,14 +156,14 @@ def merging_bytes(store: Store, runs: Sequence[Run]) -> int:
     return held_bytes
 
 
-def test_a_merge_of_runs_side_by_side_holds_few_of_them(store: Store) -> None:
+def test_a_merge_of_runs_side_by_side_holds_few_of_them(store: ObjectStore) -> None:
     """What was taken in order of path is merged run after run, so that memory is not one of the number of runs."""
     values = ({b"%02d-%06d" % (number, row): row for row in range(GROUP_ROWS)} for number in range(8))
     runs = [run_of(store, each, file_rows=GROUP_ROWS) for each in values]
     assert merging_bytes(store, runs) < 1.5 * merging_bytes(store, runs[:2])
 
 
-def test_an_entry_takes_few_bytes(store: Store, tmp_path: Path) -> None:
+def test_an_entry_takes_few_bytes(store: ObjectStore, tmp_path: Path) -> None:
     """Long paths that share their beginnings are told by their differences."""
     values = {b"/data/logs/region-%02d/2026-11-20/service-%07d.log.gz" % (n % 7, n): n for n in range(20_000)}
     run_of(store, values, file_rows=1 << 20)

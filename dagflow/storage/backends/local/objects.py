@@ -1,4 +1,4 @@
-"""The store on a local disk."""
+"""Objects as files of a local disk."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 
-from dagflow.storage.local_disk import make_directories, move_exclusive, sync_directory, translated, write_all
-from dagflow.storage.store import ReadBackStore
+from dagflow.storage.backends.local.disk import (
+    make_directories,
+    move_exclusive,
+    sync_directory,
+    translated,
+    write_all,
+)
+from dagflow.storage.objects import ObjectStore
 
 _TEMPORARY = "tmp"
-_STALE_S = 3600.0  # far above the time that one create() takes, also on a loaded machine
+_STALE_S = 3600.0  # far above the time that one create() takes, even on a loaded machine
 
 
-class LocalStore(ReadBackStore):
+class LocalObjectStore(ObjectStore):
     """Objects as files.
 
     Guarantee: an object is written and synced under another name, then linked to its own, so that a crash or
     a power loss leaves it whole or absent, and exactly one of several writers wins.
     """
 
-    def create_once(self, name: str, data: bytes) -> None:
-        """See ReadBackStore."""
+    def create_if_absent(self, name: str, data: bytes) -> None:
+        """See ObjectStore."""
         path = self._path(name)
         temporary = self._path(f"{_TEMPORARY}/{os.getpid()}-{os.urandom(8).hex()}")
         with translated(path, "create"):
@@ -46,13 +52,13 @@ class LocalStore(ReadBackStore):
             os.close(descriptor)
 
     def read(self, name: str) -> bytes:
-        """See Store."""
+        """See ObjectStore."""
         path = self._path(name)
         with translated(path, "read"), open(path, "rb") as file:
             return file.read()
 
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        """See Store."""
+        """See ObjectStore."""
         path = self._path(directory)
         with translated(path, "list"):
             try:
@@ -63,15 +69,19 @@ class LocalStore(ReadBackStore):
                 return
         yield from sorted(name for name in names if name > after)
 
+    def path_of(self, name: str) -> str:
+        """See ObjectStore."""
+        return self._path(name)
+
     def delete(self, names: Iterable[str]) -> None:
-        """See Store."""
+        """See ObjectStore."""
         for name in names:
             path = self._path(name)
             with translated(path, "delete"), contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
     def probe(self) -> None:
-        """See Store; also removes what writers that died left behind."""
+        """See ObjectStore; also removes what writers that died left behind."""
         super().probe()
         with contextlib.suppress(OSError), os.scandir(self._path(_TEMPORARY)) as entries:
             for entry in entries:

@@ -4,38 +4,47 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from typing_extensions import Buffer
 
 from dagflow.errors import StorageError
+from dagflow.storage.backends.local.disk import make_directories, move_exclusive, sync_directory, translated, write_all
 from dagflow.storage.checksums import updated_crc32
-from dagflow.storage.local_disk import make_directories, move_exclusive, sync_directory, translated, write_all
-from dagflow.storage.pending import PENDING_DIRECTORY, Durability, PendingFile, conflict, lost_output
+from dagflow.storage.pending import (
+    PENDING_DIRECTORY,
+    Durability,
+    PendingFile,
+    PendingFiles,
+    PendingWriter,
+    conflict,
+    is_earlier_tag,
+    lost_output,
+)
 
 _BUFFER_BYTES = 1 << 20
 # Above this a copy into the buffer costs more than the system call that it saves.
 _DIRECT_BYTES = 1 << 18
 _COMPARE_BYTES = 1 << 20
 _OPEN_ATTEMPTS = 100
-# A directory that may not be read is another's, such as lost+found: no task has written there.
+# A directory that may not be read belongs to someone else, such as lost+found: no task has written there.
 _NOTHING_OF_OURS = (FileNotFoundError, NotADirectoryError, PermissionError)
 
 
-class LocalPendingWriter:
+class LocalPendingWriter(PendingWriter):
     """Writes to `.dagflow-pending/<tag>/<unique name>` beside the final name, on the same file system.
 
     Guarantee: what close() returned can be published by any process; with durability "power" also after a
     power loss.
     """
 
-    def __init__(self, final_url: str, directory_tag: str, durability: Durability, checksum: bool) -> None:
+    def __init__(self, final_url: str, tag: str, durability: Durability, checksum: bool) -> None:
         self._final = final_url
         self._durability = durability
         self._crc32 = 0 if checksum else None
         self._size_bytes = 0
         self._buffer = bytearray()
-        directory = os.path.join(os.path.dirname(final_url), PENDING_DIRECTORY, directory_tag)
+        directory = os.path.join(os.path.dirname(final_url), PENDING_DIRECTORY, tag)
         self._path = os.path.join(directory, os.urandom(16).hex())
         with translated(final_url, "open a pending file for it"):
             self._descriptor = _create(self._path, durable=durability == "power")
@@ -87,51 +96,92 @@ class LocalPendingWriter:
         _remove_empty(self._path)
 
 
-def publish(pending: PendingFile, durability: Durability) -> None:
-    """See pending.publish."""
-    source, target = pending.pending_url, pending.final_url
-    with translated(target, f"publish {source}"):
-        try:
-            staged_bytes = os.stat(source).st_size
-        except FileNotFoundError:
-            _require_published(pending)
-        else:
-            if staged_bytes != pending.size_bytes:
-                raise StorageError(
-                    f"its pending file {source} has {staged_bytes} bytes, not the {pending.size_bytes} that were "
-                    "written: output was lost, perhaps by a power loss",
-                    url=target,
-                    hint="set durability: power where that may happen again, and start over with --fresh",
-                )
-            _move(pending)
-        # Also when another process moved the file: it may have died before its names were on disk.
-        if durability == "power":
-            sync_directory(os.path.dirname(target))
-    _remove_empty(source)
+class LocalPendingFiles(PendingFiles):
+    """A hidden directory beside each final name, and an exclusive link to publish."""
 
+    def open(
+        self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
+    ) -> LocalPendingWriter:
+        """See PendingFiles."""
+        return LocalPendingWriter(final_url, tag, durability, checksum)
 
-def replace(pending: PendingFile, durability: Durability) -> None:
-    """See pending.replace."""
-    source, target = pending.pending_url, pending.final_url
-    with translated(target, f"replace by {source}"):
-        try:
-            if os.stat(source).st_size != pending.size_bytes:
-                raise lost_output(pending)
-            os.replace(source, target)
-        except FileNotFoundError:
-            _require_published(pending)
-        if durability == "power":
-            sync_directory(os.path.dirname(target))
-    _remove_empty(source)
+    def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
+        """See PendingFiles."""
+        source, target = pending.pending_url, pending.final_url
+        with translated(target, f"publish {source}"):
+            try:
+                staged_bytes = os.stat(source).st_size
+            except FileNotFoundError:
+                _require_published(pending)
+            else:
+                if staged_bytes != pending.size_bytes:
+                    raise StorageError(
+                        f"its pending file {source} has {staged_bytes} bytes, not the {pending.size_bytes} that were "
+                        "written: output was lost, perhaps by a power loss",
+                        url=target,
+                        hint="set durability: power where that may happen again, and start over with --fresh",
+                    )
+                _move(pending)
+            # Also when another process moved the file: it may have died before its names were on disk.
+            if durability == "power":
+                sync_directory(os.path.dirname(target))
+        _remove_empty(source)
 
+    def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
+        """See PendingFiles."""
+        source, target = pending.pending_url, pending.final_url
+        with translated(target, f"replace by {source}"):
+            try:
+                if os.stat(source).st_size != pending.size_bytes:
+                    raise lost_output(pending)
+                os.replace(source, target)
+            except FileNotFoundError:
+                _require_published(pending)
+            if durability == "power":
+                sync_directory(os.path.dirname(target))
+        _remove_empty(source)
 
-def is_whole(pending: PendingFile) -> bool:
-    """See pending.is_whole."""
-    with translated(pending.final_url, f"look at {pending.pending_url}"):
-        try:
-            return os.stat(pending.pending_url).st_size == pending.size_bytes
-        except FileNotFoundError:
-            return os.path.exists(pending.final_url) and _is_published(pending)
+    def is_whole(self, pending: PendingFile) -> bool:
+        """See PendingFiles."""
+        with translated(pending.final_url, f"look at {pending.pending_url}"):
+            try:
+                return os.stat(pending.pending_url).st_size == pending.size_bytes
+            except FileNotFoundError:
+                return os.path.exists(pending.final_url) and _is_published(pending)
+
+    def discard(self, pending: PendingFile) -> None:
+        """See PendingFiles."""
+        with translated(pending.pending_url, "discard"), contextlib.suppress(FileNotFoundError):
+            os.unlink(pending.pending_url)
+        _remove_empty(pending.pending_url)
+
+    def sweep(
+        self,
+        root_url: str,
+        *,
+        owner: str,
+        before_epoch: int,
+        require_right: Callable[[], None],
+        keep: Collection[str] = (),
+    ) -> int:
+        """See PendingFiles."""
+        # By name, which is unique: a link may lead to the directory, so that a path says nothing.
+        kept = {os.path.basename(path) for path in keep}
+        removed = 0
+        with translated(root_url, "sweep"):
+            for directory in _pending_directories(root_url):
+                for tag in _names(directory):
+                    if is_earlier_tag(tag, owner, before_epoch):
+                        removed += _sweep_tag(os.path.join(directory, tag), kept)
+                with contextlib.suppress(OSError):
+                    os.rmdir(directory)
+        return removed
+
+    def sync_names(self, urls: Iterable[str]) -> None:
+        """See PendingFiles."""
+        for directory in sorted({os.path.dirname(url) for url in urls}):
+            with translated(directory, "sync"), contextlib.suppress(FileNotFoundError):
+                sync_directory(directory)
 
 
 def _move(pending: PendingFile) -> None:
@@ -161,29 +211,6 @@ def _is_published(pending: PendingFile) -> bool:
     if os.stat(pending.final_url).st_size != pending.size_bytes:
         return False
     return pending.crc32 is None or _crc32_of(pending.final_url) == pending.crc32
-
-
-def discard(pending: PendingFile) -> None:
-    """See pending.discard."""
-    with translated(pending.pending_url, "discard"), contextlib.suppress(FileNotFoundError):
-        os.unlink(pending.pending_url)
-    _remove_empty(pending.pending_url)
-
-
-def sweep(root: str, owner: str, before_epoch: int, keep: Collection[str]) -> int:
-    """See pending.sweep."""
-    # By name, which is unique: a link may lead to the directory, so that a path says nothing.
-    kept = {os.path.basename(path) for path in keep}
-    removed = 0
-    with translated(root, "sweep"):
-        for directory in _pending_directories(root):
-            for tag in _names(directory):
-                tag_owner, _, epoch = tag.rpartition("-")
-                if tag_owner == owner and epoch.isdigit() and int(epoch) < before_epoch:
-                    removed += _sweep_tag(os.path.join(directory, tag), kept)
-            with contextlib.suppress(OSError):
-                os.rmdir(directory)
-    return removed
 
 
 def _sweep_tag(directory: str, kept: Collection[str]) -> int:

@@ -1,7 +1,7 @@
 """Reads whole objects of S3 with a client that takes an eighth of s3fs's time for each.
 
-The client is obstore, Rust's object_store for Python. s3fs stays the one that is configured, and that says what went
-wrong: this client is told by it where the store is and who asks, and leaves to it whatever it cannot read itself.
+The client is obstore, Rust's object_store for Python. s3fs stays the one that is configured, and that reports errors:
+this client gets endpoint and credentials from it, and leaves to it whatever it cannot read itself.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 
 from fsspec.asyn import sync
 
-from dagflow.storage.options import without_secrets
-from dagflow.storage.s3_session import USER_AGENT
+from dagflow.storage.backends.s3.session import USER_AGENT
+from dagflow.storage.options import StorageOptions, without_secrets
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Store
@@ -41,18 +41,20 @@ _KNOWN_CONFIG = {"max_pool_connections", "user_agent"}
 _KNOWN_ARGUMENTS = {"endpoint_url", "region_name"}
 
 
-class S3Objects:
+class FastObjects:
     """The objects of a bucket.
 
     Args:
         store: The bucket.
+        options: Options by protocol, whose credentials no message may show.
 
     Attributes:
         store: The bucket.
     """
 
-    def __init__(self, store: S3Store) -> None:
+    def __init__(self, store: S3Store, options: StorageOptions) -> None:
         self.store = store
+        self._options = options
         self._has_read = False
         self._failures = 0
 
@@ -61,6 +63,7 @@ class S3Objects:
         # It takes paths, and drops slashes around them; other keys that are no paths it refuses with a ValueError.
         if not self._gets_on or key != key.strip("/"):
             return None
+        # Optional: only a bucket that obstore opened has such objects.
         from obstore import get
         from obstore.exceptions import PreconditionError
 
@@ -84,28 +87,31 @@ class S3Objects:
         got_on = self._gets_on
         self._failures += 1
         if got_on and not self._gets_on:
-            logger.warning(
-                "small objects are read by s3fs, more slowly: %s", without_secrets(str(error).partition("\n")[0])
-            )
+            reason = without_secrets(str(error).partition("\n")[0], self._options)
+            logger.warning("small objects are read by s3fs, more slowly: %s", reason)
 
 
-_known: WeakKeyDictionary[Any, dict[str, S3Objects | None]] = WeakKeyDictionary()
+class FastBuckets:
+    """The buckets that were asked for, each with the client that reads it."""
 
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Any, dict[str, FastObjects | None]] = WeakKeyDictionary()
 
-def objects_of(filesystem: Any, bucket: str) -> S3Objects | None:
-    """The objects of a bucket; None where s3fs was given an option that this client does not know.
+    def find(self, filesystem: Any, bucket: str, options: StorageOptions) -> FastObjects | None:
+        """The objects of a bucket; None where s3fs was given an option that this client does not know.
 
-    Args:
-        filesystem: An s3fs file system.
-        bucket: The bucket's name.
+        Args:
+            filesystem: An s3fs file system.
+            bucket: The bucket's name.
+            options: Options by protocol.
 
-    Raises:
-        Exception: s3fs cannot connect.
-    """
-    buckets = _known.setdefault(filesystem, {})
-    if bucket not in buckets:
-        buckets[bucket] = _opened(filesystem, bucket) if _is_understood(filesystem) else None
-    return buckets[bucket]
+        Raises:
+            Exception: s3fs cannot connect.
+        """
+        buckets = self._known.setdefault(filesystem, {})
+        if bucket not in buckets:
+            buckets[bucket] = _open_bucket(filesystem, bucket, options) if _is_understood(filesystem) else None
+        return buckets[bucket]
 
 
 def _is_understood(filesystem: Any) -> bool:
@@ -119,8 +125,9 @@ def _is_understood(filesystem: Any) -> bool:
     return not any(unknown)
 
 
-def _opened(filesystem: Any, bucket: str) -> S3Objects | None:
+def _open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastObjects | None:
     try:
+        # Optional: without the package s3fs reads small objects, too.
         from obstore.store import S3Store
     except ImportError:
         return None
@@ -152,7 +159,7 @@ def _opened(filesystem: Any, bucket: str) -> S3Objects | None:
         retry_config=_RETRIES,
         **access,
     )
-    return S3Objects(store)
+    return FastObjects(store, options)
 
 
 class _Credentials:
@@ -166,7 +173,7 @@ class _Credentials:
         self._filesystem = filesystem
 
     def __call__(self) -> dict[str, Any]:
-        """They, and until when they need not be asked for again."""
+        """The credentials, and until when they need not be asked for again."""
         access_key, secret_key, token, is_fixed = sync(self._filesystem.loop, self._current)
         return {
             "access_key_id": access_key,

@@ -1,0 +1,1 @@
+"""The kinds of stores that come with dagflow; registry.py says which scheme belongs to which."""

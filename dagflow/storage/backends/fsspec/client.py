@@ -1,0 +1,160 @@
+"""fsspec's file systems, made with the app's options, and their errors as dagflow's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import fsspec
+
+from dagflow.errors import AlreadyExistsError, MissingError, StorageError, TransientStorageError
+from dagflow.storage.backends.local.disk import storage_error
+from dagflow.storage.location import redacted, require_no_credentials
+from dagflow.storage.options import StorageOptions, options_of, without_secrets
+
+_EXTRAS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gcs",
+    "gcs": "gcs",
+    "abfs": "azure",
+    "abfss": "azure",
+    "az": "azure",
+    "hdfs": "hdfs",
+    "viewfs": "hdfs",
+}
+"""The extra of dagflow that installs the package for a scheme."""
+
+# fsspec's own client for HDFS needs Hadoop's native library, which no Python package brings along. Registered here and
+# not with the HDFS backend, because chains such as `simplecache::hdfs` lead to it, too.
+for _scheme, _class in (("hdfs", "HdfsFileSystem"), ("viewfs", "ViewfsFileSystem")):
+    fsspec.register_implementation(
+        _scheme, f"hdfs_native.fsspec.{_class}", clobber=True, errtxt="hdfs-native is not installed"
+    )
+
+_TRANSIENT_CODES = {
+    "409",
+    "500",
+    "502",
+    "503",
+    "504",
+    "ConditionalRequestConflict",
+    "InternalError",
+    "OperationAborted",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "SlowDown",
+}
+_PRECONDITION_CODES = {"412", "PreconditionFailed"}
+_MISSING_CODES = {"404", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
+
+
+class PreconditionError(StorageError):
+    """The object is not in the state that the request demanded."""
+
+
+class FsspecClient:
+    """Gives the file system of each URL of a scheme; picklable, holds no connection.
+
+    Args:
+        scheme: The scheme; of a chain such as `simplecache::s3` all of it.
+        options: Options by protocol.
+    """
+
+    def __init__(self, scheme: str, options: StorageOptions) -> None:
+        self.scheme = scheme
+        self.options = options
+
+    def locate(self, url: str) -> tuple[Any, str]:
+        """The file system of a URL, and the path in it.
+
+        Listings are never cached: a listing that does not show what another driver wrote would break the fence.
+        fsspec has a file system for each thread, as some of its clients are not safe for several.
+
+        Raises:
+            StorageError: The scheme is unknown, its package is not installed, or the URL holds a credential.
+        """
+        require_no_credentials(url)
+        try:
+            filesystem, path = fsspec.core.url_to_fs(url, **self.arguments())
+        except ImportError as error:
+            extra = _EXTRAS.get(self.scheme, "")
+            hint = f"install it with: pip install 'dagflow[{extra}]'" if extra else str(error)
+            raise StorageError(f"no package for {self.scheme}:// is installed", url=redacted(url), hint=hint) from error
+        except ValueError as error:
+            raise StorageError(f"unknown scheme '{self.scheme}'", url=redacted(url), hint=str(error)) from error
+        return filesystem, path
+
+    def path_of(self, url: str) -> str:
+        """The path of a URL in its file system."""
+        path: str = self.locate(url)[1]
+        return path
+
+    def arguments(self) -> dict[str, Any]:
+        """What the file system is constructed with; for a chain by protocol."""
+        # False whatever the app says: what a listing tells of other drivers must be true now.
+        fixed = {"use_listings_cache": False}
+        if "::" in self.scheme:
+            return {**{name: options_of(self.options, name) for name in self.scheme.split("::")}, **fixed}
+        return {**options_of(self.options, self.scheme), **fixed}
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether the client takes several requests at the same time, from any thread."""
+        try:
+            found = fsspec.get_filesystem_class(self.scheme.partition("::")[0])
+        except (ImportError, ValueError):
+            return False  # what is asked of the store says better what is missing
+        return bool(getattr(found, "async_impl", False)) or found.protocol == "memory"
+
+    @contextlib.contextmanager
+    def translated(self, url: str, action: str) -> Iterator[None]:
+        """Turn whatever the client raises into a StorageError.
+
+        Raises:
+            PreconditionError: A conditional request was refused.
+            StorageError: As translated() of local disks says.
+        """
+        try:
+            yield
+        except (StorageError, NotImplementedError):
+            raise
+        except Exception as error:  # clients raise their own classes, which have no common base
+            raise self._storage_error(error, redacted(url), action) from error
+
+    def _storage_error(self, error: Exception, url: str, action: str) -> StorageError:
+        # Some clients quote the server's stack trace.
+        reason = without_secrets(str(error), self.options).split("\n\tat ")[0].strip()
+        message = f"cannot {action}: {reason}"
+        code = _code_of(error)
+        if code in _PRECONDITION_CODES:
+            return PreconditionError(message, url=url)
+        if isinstance(error, FileExistsError):
+            return AlreadyExistsError(message, url=url)
+        if isinstance(error, FileNotFoundError) or code in _MISSING_CODES:
+            return MissingError(message, url=url)
+        if code in _TRANSIENT_CODES or self.is_transient(error):
+            return TransientStorageError(message, url=url)
+        return storage_error(error, url, action) if isinstance(error, OSError) else StorageError(message, url=url)
+
+    def is_transient(self, error: Exception) -> bool:
+        """Whether an error says that servers could not be reached, so that the request may succeed later."""
+        if isinstance(error, (ConnectionError, TimeoutError)) or "Connect" in type(error).__name__:
+            return True
+        return type(error).__module__.startswith(("aiohttp", "aiobotocore", "urllib3"))
+
+
+def available_protocols() -> list[str]:
+    """The schemes that fsspec has a file system for, installed or not."""
+    found: list[str] = fsspec.available_protocols()
+    return found
+
+
+def _code_of(error: BaseException | None) -> str:
+    while error is not None:
+        response = getattr(error, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code", ""))
+        error = error.__cause__
+    return ""

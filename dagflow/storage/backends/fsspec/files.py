@@ -1,0 +1,136 @@
+"""Files of remote stores, by ranged requests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+from dagflow.errors import StorageError
+from dagflow.storage.backends.fsspec.client import FsspecClient
+from dagflow.storage.file_stat import FileStat, require_same_version
+from dagflow.storage.files import Files, RangedFile
+from dagflow.storage.location import join, redacted
+from dagflow.storage.small_files import Content, LoadedFiles, SmallFiles, fill_buffer
+
+THREADS = 32
+"""Small files that are read at the same time."""
+
+_TAGS = ("ETag", "etag", "md5Hash", "content_md5", "checksum")
+_MILLIS = ("modification_time", "modificationTime")  # HDFS
+_TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
+
+
+class FsspecFiles(Files):
+    """Files of any store that fsspec reaches.
+
+    Args:
+        client: Gives the store's file system.
+    """
+
+    def __init__(self, client: FsspecClient) -> None:
+        self.client = client
+
+    def stat(self, url: str) -> FileStat:
+        """See Files."""
+        filesystem, path = self.client.locate(url)
+        with self.client.translated(url, "look at"):
+            return stat_of(url, filesystem.info(path))
+
+    def open(self, url: str, expected: FileStat | None = None) -> RangedFile:
+        """See Files."""
+        found = self.stat(url)
+        if found.is_directory:
+            raise StorageError("it is a directory", url=redacted(url))
+        require_same_version(expected, found)
+        return self.file_of(found)
+
+    def file_of(self, found: FileStat) -> RangedFile:
+        """A file that was looked at before, without another look."""
+        return FsspecFile(self.client, found)
+
+    def open_planned(self, planned: FileStat) -> RangedFile | None:
+        """See Files."""
+        return self.file_of(planned) if self.client.is_concurrent else None
+
+    def list(self, url: str) -> Iterator[FileStat]:
+        """See Files; the whole directory comes at once."""
+        filesystem, path = self.client.locate(url)
+        with self.client.translated(url, "list"):
+            listed = filesystem.ls(path, detail=True)
+            if [entry["name"] for entry in listed if entry["type"] == "file"] == [path]:
+                raise StorageError("it is no directory", url=redacted(url))
+            entries = [entry for entry in listed if entry["name"].rstrip("/") != path]
+        found = [stat_of(join(url, entry["name"].rstrip("/").rpartition("/")[2]), entry) for entry in entries]
+        yield from sorted(found, key=sort_key)
+
+    def remove(self, url: str) -> None:
+        """See Files."""
+        filesystem, path = self.client.locate(url)
+        with self.client.translated(url, "remove"):
+            filesystem.rm_file(path)
+
+    def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
+        """See Files; several files are read at a time, where the client takes that."""
+        threads = THREADS if self.client.is_concurrent else 1
+        contents = read_each(lambda index: self._content(files.expected(index)), len(files.names), threads)
+        return fill_buffer(contents, buffer, endings)
+
+
+class FsspecFile(RangedFile):
+    """A file of any store that fsspec reaches; each buffer is one ranged request.
+
+    Guarantee: the version was checked when the file was opened; the store cannot be asked for a version later.
+    """
+
+    def __init__(self, client: FsspecClient, found: FileStat) -> None:
+        super().__init__(found)
+        self._client = client
+        self._filesystem, self._path = client.locate(found.url)
+
+    def request(self, start: int, end: int) -> bytes:
+        """See RangedFile."""
+        with self._client.translated(self.found.url, f"read at {start}"):
+            data: bytes = self._filesystem.cat_file(self._path, start=start, end=end)
+            return data
+
+
+def read_each(read: Callable[[int], Content], count: int, threads: int) -> Sequence[Content]:
+    """The contents of files 0 to count, read by several threads.
+
+    Raises:
+        TransientStorageError: The store may well succeed if asked again.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(read, range(count)))
+
+
+def stat_of(url: str, info: dict[str, Any]) -> FileStat:
+    """What a file system of fsspec says of a file or directory."""
+    if info["type"] == "directory":
+        return FileStat(url, 0, is_directory=True)
+    tag = next((info[name] for name in _TAGS if info.get(name)), "")
+    tag = hashlib.sha256(tag).hexdigest()[:32] if isinstance(tag, bytes) else str(tag).strip('"')
+    return FileStat(url, int(info["size"] or 0), _nanoseconds(info), tag)
+
+
+def _nanoseconds(info: dict[str, Any]) -> int:
+    for name in _MILLIS:
+        if info.get(name):
+            return int(info[name]) * 10**6
+    for name in _TIMES:
+        value = info.get(name)
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return int(value.timestamp()) * 10**9 + value.microsecond * 1000
+        if isinstance(value, (int, float)):
+            return round(value * 10**6) * 1000  # a float holds no more than microseconds of our time
+    return 0
+
+
+def sort_key(found: FileStat) -> bytes:
+    """Sorts a listing by the bytes of its names, a directory's with a slash behind it."""
+    return (found.url + ("/" if found.is_directory else "")).encode("utf-8", "surrogateescape")

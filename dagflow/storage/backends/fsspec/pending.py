@@ -1,0 +1,189 @@
+"""Pending output in stores that fsspec reaches: a hidden name beside the final one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Collection
+from typing import Any
+
+from typing_extensions import Buffer
+
+from dagflow.storage.backends.fsspec.client import FsspecClient
+from dagflow.storage.checksums import updated_crc32
+from dagflow.storage.location import join, name_of, parent
+from dagflow.storage.pending import (
+    PENDING_DIRECTORY,
+    Durability,
+    PendingFile,
+    PendingFiles,
+    PendingWriter,
+    conflict,
+    is_earlier_tag,
+    lost_output,
+)
+
+_COMPARE_BYTES = 8 << 20
+
+
+class FsspecPendingWriter(PendingWriter):
+    """Writes under a hidden name beside the final one.
+
+    Guarantee: readers that leave out names with a leading dot see nothing; how safe the later move is depends
+    on the store, and on a single driver.
+    """
+
+    def __init__(self, client: FsspecClient, final_url: str, tag: str, checksum: bool) -> None:
+        self._client = client
+        self._final = final_url
+        self._url = join(parent(final_url), PENDING_DIRECTORY, tag, os.urandom(16).hex())
+        self._crc32 = 0 if checksum else None
+        self._size_bytes = 0
+        self._filesystem, self._path = client.locate(self._url)
+        with client.translated(self._url, "open"):
+            self._filesystem.makedirs(self._path.rpartition("/")[0], exist_ok=True)
+            self._file: Any = self._filesystem.open(self._path, "wb")
+
+    def write(self, data: Buffer) -> None:
+        """See PendingWriter."""
+        view = memoryview(data).cast("B")
+        with self._client.translated(self._url, "write"):
+            self._file.write(view)
+        self._size_bytes += len(view)
+        if self._crc32 is not None:
+            self._crc32 = updated_crc32(view, self._crc32)
+
+    def close(self, *, records: int) -> PendingFile:
+        """See PendingWriter."""
+        with self._client.translated(self._url, "complete"):
+            self._file.close()
+        self._file = None
+        return PendingFile(self._final, self._url, self._size_bytes, records, self._crc32)
+
+    def abandon(self) -> None:
+        """See PendingWriter."""
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        with contextlib.suppress(Exception):  # whatever the client raises: the file is not wanted
+            file.close()
+        with contextlib.suppress(Exception):
+            self._filesystem.rm_file(self._path)
+        _remove_empty(self._filesystem, self._path)
+
+
+class FsspecPendingFiles(PendingFiles):
+    """A hidden directory beside each final name, and a move to publish.
+
+    Args:
+        client: Gives the store's file system.
+    """
+
+    def __init__(self, client: FsspecClient) -> None:
+        self._client = client
+
+    def open(
+        self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
+    ) -> PendingWriter:
+        """See PendingFiles."""
+        return FsspecPendingWriter(self._client, final_url, tag, checksum)
+
+    def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
+        """See PendingFiles."""
+        filesystem, source = self._client.locate(pending.pending_url)
+        target = self._client.path_of(pending.final_url)
+        with self._client.translated(pending.final_url, "publish"):
+            is_staged, is_published = filesystem.exists(source), filesystem.exists(target)
+            if not is_published:
+                if not is_staged:
+                    raise lost_output(pending)
+                filesystem.mv(source, target)
+            elif is_staged:
+                # A move that copies may die half-way: the copy is made whole again, anything else stays.
+                if not _is_same(filesystem, source, target):
+                    raise conflict(pending)
+                filesystem.rm_file(source)
+            elif filesystem.size(target) != pending.size_bytes:
+                raise conflict(pending)
+        _remove_empty(filesystem, source)
+
+    def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
+        """See PendingFiles."""
+        filesystem, source = self._client.locate(pending.pending_url)
+        target = self._client.path_of(pending.final_url)
+        with self._client.translated(pending.final_url, "replace"):
+            if filesystem.exists(source):
+                if _copies_at_once(filesystem):
+                    filesystem.cp_file(source, target)
+                    filesystem.rm_file(source)
+                else:
+                    if filesystem.exists(target):
+                        filesystem.rm_file(target)
+                    filesystem.mv(source, target)
+            elif not filesystem.exists(target) or filesystem.size(target) != pending.size_bytes:
+                raise lost_output(pending)
+        _remove_empty(filesystem, source)
+
+    def is_whole(self, pending: PendingFile) -> bool:
+        """See PendingFiles."""
+        filesystem, source = self._client.locate(pending.pending_url)
+        target = self._client.path_of(pending.final_url)
+        with self._client.translated(pending.final_url, "look at"):
+            if filesystem.exists(source):
+                return bool(filesystem.size(source) == pending.size_bytes)
+            return bool(filesystem.exists(target) and filesystem.size(target) == pending.size_bytes)
+
+    def discard(self, pending: PendingFile) -> None:
+        """See PendingFiles."""
+        filesystem, path = self._client.locate(pending.pending_url)
+        with self._client.translated(pending.pending_url, "discard"), contextlib.suppress(FileNotFoundError):
+            filesystem.rm_file(path)
+        _remove_empty(filesystem, path)
+
+    def sweep(
+        self,
+        root_url: str,
+        *,
+        owner: str,
+        before_epoch: int,
+        require_right: Callable[[], None],
+        keep: Collection[str] = (),
+    ) -> int:
+        """See PendingFiles."""
+        filesystem, root = self._client.locate(root_url)
+        # By name, which is unique: a store may have several URLs, so that a path says nothing.
+        kept = {name_of(url) for url in keep}
+        removed = 0
+        with self._client.translated(root_url, "sweep"):
+            if not filesystem.isdir(root):
+                return 0
+            for above, _, names in list(filesystem.walk(root)):
+                is_pending = name_of(parent(above)) == PENDING_DIRECTORY
+                if not is_pending or not is_earlier_tag(name_of(above), owner, before_epoch):
+                    continue
+                for path in (join(above, name) for name in names if name not in kept):
+                    filesystem.rm_file(path)
+                    removed += 1
+                    _remove_empty(filesystem, path)
+        return removed
+
+
+def _copies_at_once(filesystem: Any) -> bool:
+    """Whether a copy takes the place of what is there at once and as a whole: object stores, and the one in memory."""
+    return bool(getattr(filesystem, "async_impl", False)) or filesystem.protocol == "memory"
+
+
+def _is_same(filesystem: Any, first: str, second: str) -> bool:
+    size_bytes = filesystem.size(first)
+    return size_bytes == filesystem.size(second) and all(
+        filesystem.cat_file(first, start=start, end=start + _COMPARE_BYTES)
+        == filesystem.cat_file(second, start=start, end=start + _COMPARE_BYTES)
+        for start in range(0, size_bytes, _COMPARE_BYTES)
+    )
+
+
+def _remove_empty(filesystem: Any, path: str) -> None:
+    directory = path.rpartition("/")[0]
+    with contextlib.suppress(Exception):  # each client says in its own way that a directory is not empty
+        filesystem.rmdir(directory)
+        filesystem.rmdir(directory.rpartition("/")[0])

@@ -1,0 +1,42 @@
+"""S3 and stores that speak its protocol: conditional writes, multipart uploads, reads of one version."""
+
+from __future__ import annotations
+
+from dagflow.storage.backends.fsspec import FsspecBackend
+from dagflow.storage.backends.s3.client import S3Client
+from dagflow.storage.backends.s3.files import S3Files
+from dagflow.storage.backends.s3.objects import S3ObjectStore
+from dagflow.storage.backends.s3.pending import S3PendingFiles
+from dagflow.storage.options import StorageOptions
+from dagflow.storage.roots import Roots
+
+
+class S3Backend(FsspecBackend):
+    """S3, by s3fs and, for small objects, obstore."""
+
+    client: S3Client
+
+    def __init__(self, scheme: str, options: StorageOptions) -> None:
+        super().__init__(scheme, options)
+        self._files = S3Files(self.client)
+
+    def make_client(self) -> S3Client:
+        """See FsspecBackend."""
+        return S3Client(self.scheme, self.options)
+
+    @property
+    def files(self) -> S3Files:
+        """See Backend."""
+        return self._files
+
+    @property
+    def pending(self) -> S3PendingFiles:
+        """See Backend."""
+        return S3PendingFiles(self.client)
+
+    def objects(self, url: str, roots: Roots) -> S3ObjectStore:
+        """See Backend."""
+        return S3ObjectStore(self.client, url, roots)
+
+
+__all__ = ["S3Backend"]

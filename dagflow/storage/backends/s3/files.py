@@ -1,0 +1,107 @@
+"""Files in S3's buckets."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from dagflow.errors import MissingError, SourceChangedError
+from dagflow.storage.backends.fsspec.client import PreconditionError
+from dagflow.storage.backends.fsspec.files import THREADS, FsspecFiles, read_each, sort_key, stat_of
+from dagflow.storage.backends.s3.client import CONNECTIONS, S3Client, S3Location
+from dagflow.storage.backends.s3.fast_objects import FastBuckets, FastObjects
+from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import RangedFile
+from dagflow.storage.location import join, redacted
+from dagflow.storage.small_files import Content, LoadedFiles, SmallFiles, fill_buffer
+
+
+class S3Files(FsspecFiles):
+    """Objects that are read as files; a listing comes page by page.
+
+    Args:
+        client: Gives the bucket of a URL.
+    """
+
+    client: S3Client
+
+    def __init__(self, client: S3Client) -> None:
+        super().__init__(client)
+        self._fast_buckets = FastBuckets()
+
+    def file_of(self, found: FileStat) -> RangedFile:
+        """See FsspecFiles."""
+        return S3File(self.client, found)
+
+    def list(self, url: str) -> Iterator[FileStat]:
+        """See Files."""
+        location = self.client.location(url)
+        prefix = f"{location.key}/" if location.key else ""
+        is_empty = True
+        for page in location.list("list", Prefix=prefix, Delimiter="/"):
+            files = (
+                stat_of(join(url, entry["Key"][len(prefix) :]), {**entry, "type": "file", "size": entry["Size"]})
+                for entry in page.get("Contents", ())
+                if entry["Key"] != prefix  # an empty object that some tools create to show a directory
+            )
+            directories = (
+                FileStat(join(url, entry["Prefix"][len(prefix) : -1]), 0, is_directory=True)
+                for entry in page.get("CommonPrefixes", ())
+            )
+            is_empty = is_empty and not page.get("KeyCount")
+            yield from heapq.merge(files, directories, key=sort_key)
+        if is_empty and prefix:
+            raise MissingError("there is no such directory", url=redacted(url))
+
+    def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
+        """See Files."""
+        location = self.client.location(files.base)
+        fast = None
+        # Without etags nothing would tell that what was read is what was planned.
+        if files.etags:
+            with self.client.translated(files.base, "open"):
+                fast = self._fast_buckets.find(location.filesystem, location.bucket, self.client.options)
+
+        def read(index: int) -> Content:
+            content = None if fast is None else _read_fast(fast, location, files, index)
+            return self._content(files.expected(index)) if content is None else content
+
+        threads = THREADS if fast is None else CONNECTIONS
+        return fill_buffer(read_each(read, len(files.names), threads), buffer, endings)
+
+    def _open_whole(self, expected: FileStat) -> RangedFile:
+        # Where a read names its version no look before it is needed; unless there is nothing to read.
+        if expected.etag and expected.size_bytes:
+            return self.file_of(expected)
+        return self.open(expected.url, expected)
+
+
+class S3File(RangedFile):
+    """A file in a bucket.
+
+    Guarantee: every request names the etag, so that two versions are never mixed.
+    """
+
+    def __init__(self, client: S3Client, found: FileStat) -> None:
+        super().__init__(found)
+        self._location = client.location(found.url)
+
+    @property
+    def is_pinned(self) -> bool:
+        """See ReadableFile."""
+        return bool(self.found.etag)
+
+    def request(self, start: int, end: int) -> bytes:
+        """See RangedFile."""
+        try:
+            return self._location.get(
+                f"read at {start}", self.found.etag, Key=self._location.key, Range=f"bytes={start}-{end - 1}"
+            )
+        except PreconditionError as error:
+            raise SourceChangedError("the file was replaced while it was read", url=error.url) from error
+
+
+def _read_fast(fast: FastObjects, location: S3Location, files: SmallFiles, index: int) -> memoryview | None:
+    key = f"{location.key}/{files.names[index]}" if location.key else files.names[index]
+    content = fast.read(key, files.etags[index]) if files.etags[index] else None
+    return content if content is not None and len(content) == files.sizes[index] else None

@@ -1,0 +1,69 @@
+"""A kind of store: everything that dagflow asks of a file system or an object store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from dagflow.storage.files import Files
+from dagflow.storage.objects import ObjectStore
+from dagflow.storage.options import StorageOptions
+from dagflow.storage.pending import PendingFiles
+from dagflow.storage.roots import Roots
+from dagflow.storage.source_files import SourceFiles
+
+
+class Backend(ABC):
+    """One kind of store, reached by the URLs of its schemes.
+
+    StorageContext makes one of each scheme in each process. An implementation is one file, named in registry.py
+    or in the app's attributes by `storage: {SCHEME: {backend: package.module.Class}}`; the law that it has to keep is
+    the suite dagflow.testing.storage.StorageContract.
+
+    Args:
+        scheme: The scheme by which it was found; "" for plain paths.
+        options: Options by protocol, as in the app's attribute `storage`.
+
+    Attributes:
+        scheme: The scheme by which it was found.
+        options: Options by protocol.
+    """
+
+    is_local: ClassVar[bool] = False
+    """Whether locations are paths on this machine, which functions of `os` take, and other hosts may not see."""
+
+    def __init__(self, scheme: str, options: StorageOptions) -> None:
+        self.scheme = scheme
+        self.options = options
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether several calls at a time, from several threads, are allowed, and faster than one after the other."""
+        return False
+
+    @property
+    @abstractmethod
+    def files(self) -> Files:
+        """Files to be read."""
+
+    @property
+    @abstractmethod
+    def pending(self) -> PendingFiles:
+        """Output that waits to be published."""
+
+    @property
+    def sources(self) -> SourceFiles:
+        """Source files that were processed; by default they can be removed, and not archived."""
+        return SourceFiles(self.files)
+
+    @abstractmethod
+    def objects(self, url: str, roots: Roots) -> ObjectStore:
+        """The objects below a URL; nothing is created before the first of them.
+
+        Args:
+            url: Where the store is rooted; an absolute location.
+            roots: Named roots of the run.
+
+        Raises:
+            StorageError: The store cannot create exclusively.
+        """

@@ -1,0 +1,64 @@
+"""One version of a file, and how it is told from another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dagflow.errors import SourceChangedError
+from dagflow.storage.fingerprint import UNKNOWN
+from dagflow.storage.location import redacted
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """A file or directory as its store describes it.
+
+    Attributes:
+        url: Where it is.
+        size_bytes: Its length; 0 for a directory.
+        mtime_ns: Its modification time in nanoseconds since 1970; 0 where the store has none.
+        etag: The store's own tag of the content; "" where it has none.
+        is_directory: Whether it is a directory.
+        fingerprint: Of a planned version that may have been appended to since: its head/tail fingerprint, by which
+            the first size_bytes are recognised. 0 where the file must be exactly this version.
+    """
+
+    url: str
+    size_bytes: int
+    mtime_ns: int = 0
+    etag: str = ""
+    is_directory: bool = False
+    fingerprint: int = UNKNOWN
+
+    def difference(self, now: FileStat) -> str:
+        """How a later look at the same file differs, in words; "" for the same version.
+
+        Etags decide where both have one: object stores tell times in whole seconds.
+        """
+        if self.size_bytes != now.size_bytes:
+            return f"it had {self.size_bytes} bytes, now it has {now.size_bytes}"
+        if self.etag and now.etag:
+            return "" if self.etag == now.etag else f"its etag was {self.etag}, now it is {now.etag}"
+        if self.mtime_ns and now.mtime_ns and self.mtime_ns != now.mtime_ns:
+            return f"it was modified at {self.mtime_ns} ns, now at {now.mtime_ns} ns since 1970"
+        return ""
+
+
+def require_same_version(expected: FileStat | None, found: FileStat) -> None:
+    """Refuse a file that is not the planned version.
+
+    Args:
+        expected: The planned version, or None where any will do.
+        found: The file as it is now.
+
+    Raises:
+        SourceChangedError: It is another version; the message names the difference.
+    """
+    difference = expected.difference(found) if expected is not None else ""
+    if difference:
+        raise SourceChangedError(
+            f"the file changed after it was planned: {difference}",
+            url=redacted(found.url),
+            hint="put the planned version back, or leave it out with on_error: skip on the reader; on_change on the "
+            "splitter says what becomes of the new version",
+        )

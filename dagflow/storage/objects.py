@@ -1,0 +1,129 @@
+"""Small objects that are created once and never changed: what a journal is made of."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+
+from dagflow.errors import AlreadyExistsError, MissingError, StorageError, TransientStorageError
+from dagflow.storage.location import redacted
+from dagflow.storage.roots import Roots
+
+_ATTEMPTS = 3
+
+
+class ObjectStore(ABC):
+    """Named objects below one URL.
+
+    Names are parts joined by "/". Guarantee: an object is there as a whole or not at all, also after a crash,
+    and of several writers of one name one wins. Picklable.
+
+    Args:
+        url: Where the store is rooted; an absolute location.
+        roots: Named roots by which locations are remembered in objects.
+
+    Attributes:
+        url: Where the store is rooted.
+        roots: Named roots by which locations are remembered in objects.
+    """
+
+    def __init__(self, url: str, roots: Roots = Roots()) -> None:  # noqa: B008  # frozen
+        self.url = url
+        self.roots = roots
+
+    @abstractmethod
+    def create_if_absent(self, name: str, data: bytes) -> None:
+        """One attempt of create(), without the reading back.
+
+        Raises:
+            AlreadyExistsError: The name is taken.
+            StorageError: It failed, or it is not known whether it succeeded.
+        """
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The bytes of an object.
+
+        Raises:
+            MissingError: There is none.
+            StorageError: The store refused.
+        """
+
+    @abstractmethod
+    def list(self, directory: str, after: str = "") -> Iterator[str]:
+        """The names of the objects directly in a directory, sorted.
+
+        Args:
+            directory: "log/" or the like, or "" for the root.
+            after: Only names behind this one, which is a full name.
+
+        Raises:
+            StorageError: The store refused.
+        """
+
+    @abstractmethod
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove objects; those that are not there are no error.
+
+        Raises:
+            StorageError: The store refused.
+        """
+
+    def path_of(self, name: str) -> str | None:
+        """The local path by which an object can be opened; None where the store has no such paths."""
+        return None
+
+    def create(self, name: str, data: bytes) -> None:
+        """Create an object, durably, unless the name is taken.
+
+        After an error that leaves the outcome in doubt the object is read back: equal bytes are taken for one's
+        own, so data must carry something that no other writer has.
+
+        Raises:
+            AlreadyExistsError: The name holds other bytes.
+            TransientStorageError: It is not known whether the object is there, or will be.
+            StorageError: The store refused.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self.create_if_absent(name, data)
+            except StorageError as error:
+                present = self._content(name, error)
+                if present == data:
+                    return None
+                if present is not None:
+                    place = redacted(f"{self.url}/{name}")
+                    raise AlreadyExistsError("the name is taken by other bytes", url=place) from error
+                # A reply that says "taken" for a name that is free again is as doubtful as no reply.
+                if attempt == _ATTEMPTS or not isinstance(error, (TransientStorageError, AlreadyExistsError)):
+                    raise
+        return None
+
+    def _content(self, name: str, error: StorageError) -> bytes | None:
+        try:
+            return self.read(name)
+        except MissingError:
+            return None
+        except StorageError:
+            raise error from None
+
+    def probe(self) -> None:
+        """Find out whether create really excludes.
+
+        Raises:
+            StorageError: It does not; no journal may be kept here.
+        """
+        name = f"probe/{os.urandom(8).hex()}"
+        self.create(name, b"first " + name.encode())
+        try:
+            self.create(name, b"second " + name.encode())
+        except AlreadyExistsError:
+            return
+        finally:
+            self.delete([name])
+        raise StorageError(
+            "a second creation of the same name succeeded: this store cannot keep two drivers apart",
+            url=redacted(self.url),
+            hint="put the checkpoint on a local disk or on an object store with conditional writes",
+        )

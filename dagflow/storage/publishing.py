@@ -1,0 +1,100 @@
+"""Publishes sets of files, on whatever stores they are: those on remote stores several at a time."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+
+from dagflow.errors import MissingError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.pending import Durability, PendingFile
+from dagflow.storage.request_threads import request_threads
+
+
+def publish_all(storage: StorageContext, files: Sequence[PendingFile], *, durability: Durability = "process") -> None:
+    """Publish files in any order.
+
+    Raises:
+        StorageError: As PendingFiles.publish says, of one of them; any of the others may have been published.
+    """
+    _for_all(storage, lambda file: storage.backend(file.final_url).pending.publish(file, durability), files)
+
+
+def discard_all_rivals(storage: StorageContext, files: Sequence[PendingFile]) -> None:
+    """End the unfinished uploads of dead attempts for all files; see PendingFiles.discard_rivals.
+
+    Raises:
+        StorageError: The store refused.
+    """
+    _for_all(storage, lambda file: storage.backend(file.final_url).pending.discard_rivals(file), files)
+
+
+def discard_all(storage: StorageContext, files: Iterable[PendingFile]) -> None:
+    """Remove pending files that will not be published.
+
+    Raises:
+        StorageError: The store refused.
+    """
+    for file in files:
+        storage.backend(file.final_url).pending.discard(file)
+
+
+def find_lost(storage: StorageContext, files: Sequence[PendingFile]) -> list[PendingFile]:
+    """The files that neither wait nor are in their places; to be asked before the first of a set is replaced.
+
+    Raises:
+        StorageError: A store refused.
+    """
+    lost: list[PendingFile] = []
+
+    def look(file: PendingFile) -> None:
+        if not storage.backend(file.final_url).pending.is_whole(file):
+            lost.append(file)
+
+    _for_all(storage, look, files)
+    return sorted(lost, key=lambda file: file.final_url)
+
+
+def replace_all(
+    storage: StorageContext, files: Sequence[PendingFile], removed: Iterable[str], require_right: Callable[[], None]
+) -> None:
+    """Put every file in its place, then remove what has none any more; durable when this returns.
+
+    No name is ever missing that is there before and after, where the store has a move or an upload that replaces.
+    After a death in between, doing it again completes it; what is in its place already stays.
+
+    Args:
+        storage: Reaches the stores.
+        files: Complete pending files.
+        removed: URLs that go, after everything new is there.
+        require_right: Called before each step that cannot tell by itself that it comes too late; raises where
+            another driver has taken over.
+
+    Raises:
+        StorageError: A file is lost, or a store refused.
+    """
+    require_right()
+    _for_all(storage, lambda file: storage.backend(file.final_url).pending.replace(file), files)
+    gone = sorted(removed)
+    for url in gone:
+        require_right()
+        with contextlib.suppress(MissingError):
+            storage.backend(url).files.remove(url)
+    # The journal says next that the set was replaced; after a power loss no look at a pending file would mend a name.
+    urls_by_backend: dict[int, list[str]] = {}
+    for url in [*(file.final_url for file in files), *gone]:
+        urls_by_backend.setdefault(id(storage.backend(url)), []).append(url)
+    for urls in urls_by_backend.values():
+        storage.backend(urls[0]).pending.sync_names(urls)
+
+
+def _for_all(storage: StorageContext, act: Callable[[PendingFile], None], files: Sequence[PendingFile]) -> None:
+    """Do something with each file; with those on stores that take several calls at a time, in several threads."""
+    concurrent = []
+    for file in files:
+        if storage.backend(file.final_url).is_concurrent:
+            concurrent.append(file)
+        else:
+            act(file)
+    for done in [request_threads().submit(act, file) for file in concurrent]:
+        done.result()

@@ -1,0 +1,60 @@
+"""The stores that dagflow knows, by URL scheme. To add one, write its Backend in one file and add one line here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from dagflow.errors import StorageError
+from dagflow.storage.base import Backend
+from dagflow.storage.location import scheme_of
+from dagflow.storage.options import FAMILIES, StorageOptions, options_of
+
+_BUILT_IN: Final = "dagflow.storage.backends"
+BACKENDS: Final = {
+    "": f"{_BUILT_IN}.local.LocalBackend",
+    "s3": f"{_BUILT_IN}.s3.S3Backend",
+    "s3a": f"{_BUILT_IN}.s3.S3Backend",
+    "hdfs": f"{_BUILT_IN}.hdfs.HdfsBackend",
+    "viewfs": f"{_BUILT_IN}.hdfs.HdfsBackend",
+}
+"""The class of each scheme's backend, by name: a module is imported when a URL needs it, so that local runs load
+neither fsspec nor a client."""
+
+ANY_OTHER: Final = f"{_BUILT_IN}.fsspec.FsspecBackend"
+"""Reaches every other scheme that fsspec knows, and chains such as `simplecache::s3`."""
+
+
+def backend_of(url: str, options: StorageOptions) -> Backend:
+    """The backend of a URL's scheme: the app's own, one of dagflow's, or fsspec's file system.
+
+    Args:
+        url: A location.
+        options: Options by protocol; the option `backend` of a scheme names a class of the app's author.
+
+    Raises:
+        StorageError: The app's own class cannot be used.
+    """
+    scheme = scheme_of(url)
+    own = options_of(options, scheme).get("backend")
+    if own is None:
+        return _class_of(BACKENDS.get(scheme, ANY_OTHER))(scheme, options)
+    try:
+        found = _class_of(str(own))
+    except (ImportError, AttributeError, ValueError) as error:
+        hint = f"attributes: {{storage: {{{scheme}: {{backend: package.module.Class}}}}}}"
+        raise StorageError(f"no class {own} for {scheme}://: {error}", url=scheme, hint=hint) from error
+    return found(scheme, options)
+
+
+def known_protocols() -> list[str]:
+    """The protocols that options can be given for."""
+    # Heavy: only apps that have options pay for the import of fsspec.
+    known = import_module(f"{_BUILT_IN}.fsspec.client").available_protocols()
+    return sorted({*known, *BACKENDS, *(name for family in FAMILIES for name in family)} - {""})
+
+
+def _class_of(name: str) -> type[Backend]:
+    module, _, class_name = name.rpartition(".")
+    found: type[Backend] = getattr(import_module(module), class_name)
+    return found

@@ -1,0 +1,66 @@
+"""Source files that have been processed, and are removed or archived."""
+
+from __future__ import annotations
+
+import os
+
+from dagflow.errors import MissingError, StorageError
+from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import Files
+from dagflow.storage.location import redacted
+
+
+def flush_disks() -> None:
+    """Wait until everything that this machine has written is on its disks."""
+    os.sync()
+
+
+class SourceFiles:
+    """Removes and archives the source files of one kind of store. URLs are absolute, see location.absolute.
+
+    Args:
+        files: The store's files.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    def remove_version(self, expected: FileStat) -> str:
+        """Remove a file if it is the version that was processed.
+
+        Returns:
+            Why the file was left; "" where it is gone now, or was before.
+
+        Raises:
+            StorageError: The store refused.
+        """
+        try:
+            if reason := expected.difference(self.files.stat(expected.url)):
+                return reason
+            self.files.remove(expected.url)
+        except MissingError:
+            pass
+        return ""
+
+    def require_archive(self, url: str) -> None:
+        """Make sure that files can be moved below a directory, which is made if it is not there.
+
+        Raises:
+            StorageError: The store archives no files, the directory cannot be made, or nothing can be written there.
+        """
+        raise StorageError("only files of a local disk can be archived", url=redacted(url))
+
+    def archive_version(self, expected: FileStat, target: str) -> str:
+        """Move a file elsewhere in its store if it is the version that was processed.
+
+        Args:
+            expected: The file.
+            target: Its new name.
+
+        Returns:
+            Why the file was left; "" where it is in the archive now, or was before.
+
+        Raises:
+            StorageError: The store archives no files, or not to this place, or it refused.
+        """
+        raise StorageError("only files of a local disk can be archived", url=redacted(expected.url))
