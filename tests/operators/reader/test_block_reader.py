@@ -51,7 +51,7 @@ def test_records_come_in_batches_that_know_block_and_offset(tmp_path: Path) -> N
 
 
 def test_rejects_leave_the_errors_port_as_json_lines(tmp_path: Path) -> None:
-    """Each has file, offset, length, reason and the bytes; records go on."""
+    """A reject has file, offset, length, reason and bytes; records are emitted as before."""
     path = tmp_path / "a.bin"
     path.write_bytes(b"abcd\xff")
     reader = BlockReader(format={"type": "fixed", "length": 4})
@@ -81,7 +81,7 @@ def test_a_reject_fails_the_run_if_errors_is_not_connected(tmp_path: Path) -> No
 
 
 def test_another_version_of_the_file_is_noticed_when_it_is_opened(tmp_path: Path) -> None:
-    """Nothing of it is read."""
+    """A file that was replaced or removed is not read."""
     path = tmp_path / "a.txt"
     path.write_bytes(b"aa\n")
     blocks = blocks_of(path, 10)
@@ -108,7 +108,7 @@ def test_a_change_while_a_block_is_read_is_noticed_at_its_end(tmp_path: Path) ->
 
 
 def test_a_prescan_gives_each_block_the_state_it_begins_in(tmp_path: Path) -> None:
-    """Also over the border between two windows, and after a restart in between."""
+    """States are kept from one window to the next, also over a restart."""
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"x\ny\nz"\nb\n')
     blocks = blocks_of(path, 3)
@@ -126,7 +126,7 @@ def test_a_prescan_gives_each_block_the_state_it_begins_in(tmp_path: Path) -> No
 
 
 def test_a_prescan_leaves_a_missing_file_to_the_reader(tmp_path: Path) -> None:
-    """Whether the run goes on without the file is decided once, where it is read."""
+    """The reader decides, when it reads the block, whether the run goes on without the file."""
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"b\nc"\n')
     block = blocks_of(path, 4)[0]
@@ -143,7 +143,7 @@ def test_a_prescan_leaves_a_missing_file_to_the_reader(tmp_path: Path) -> None:
 
 
 def test_what_a_format_cannot_go_on_from_may_be_left_out(tmp_path: Path) -> None:
-    """Else a window in which it is planned would fail for ever."""
+    """Without that, a window in which it is planned would always fail."""
     path = tmp_path / "a"
     path.write_bytes(b"one, and two")
     tail = replace(blocks_of(path, 100)[0], start=3, resumes=True)
@@ -156,7 +156,7 @@ def test_what_a_format_cannot_go_on_from_may_be_left_out(tmp_path: Path) -> None
 
 
 def test_blocks_behind_one_that_was_not_scanned_are_left_out(tmp_path: Path) -> None:
-    """A file that was away while it was planned, and is back: what would begin in the middle of a field is left out."""
+    """A block whose beginning may be in the middle of a field is left out."""
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"b\nc"\n"d\ne"\n')
     blocks = blocks_of(path, 4)
@@ -173,7 +173,7 @@ def test_blocks_behind_one_that_was_not_scanned_are_left_out(tmp_path: Path) -> 
 
 
 def test_a_prescan_leaves_a_forbidden_file_to_the_reader(tmp_path: Path) -> None:
-    """As it does what is gone: it cannot be read, and the app says what to do then."""
+    """The reader decides what becomes of a file that may not be read, as of a missing one."""
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"b\nc"\n')
     block = blocks_of(path, 4)[0]
@@ -191,7 +191,7 @@ def test_a_prescan_leaves_a_forbidden_file_to_the_reader(tmp_path: Path) -> None
 
 
 def test_a_damaged_archive_is_left_out_before_any_of_it_is_given(tmp_path: Path) -> None:
-    """What is wrong with it shows at its end, and by then its records would have gone on."""
+    """The damage shows at the end of the file, after its records would have been emitted."""
     path = tmp_path / "a.gz"
     compressed = gzip.compress(b"line\n" * 1000)
     path.write_bytes(compressed[:-8] + bytes(8))
@@ -205,7 +205,7 @@ def test_a_damaged_archive_is_left_out_before_any_of_it_is_given(tmp_path: Path)
 
 
 def test_blocks_of_formats_without_prescan_are_unchanged() -> None:
-    """Their blocks are handed back as they are."""
+    """Blocks of a format without pre-scan are returned unchanged."""
     block = BlockMetadata(7, "x", FileVersion(10), 5, 8, False)
     reader = BlockReader()
     assert isinstance(reader, PreScanner)

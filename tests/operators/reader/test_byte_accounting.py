@@ -146,7 +146,7 @@ def test_a_run_within_its_limit_of_rejects_completes(tmp_path: Path, most: str) 
 
 @pytest.mark.parametrize("most", ["2", "0", "'29%'", "'0.5%'", "'0%'"])
 def test_a_run_beyond_its_limit_of_rejects_fails(tmp_path: Path, most: str) -> None:
-    """Nothing of the window is published that goes beyond it."""
+    """The window that exceeds the limit publishes nothing."""
     content = b"{}\n" * 7 + b"no\n" * 3
     shown = most.strip("'")
     with pytest.raises(DagflowError, match=f"3 of 10 records were refused, and max_rejects is {shown}\n.*errors"):
@@ -155,7 +155,7 @@ def test_a_run_beyond_its_limit_of_rejects_fails(tmp_path: Path, most: str) -> N
 
 
 def test_a_limit_counts_what_earlier_windows_and_runs_have_refused(tmp_path: Path) -> None:
-    """What goes wrong little by little is stopped too; started again with a higher limit, the run completes."""
+    """Rejects of all windows count; started again with a higher limit, the run completes."""
     content = b"{}\nno\n" * 20
     with pytest.raises(DagflowError, match=r"of .* records were refused, and max_rejects is 10"):
         run_app(tmp_path, "format: json_lines, max_rejects: 10", {"x": content}, block_size=6, threshold=4)
@@ -170,7 +170,7 @@ def test_a_limit_counts_what_earlier_windows_and_runs_have_refused(tmp_path: Pat
 
 @pytest.mark.parametrize("most", ["1 %", "%", "-1%", "many", "true"])
 def test_a_limit_that_is_none_is_refused(tmp_path: Path, most: str) -> None:
-    """The app is wrong; nothing runs."""
+    """The app is refused before anything runs."""
     with pytest.raises(AppError, match="max_rejects"):
         run_app(tmp_path, f"max_rejects: '{most}'")
 
@@ -189,7 +189,7 @@ def test_a_share_of_more_than_all_records_is_refused_where_it_stands(tmp_path: P
 
 
 def test_no_records_at_all_are_within_any_share() -> None:
-    """An empty run does not divide by anything."""
+    """An empty run is within any limit."""
     check_rejects("0%", 0, 0)
     check_rejects(None, 10, 0)
 
@@ -203,7 +203,7 @@ def test_a_format_that_loses_or_makes_up_bytes_fails_the_run(tmp_path: Path, wro
 
 @pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
 def test_a_file_that_is_left_out_keeps_the_accounting_right(tmp_path: Path, pack_bytes: int) -> None:
-    """The records of the others count, and what was left out is on record elsewhere."""
+    """The records of the other files are published."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "gone.txt").symlink_to(tmp_path / "nowhere")
     reader = "format: lines, on_error: skip"

@@ -77,7 +77,7 @@ def test_a_growing_file_gives_each_record_once(
 
 @pytest.mark.parametrize("compression", sorted(COMPRESS))
 def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(compression: str) -> None:
-    """Also where that is in a chunk of a stream without end, or in the mark of a frame that holds no data."""
+    """The next version may end in a chunk, or in the first bytes of a frame without data."""
     frame = b"\x50\x2a\x4d\x18\2\0\0\0ab" if compression in ("zstd", "lz4") else b""
     first, second = (frame + COMPRESS[compression](content) for content in (b"one\n", b"two\n"))
     compressed, url = first + second, f"x{SUFFIX[compression]}"
@@ -92,7 +92,7 @@ def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(compress
 
 
 def test_a_file_that_cannot_be_appended_to_is_refused_if_incomplete() -> None:
-    """If it waited, the version that has all of it could not be told from one of which nothing was read."""
+    """If it waited, a later version could not tell that nothing of it was read."""
     first, second = gzip.compress(b"one"), gzip.compress(b"two")
     accounting = BlockAccounting("x", Counter(), None)
     assert read_version("whole_file", "x.gz", first, 0, accounting) == [(0, b"one")]
@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_appended_to_is_refused_if_incomplete() -> None:
 
 @pytest.mark.parametrize("compression", sorted(COMPRESS))
 def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(compression: str) -> None:
-    """And all of it at once; what comes behind is refused."""
+    """All of it is read at once, and bytes behind it are refused."""
     compressed = COMPRESS[compression](b"one") + COMPRESS[compression](b"two")
     accounting = BlockAccounting("x", Counter(), None)
     url = f"x{SUFFIX[compression]}"
@@ -115,7 +115,7 @@ def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(compression: str
 
 
 def test_what_was_appended_to_a_whole_file_is_read_by_itself() -> None:
-    """Also in a run that does not follow it; offsets count from the beginning."""
+    """A run that does not follow files reads it too; offsets count from the beginning."""
     first, second = gzip.compress(b"one\ntwo\n"), gzip.compress(b"three\n")
     accounting = BlockAccounting("x", Counter(), None)
     found = read_version("lines", "x.gz", first + second, len(first), accounting, is_open=False)
@@ -126,7 +126,7 @@ def test_what_was_appended_to_a_whole_file_is_read_by_itself() -> None:
 
 
 def test_a_growing_file_that_is_damaged_is_an_error() -> None:
-    """Before anything of it is given; no end of it will mend that."""
+    """The error comes before any record, because no appended byte can repair the file."""
     compressed = bytearray(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
     compressed[14] ^= 0xFF
     with pytest.raises(CorruptArchiveError, match="damaged"):
@@ -134,7 +134,7 @@ def test_a_growing_file_that_is_damaged_is_an_error() -> None:
 
 
 def test_only_the_first_block_of_a_growing_file_has_records() -> None:
-    """Where a splitter could not know that it is compressed; the last one tells what waits."""
+    """The first block has all records of a file that the splitter took for plain; the last one counts what waits."""
     compressed = gzip.compress(b"one\ntw")
     accounting = BlockAccounting("x", Counter(), None)
     found: Records = []

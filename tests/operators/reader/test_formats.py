@@ -81,7 +81,7 @@ def test_the_suite_finds_a_format_that_is_wrong() -> None:
     ],
 )
 def test_mistakes_are_told_in_the_words_of_the_app(value: object, message: str) -> None:
-    """Each says what was found, and what is near."""
+    """The error says what was given, and the nearest valid name."""
     with pytest.raises(ValueError, match=message):
         make_format(value)
 
@@ -93,13 +93,13 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 def test_a_format_survives_pickling() -> None:
-    """It travels to the executors inside of its operator."""
+    """A format is pickled with its operator."""
     made = pickle.loads(pickle.dumps(make_format({"type": "lines", "delimiter": "||"})))
     assert read_range(made, b"|||a||", 0, 6)[0] == [(0, b""), (2, b"|a")]
 
 
 def test_a_format_that_is_made_already_stays() -> None:
-    """Python code may give the object itself."""
+    """Python code may pass a format instead of its name."""
     made = Fixed(length=3)
     assert make_format(made) is made
 

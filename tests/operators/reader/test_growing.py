@@ -130,14 +130,14 @@ def test_a_long_record_in_progress_is_not_held_in_memory() -> None:
     ],
 )  # fmt: skip
 def test_of_xml_only_what_may_be_an_element_waits(content: bytes, waiting: int) -> None:
-    """A file that is complete, or that no end can mend, does not wait for more; one in UTF-16 is refused at once."""
+    """A complete file, or one that no end can repair, does not wait; a file in UTF-16 is refused at once."""
     made = make_format({"type": "xml", "tag": "a", "max_record": 50})
     assert made.complete_end(MemorySource(content)) == len(content) - waiting
     assert made.complete_end(MemorySource(content.decode().encode("utf-16"))) is None
 
 
 def test_a_record_in_progress_is_found_from_the_end() -> None:
-    """A file that grows is not read from its beginning each time."""
+    """Only the end of a growing file is read to find its last complete record."""
     source = MemorySource(b"line\n" * 100_000 + b"part")
     reads: list[int] = []
 
@@ -151,7 +151,7 @@ def test_a_record_in_progress_is_found_from_the_end() -> None:
 
 
 def test_a_format_that_has_no_place_to_go_on_from_says_so() -> None:
-    """A file that is one record cannot be tailed; it is not passed over in silence."""
+    """A file that is one record cannot be continued, and that is an error."""
     block = BlockMetadata(0, URL, FileVersion(8), 4, 8, True, resumes=True)
     accounting = BlockAccounting(URL, Counter(), None)
     with pytest.raises(SourceChangedError, match=r"cannot be read from the middle on[\s\S]*appended: reread"):

@@ -56,7 +56,7 @@ def test_a_read_waits_until_earlier_bytes_have_had_their_time(taken: list[int], 
 
 
 def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
-    """A pause is followed by the same even stream, and not by a burst."""
+    """After a pause the stream is as even as before, without a burst."""
     watch = Watch()
     limiter = RateLimiter(100, watch.now, watch.wait)
     watch.wait(60)
@@ -71,7 +71,7 @@ def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
     rate=st.integers(50, 2000),
 )
 def test_no_stretch_of_time_sees_more_than_the_rate(steps: list[tuple[int, float, float]], rate: int) -> None:
-    """Whatever reads and what is done between them take; but for the last piece, which is being paid for."""
+    """The rate holds for any durations of reads and of the work between them, but for the last piece."""
     watch = Watch()
     limiter = RateLimiter(rate, watch.now, watch.wait)
     reads: list[tuple[float, int]] = []
@@ -133,7 +133,7 @@ def test_each_partition_takes_its_share_of_the_rate() -> None:
 
 @pytest.mark.parametrize(("on_error", "times"), [("fail", 1), ("skip", 2)])
 def test_what_is_read_twice_is_paid_for_twice(tmp_path: Path, on_error: OnError, times: int) -> None:
-    """The limit is for the store, which must give a compressed file again after it was found to be sound."""
+    """The store gives a compressed file twice: for the check that it is sound, and for its records."""
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(bytes(range(256)) * 40))
     size, head_bytes, watch = path.stat().st_size, 10, Watch()
@@ -151,7 +151,7 @@ def test_what_is_read_twice_is_paid_for_twice(tmp_path: Path, on_error: OnError,
 
 
 def test_a_limited_run_publishes_the_same_and_has_one_window_in_flight(tmp_path: Path) -> None:
-    """The limit changes when bytes are read and nothing else."""
+    """The limit changes only when bytes are read."""
     (tmp_path / "in").mkdir()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         (tmp_path / "in" / path.name).write_bytes(path.read_bytes())

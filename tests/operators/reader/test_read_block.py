@@ -47,7 +47,7 @@ def test_mistakes_are_told_before_anything_is_read(tmp_path: Path) -> None:
 
 
 def test_a_bad_record_is_an_error(tmp_path: Path) -> None:
-    """There is no port for rejects here."""
+    """A function has no port for rejects."""
     path = tmp_path / "a.bin"
     path.write_bytes(b"abcde")
     with pytest.raises(RecordError, match="2 of the 3 bytes"):

@@ -88,7 +88,7 @@ def test_a_batch_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytes
 
 
 def test_the_common_formats_read_files_at_once() -> None:
-    """What makes batches fast is in use for lines and whole files, and nowhere where it could be wrong."""
+    """Lines and whole files are read many at once, unless an option forbids it."""
     fast = [make_format(format).multi_file_reader() is not None for format in FORMATS]
     assert fast == [True, True, False, True, False, False, True, False]
 
@@ -134,7 +134,7 @@ def test_a_bad_file_ends_the_run_unless_told_otherwise(tmp_path: Path) -> None:
 
 
 def test_a_large_file_that_is_not_as_planned_is_left_out_too(tmp_path: Path) -> None:
-    """What holds for batches holds for blocks: nothing of another version is read."""
+    """Nothing of another version is read, of a block as of a batch."""
     (path,) = written(tmp_path, [b"as planned\n"])
     block = next(iter(batch_of([path])))
     path.write_bytes(b"otherwise\n")

@@ -117,7 +117,7 @@ def test_the_content_tells_where_the_name_says_nothing(tmp_path: Path, compressi
 
 
 def test_a_name_that_promises_what_the_file_does_not_hold_is_an_error(tmp_path: Path) -> None:
-    """A wrong extension never passes as garbage, nor as no records."""
+    """A wrong suffix is an error: the file gives neither wrong records nor none."""
     with pytest.raises(CorruptArchiveError, match=r"its name ends in \.gz, and what it holds is not gzip"):
         outcome(write(tmp_path / "x.gz", b"plain text\n"), "lines")
     with pytest.raises(CorruptArchiveError, match=r"its name ends in \.gz, and what it holds is bzip2"):
@@ -139,7 +139,7 @@ def test_a_file_that_was_cut_short_is_an_error_at_every_length(tmp_path: Path, c
 
 @pytest.mark.parametrize("compression", sorted(COMPRESS))
 def test_a_damaged_file_is_an_error_with_its_place(tmp_path: Path, compression: str) -> None:
-    """Checksums are checked, and what follows a stream and is none is not passed over."""
+    """Checksums are checked, and bytes behind a stream that are no stream are an error."""
     compressed = COMPRESS[compression](bytes(range(256)) * 20)
     middle = len(compressed) // 2
     path = tmp_path / f"x{SUFFIX[compression]}"
@@ -153,12 +153,12 @@ def test_a_damaged_file_is_an_error_with_its_place(tmp_path: Path, compression: 
 
 
 def test_zeros_behind_the_end_are_padding(tmp_path: Path) -> None:
-    """As gzip itself has it."""
+    """Zeros behind a stream are padding, as for the gzip command."""
     assert outcome(write(tmp_path / "x.gz", gzip.compress(b"a\n") + b"\0" * 5000), "lines")[0] == [(0, b"a")]
 
 
 def test_looking_back_beyond_what_is_kept_starts_again(tmp_path: Path) -> None:
-    """The bytes are the same wherever they are asked for, in whatever order."""
+    """The bytes are the same for any offsets in any order."""
     content = bytes(range(256)) * (3 * KEPT_BYTES // 256)
     path = write(tmp_path / "x.gz", gzip.compress(content, 1))
     with StorageContext.default().open_file(str(path), None) as file:
@@ -186,7 +186,7 @@ def test_only_the_first_block_of_a_compressed_file_has_records(tmp_path: Path) -
 
 @given(st.binary(max_size=20))
 def test_text_about_a_compression_is_not_taken_for_it(rest: bytes) -> None:
-    """Three letters do not make a file bzip2."""
+    """A text that begins with BZh is no bzip2 file."""
     compression = compression_of_content(b"BZh" + rest)
     assert compression is None or rest[1:7] in (bytes.fromhex("314159265359"), bytes.fromhex("177245385090"))
 

@@ -185,7 +185,7 @@ def test_data_that_look_like_units_are_no_cut() -> None:
 
 @pytest.mark.parametrize("kind", COMPRESS)
 def test_damage_in_the_middle_is_an_error_with_its_place(kind: str) -> None:
-    """All that is left belongs to the block in which it lies, and reading that says where."""
+    """The rest of the file belongs to the block with the damage, and reading that block reports the place."""
     compression, compress = COMPRESS[kind]
     units = [compress(b"line %d\n" % number * 9) for number in range(6)]
     before, compressed = sum(map(len, units[:3])), b"".join(units)
@@ -203,7 +203,7 @@ def test_damage_in_the_middle_is_an_error_with_its_place(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in COMPRESS if kind != "stored members"])
 def test_a_file_that_was_cut_short_is_an_error_at_every_length(kind: str) -> None:
-    """But where it is cut between two units: that is a shorter file."""
+    """A file that was cut between two units is a shorter file."""
     compression, compress = COMPRESS[kind]
     units = [compress(b"one\n"), compress(b"two\n")]
     compressed = b"".join(units)
@@ -224,7 +224,7 @@ def test_a_header_that_tells_a_wrong_length_is_an_error() -> None:
 
 @pytest.mark.parametrize(("compression", "compress"), [("gzip", gzip.compress), ("bzip2", bz2.compress)])
 def test_zeros_behind_the_last_unit_are_padding(compression: str, compress: Callable[[bytes], bytes]) -> None:
-    """Wherever a cut lies in them."""
+    """Padding is skipped wherever a cut lies in it."""
     compressed = compress(b"a\n") + compress(b"b\n") + b"\0" * 50
     for block_size in range(1, len(compressed) + 1):
         assert read_cut(compression, compressed, block_size, "lines") == [(0, b"a"), (2, b"b")], block_size

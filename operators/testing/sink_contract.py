@@ -1,180 +1,23 @@
-"""For authors of formats: files in memory, and the laws that every format keeps, as tests to inherit."""
+"""For authors of output formats: files in memory, and the laws that every format keeps, as tests to inherit."""
 
 from __future__ import annotations
 
 import gc
 import itertools
-import json
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Buffer
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
-from operators.files.metadata import BlockMetadata, FileVersion
-from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.formats import make_format
-from operators.reader.formats.base import RecordFormat, with_entry_state
 from operators.sink.file_sink import FileSink
 from operators.sink.formats import SINK_FORMATS
 from operators.sink.formats.base import SinkFormat
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-
-Records = list[tuple[int, bytes]]
-"""Offset and bytes of each record."""
-
-Rejects = list[tuple[int, int]]
-"""Offset and length of each stretch that is refused."""
-
-URL = "memory.bin"
-
-
-class MemorySource:
-    """The bytes of a file, which notes how far it was read.
-
-    Attributes:
-        furthest: One past the last byte that was asked for.
-    """
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.furthest = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """Length of the file."""
-        return len(self.content)
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer from an offset on."""
-        piece = self.content[offset : offset + len(buffer)]
-        buffer[: len(piece)] = piece
-        self.furthest = max(self.furthest, offset + len(piece))
-        return len(piece)
-
-
-def block_of(content: bytes, start: int, end: int, entry_state: int = 0) -> BlockMetadata:
-    """A block of a file with this content."""
-    return BlockMetadata(0, URL, FileVersion(len(content)), start, end, end == len(content), -1, entry_state)
-
-
-def read_range(made: RecordFormat, content: bytes, start: int, end: int) -> tuple[Records, Rejects]:
-    """What a format reads of one block of a file: its records, and what it refuses."""
-    source = MemorySource(content)
-    return read_one(made, source, with_entry_state(made, source, block_of(content, start, end)))
-
-
-def read_one(
-    made: RecordFormat, source: MemorySource, block: BlockMetadata, covered: list[int] | None = None
-) -> tuple[Records, Rejects]:
-    """What a format reads of a block whose entry state is known.
-
-    Args:
-        made: The format.
-        source: The file.
-        block: The block.
-        covered: Is given how many bytes of the file the block accounts for.
-    """
-    told: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), told.append)
-    records: Records = []
-    for batch in made.read(source, block, accounting):
-        assert len(batch), "an empty batch"
-        assert batch.blocks == (block,), "a batch without its block"
-        parsed = accounting.parse(made, batch)
-        assert len(parsed.batch) == len(parsed.raw), "columns and records differ in number"
-        records += zip(parsed.raw.offsets().tolist(), parsed.raw.to_pylist(), strict=True)
-    assert not accounting.lost, f"{accounting.lost} records were neither accepted nor refused"
-    if covered is not None:
-        covered.append(accounting.covered)
-    rejects = sorted((facts["offset"], facts["length"]) for facts in map(json.loads, told))
-    return records, rejects
-
-
-def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Records, Rejects]:
-    """What a format reads of all blocks of a file that is cut at multiples of block_size, in order."""
-    records: Records = []
-    rejects: Rejects = []
-    source = MemorySource(content)
-    covered: list[int] = []
-    state = 0
-    for start in range(0, len(content), block_size):
-        block = replace(block_of(content, start, min(start + block_size, len(content))), entry_state=state)
-        if made.needs_prescan and not block.is_last:
-            state = made.exit_state(state, made.prescan(source, block))
-        found = read_one(made, source, block, covered)
-        records += found[0]
-        rejects += found[1]
-    assert not made.adds_up or sum(covered) == len(content), f"{covered} is not all of {content!r}"
-    return records, rejects
-
-
-class FormatContract(ABC):
-    """The laws of a format, to be inherited by a class of tests.
-
-    A subclass says which formats, what contents are made of, and how a simple parser that goes from left
-    to right reads them.
-
-    Guarantee: a format that passes gives the same records, with the same offsets, and refuses the same
-    stretches, whatever the cuts and whatever the size of the buffer.
-    """
-
-    formats: ClassVar[Sequence[object]]
-    """Formats to try, each as YAML gives it."""
-
-    pieces: ClassVar[Sequence[bytes]]
-    """What contents are put together from: the bytes that mean something to the format, and one that does not."""
-
-    longest: ClassVar[int] = 5
-    """Every content of so many pieces, and fewer, is tried."""
-
-    @abstractmethod
-    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
-        """What a file holds, by a simple parser that goes from left to right."""
-
-    def _contents(self) -> Iterator[bytes]:
-        for count in range(self.longest + 1):
-            yield from map(b"".join, itertools.product(self.pieces, repeat=count))
-
-    def test_every_range_of_every_short_content_gives_what_begins_in_it(self) -> None:
-        """A block gives the records whose first byte it holds, with any chunk size, whatever lies around it."""
-        for spec in self.formats:
-            made = make_format(spec)
-            for content in self._contents():
-                records, rejects = self.reference(content, made)
-                for chunk_bytes in (1, 1 << 20):
-                    made.chunk_bytes = chunk_bytes
-                    for start, end in itertools.combinations(range(len(content) + 1), 2):
-                        expected = (
-                            [record for record in records if start <= record[0] < end],
-                            [reject for reject in rejects if start <= reject[0] < end],
-                        )
-                        found = read_range(made, content, start, end)
-                        assert found == expected, f"{spec} {content!r} [{start}, {end}) in chunks of {chunk_bytes}"
-
-    def test_the_blocks_of_any_file_give_its_records(self) -> None:
-        """Whatever the content, the block size and the chunk size, the blocks together give the file's records."""
-        # Optional: a dependency of tests.
-        from hypothesis import given, settings
-        from hypothesis import strategies as st
-
-        noise = st.sampled_from(self.pieces) | st.binary(max_size=4)
-        contents = st.lists(noise, max_size=60).map(b"".join)
-
-        @settings(deadline=None)
-        @given(st.sampled_from(self.formats), contents, st.integers(1, 40), st.integers(1, 20))
-        def check(spec: object, content: bytes, block_size: int, chunk_bytes: int) -> None:
-            made = make_format(spec)
-            made.chunk_bytes = chunk_bytes
-            assert read_cut(made, content, block_size) == self.reference(content, made)
-
-        check()
 
 
 class MemoryFiles:
