@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 
 class DagflowError(Exception):
-    """Anything that dagflow itself complains about.
+    """Base of all errors that dagflow raises.
 
     Args:
         message: What is wrong and where, as a lower-case clause; names as the user typed them.
@@ -77,7 +77,7 @@ class AppError(DagflowError, ValueError):
 
 
 class SpecError(AppError):
-    """The YAML does not say a well-formed app: syntax, unknown keys, wrong types, bad properties."""
+    """The YAML is not a well-formed app: syntax, unknown keys, wrong types, bad properties."""
 
 
 class PlanError(AppError):
@@ -127,13 +127,13 @@ class OperatorError(DagflowError):
 
 
 class RecordError(DagflowError, ValueError):
-    """A record, or a stretch of bytes that should be one, is not what its format says.
+    """A record, or a range of bytes that should be one, does not fit its format.
 
     Args:
         message: The reason.
         url: The file.
-        offset: First byte of the stretch.
-        length: Bytes in the stretch.
+        offset: First byte of the range.
+        length: Bytes in the range.
     """
 
     def __init__(self, message: str, *, url: str, offset: int, length: int, hint: str = "") -> None:
@@ -177,7 +177,7 @@ class SourceChangedError(StorageError):
 
 
 class TransientStorageError(StorageError):
-    """The store may well succeed if asked again."""
+    """The store failed, and may succeed when asked again."""
 
 
 class JournalError(DagflowError):
@@ -201,6 +201,6 @@ class FencedError(JournalError):
 
 
 class RunStoppedError(DagflowError):
-    """The person, or the system, asked the run to stop; its journal is resumable."""
+    """The user or the system asked the run to stop; its journal is resumable."""
 
     exit_code: ClassVar[int] = 130

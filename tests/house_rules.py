@@ -306,10 +306,10 @@ def test_names(paths: Sequence[Path]) -> Iterator[Violation]:
 
 
 def mirror(paths: Sequence[Path]) -> Iterator[Violation]:
-    """The tests of a module are in the file of its name; others are in folders of their own."""
+    """The tests of a module are in the file of its name; contracts and whole runs have files of their own."""
     for path in _tests(paths):
         parts = path.relative_to(ROOT / "tests").parts
-        if not parts[-1].startswith("test_") or len(parts) < 2:
+        if not parts[-1].startswith("test_") or parts[-1].endswith("_contract.py") or len(parts) < 2:
             continue
         package = ROOT / "operators" if parts[0] == "operators" else ROOT / "dagflow" / parts[0]
         if not package.is_dir():

@@ -31,13 +31,13 @@ class ControlOperator(Operator):
 
 
 class InputOperator(ControlOperator):
-    """A control operator at the head of an app: it has no input ports and makes tuples by itself."""
+    """A control operator at the head of an app: it has no input ports and creates the tuples."""
 
     def emit_tuples(self) -> None:
         """Emit what there is now; called once or more per window.
 
-        A call that emits nothing says that there is no more for now: a run to completion ends when no
-        control operator has anything to emit; a run that follows asks again in a later window.
+        A call that emits nothing means that there is nothing more for now: a run to completion ends when no
+        control operator emits anything; a run that follows calls again in a later window.
         """
 
     def wants_to_follow(self) -> bool:
@@ -45,9 +45,9 @@ class InputOperator(ControlOperator):
         return False
 
     def has_news(self) -> bool:
-        """Whether the snapshot must be journaled although nothing was emitted; asked after emit_tuples.
+        """Whether the snapshot must be journaled although nothing was emitted; called after emit_tuples.
 
-        Each window costs a record of the journal: an operator that has nothing new to remember says no.
+        Each window costs a record of the journal: return False where there is nothing new to remember.
         """
         return False
 
@@ -157,7 +157,7 @@ class SourceEventListener(Capability):
     @property
     @abstractmethod
     def wants_source_events(self) -> bool:
-        """Whether tasks shall send events; asked once, before the first window."""
+        """Whether tasks shall send events; read once, before the first window."""
 
     @abstractmethod
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:

@@ -66,7 +66,7 @@ class Segment:
 
     Attributes:
         name: Where the checkpoint keeps it; "" before it is kept anywhere.
-        size: How many keys it tells about.
+        size: Number of keys, deleted ones included.
         data: The keys and values as MessagePack; b"" on the way from a task to the driver, which has it by its name.
     """
 

@@ -235,7 +235,7 @@ class LimitChecker(Capability):
 class PreScanner(Capability):
     """Declares an operator at the head of a stage that scans tuples before their window is planned.
 
-    Some formats do not let a reader tell, from the middle of a file, whether a byte is inside of quotes. A pre-scan
+    In some formats a reader that starts in the middle of a file cannot know whether a byte is inside quotes. A pre-scan
     runs over all blocks in parallel and reports how each would leave what it enters; the driver folds the
     results, in order, into the one fact that each block lacks; then the blocks are processed in parallel.
     """
@@ -245,7 +245,7 @@ class PreScanner(Capability):
 
     @abstractmethod
     def needs_prescan(self, item: Any) -> bool:
-        """Whether a tuple has to be scanned first; asked in the driver.
+        """Whether a tuple has to be scanned first; called in the driver.
 
         A window without any such tuple costs no pre-scan.
         """

@@ -61,7 +61,7 @@ class StatsResponse:
 
     Attributes:
         repartition: Whether define_partitions shall be called.
-        reason: Why, for the journal and for people.
+        reason: Why, for the journal and the user.
     """
 
     repartition: bool

@@ -23,7 +23,7 @@ class TupleBatch(ABC):
     `tuple_batches=True` takes it as it is; everywhere else, and outside of an app, the receiver sees
     the tuples.
 
-    Guarantee: dealt out to partitions, a divisible batch may be sliced; every member goes to one of them.
+    Guarantee: a divisible batch may be sliced when it is distributed to partitions; each member goes to exactly one.
     """
 
     __slots__ = ()
@@ -39,7 +39,7 @@ class TupleBatch(ABC):
     @property
     @abstractmethod
     def weights(self) -> npt.NDArray[np.int64]:
-        """For each member its size, by which members are dealt out to partitions."""
+        """The size of each member, by which members are distributed to partitions."""
 
     @abstractmethod
     def slice(self, start: int, end: int) -> Self:
@@ -131,7 +131,7 @@ class Port:
 
     @property
     def type_name(self) -> str:
-        """What flows through, as people call it."""
+        """What flows through, for messages: `records`, or the name of a class."""
         return "records" if self.carries_records else self.type.__name__
 
 

@@ -28,7 +28,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
 def parse_size(value: object) -> int:
-    """Read a size as people write it.
+    """Read a size such as 64MiB or a number of bytes.
 
     Args:
         value: A number of bytes, or text such as "64MiB" (powers of 1024) or "10MB" (powers of 1000).

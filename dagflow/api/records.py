@@ -62,7 +62,7 @@ NO_DELIMITER = Delimiters((b"",))
 """Records that nothing ends, such as those of fixed length."""
 
 LINE_FEED = Delimiters((b"\n",))
-"""What ends records that an operator made out of nothing, when they are written."""
+"""The delimiter of records that an operator created, when they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class RecordBatch:
     writing them back copies every byte once; the column is made on demand.
 
     Attributes:
-        origin: Where the records come from, or None for records that an operator made out of nothing.
+        origin: Where the records come from, or None for records that an operator created.
         delimiters: What ended each raw record in its file.
     """
 
@@ -186,7 +186,7 @@ class RecordBatch:
             # Not from_pylist, which takes the columns of the first record and drops those that only others have.
             columns = dict.fromkeys(itertools.chain.from_iterable(records))
             if not columns:
-                raise ValueError("records without any column cannot be told from none")
+                raise ValueError("records have at least one column; got mappings without any")
             values = {name: [record.get(name) for record in records] for name in columns}
             return cls(pa.RecordBatch.from_pydict(values), origin=origin)
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -311,7 +311,7 @@ class RecordBatch:
 
     @property
     def blocks(self) -> tuple[Any, ...]:
-        """The blocks that the records come from; empty for records made out of nothing."""
+        """The blocks that the records come from; empty for records that an operator created."""
         return () if self.origin is None else self.origin.blocks
 
     def block_of(self, position: int) -> Any:

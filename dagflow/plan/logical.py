@@ -1,4 +1,4 @@
-"""The logical plan: the DAG of operators and streams as the app says it."""
+"""The logical plan: the DAG of operators and streams as the app file defines it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OperatorNode:
 
     @property
     def is_input(self) -> bool:
-        """Whether it makes tuples by itself."""
+        """Whether it creates the tuples of the app."""
         return isinstance(self.operator, InputOperator)
 
 

@@ -15,7 +15,7 @@ def place(logical: LogicalPlan) -> PhysicalPlan:
     Control operators run in the driver. A partitioned operator with `partition: parallel` runs in the
     stage that all its inputs come from; every other one heads a stage of its own. What a control operator
     emits to a stage is assigned by the driver; what one stage emits to another goes through a shuffle: by key
-    where the receiver says so, to all partitions where the stream says so, otherwise round robin.
+    where the receiver is partitioned by key, to all partitions where the stream is a broadcast, otherwise round robin.
 
     Args:
         logical: A plan that was checked: acyclic, its parallel operators fusible.

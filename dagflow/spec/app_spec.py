@@ -1,4 +1,4 @@
-"""What an app says: its attributes, operators and streams, each with the place where it was written."""
+"""An app as it was read: its attributes, operators and streams, each with the place where it was written."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class StreamSpec:
         sources: The output ports it comes from; none only where they could not be read, which was reported.
         targets: The input ports it goes to.
         place: Where its name is.
-        broadcast_place: Where it is said that every partition of the targets gets everything; None where it is not.
+        broadcast_place: Where `broadcast` is set: every partition of the targets gets everything; None where it is not.
     """
 
     name: str

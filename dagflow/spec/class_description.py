@@ -1,4 +1,4 @@
-"""What a class that an app names says of itself: ports and properties, with type, default and meaning."""
+"""Describes operators and partitioners: ports and properties, with type, default and meaning."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def describe_named(name: str, search_path: tuple[str, ...] = ()) -> ClassInfo:
 
 
 def describe(cls: type[Any], name: str = "") -> ClassInfo:
-    """What a class says of itself.
+    """Describe a class.
 
     Args:
         cls: An operator or a partitioner.
@@ -241,7 +241,7 @@ def type_text(annotation: Any) -> str:
                 return words
         base = arguments[0]
         is_foreign = inspect.isclass(base) and base not in _WORDS and not issubclass(base, BaseModel)
-        # Only the whole of it tells what a validator beside a foreign class takes.
+        # Its own JSON Schema shows what a validator beside a foreign class takes.
         return _schema_text(annotation) if is_foreign else type_text(base)
     if origin in (Union, UnionType):
         return " or ".join(dict.fromkeys(type_text(argument) for argument in arguments))
@@ -259,7 +259,7 @@ def type_text(annotation: Any) -> str:
 
 
 def _schema_text(annotation: Any) -> str:
-    """What a class of some author's takes, as far as its JSON Schema tells."""
+    """What a user's class takes, as far as its JSON Schema shows."""
     owner = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
     name = str(getattr(owner, "__name__", owner))
     try:

@@ -71,7 +71,7 @@ DESCRIBED = Kind(
 
 
 class UnknownClassError(Exception):
-    """A class cannot be had; the message says why, in words for the app's author."""
+    """A class that an app names was not found; the message is for the author of the app."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What the sections `operators` and `streams` say, with all that modules stand for."""
+"""The operators and streams of an app, those of its modules included."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Direction = Literal["input", "output"]
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What the sections `operators` and `streams` say, with everything that modules stand for.
+    """The operators and streams of an app or a module, those of inner modules included.
 
     Attributes:
         operators: The operators by name, in the order of the file.
@@ -39,7 +39,7 @@ class Module:
         outputs: For each exposed output port the ports inside that it stands for.
         properties: For each exposed property the properties inside that it stands for: the name of the operator
             without a prefix, of its property, and of what is within that.
-        description: What the module says of itself, or "".
+        description: The module's own description, or "".
     """
 
     file: str

@@ -81,7 +81,7 @@ class GraphReader(NodeReader):
 
         Args:
             name: The operator's name in the app.
-            mapping: What is said of the operator.
+            mapping: The operator's entry in the file.
 
         Returns:
             The module, or None where it could not be read; what is wrong became problems.

@@ -1,4 +1,4 @@
-"""What a module says of itself: exposed ports and properties, in the words of the operators inside."""
+"""Describes a module: exposed ports and properties, in the words of the operators inside."""
 
 from __future__ import annotations
 

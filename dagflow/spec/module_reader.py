@@ -28,7 +28,7 @@ class ModuleFile:
         operators: Its operators, with the properties that its user has given.
         streams: Its streams.
         properties: See Module.properties.
-        description: What the module says of itself, or "".
+        description: The module's own description, or "".
     """
 
     file: str
@@ -56,7 +56,7 @@ class ModuleFileReader(NodeReader):
 
         Args:
             name: The operator's name in the app.
-            mapping: What is said of the operator.
+            mapping: The operator's entry in the file.
 
         Returns:
             The file, or None where it could not be read; what is wrong became problems.

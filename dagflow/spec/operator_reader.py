@@ -27,7 +27,7 @@ class OperatorReader(NodeReader):
         Args:
             name: Its name in the app.
             place: Where its name is.
-            mapping: What is said of it.
+            mapping: Its entry in the file.
         """
         self.check_keys(mapping, OPERATOR_KEYS, f"operator '{name}'")
         class_node = mapping.get("class")

@@ -1,4 +1,4 @@
-"""Reads how an operator is partitioned: by whom, into how many, and which key decides."""
+"""Reads how an operator is partitioned: fused, into how many partitions, or by which key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_PARTITIONS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionReader(NodeReader):
-    """Reads what an operator says of its partitions."""
+    """Reads the key `partition` of an operator."""
 
     def partition(self, operator: str, node: Node | None) -> Partition:
         """Read `partition`: parallel, a count, or a key; None where it is absent, and after a problem."""

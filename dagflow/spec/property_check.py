@@ -1,4 +1,4 @@
-"""Checks the properties of an app's operators, and says of each mistake where it stands."""
+"""Checks the properties of an app's operators, and reports each mistake at its place."""
 
 from __future__ import annotations
 

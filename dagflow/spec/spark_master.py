@@ -21,7 +21,7 @@ class SparkMaster:
     Attributes:
         url: Its URL as it was given.
         local_tasks: How many tasks run at the same time in this process's machine; None for a cluster.
-        known_tasks: How many tasks run at the same time, as far as the URL tells.
+        known_tasks: How many tasks run at the same time, as far as the URL shows.
     """
 
     url: str

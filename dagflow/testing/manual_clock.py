@@ -1,4 +1,4 @@
-"""A clock that goes only when a test says so."""
+"""A clock that stands still until a test advances it."""
 
 from __future__ import annotations
 

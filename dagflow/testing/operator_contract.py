@@ -44,7 +44,7 @@ class Outcome:
 
 
 class OperatorContract(ABC):
-    """Tests of one operator; a subclass, whose name begins with Test, says how to make it and what to feed it.
+    """Tests of one operator; a subclass, whose name begins with Test, creates it and gives its input.
 
     The windows should make it emit, and if it keeps state more than one of them should change it.
     """
@@ -63,7 +63,7 @@ class OperatorContract(ABC):
         assert self._outcome(padded) == self._outcome(self.windows())
 
     def test_records_that_were_all_dropped_give_nothing(self) -> None:
-        """A batch of no records, as a filter leaves it, is no input, and says which columns there are."""
+        """A batch without records, as a filter leaves it, carries columns and nothing else."""
         ports = self.operator().input_ports
         emptied = [
             {name: _none_of(items) for name, items in window.items() if ports[name].carries_records}

@@ -26,7 +26,7 @@ ROUTING_WORDS: Mapping[ArrowKind, str] = {
 
 
 def routing_text(exchange: Exchange) -> str:
-    """How items find their partition, as people say it."""
+    """How items find their partition, in words."""
     words = ROUTING_WORDS[exchange.routing]
     return words if exchange.codec is None else f"{words} {exchange.codec}"
 
@@ -134,14 +134,14 @@ def node_ids(drawing: Drawing) -> dict[str, str]:
 
 
 def class_text(logical: LogicalPlan, operator: str) -> str:
-    """An operator's class as people call it, without its module."""
+    """The name of an operator's class, without its module."""
     if logical.spec is not None and operator in logical.spec.operators:
         return logical.spec.operators[operator].class_name.rpartition(".")[2]
     return type(logical.operators[operator].operator).__name__
 
 
 def partitions_text(stage: Stage, partitions: Mapping[str, int | str]) -> str:
-    """How many partitions a stage has, as people say it."""
+    """How many partitions a stage has, in words."""
     if stage.fixed_partitions is not None:
         return f"{_plural(stage.fixed_partitions)}, fixed"
     known = partitions.get(stage.head)
@@ -168,7 +168,7 @@ def _columns(logical: LogicalPlan, physical: PhysicalPlan, arrows: list[Arrow]) 
     frame = {name: heads.get(name, name) for name in logical.operators}
     columns = dict.fromkeys(frame, 0)
     crossing = [arrow for arrow in arrows if arrow.kind != "inside"]
-    # The frames are acyclic, so that as many rounds as there are operators settle every column.
+    # The frames are acyclic, so as many rounds as there are operators are enough for every column.
     for _ in logical.operators:
         before = dict(columns)
         for arrow in crossing:

@@ -31,8 +31,8 @@ def explain(
         logical: The DAG.
         physical: Where its operators run; the very object that would be run.
         format: "text", or the language of a drawing.
-        partitions: By a stage's head the number of its partitions, or words such as "1 to 16"; a stage that
-            is not named is said to decide for itself.
+        partitions: By a stage's head the number of its partitions, or words such as "1 to 16"; other
+            stages are shown as deciding for themselves.
         estimate: What a run would have to do, in words.
 
     Returns:
