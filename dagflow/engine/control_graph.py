@@ -198,7 +198,7 @@ class ControlGraph:
             self._sources.call(name, listener.restore_event_state, state)
 
     def emit(self, window_id: int) -> Emission | None:
-        """Let the operators emit one window; None when nobody had anything to emit.
+        """Let the operators emit one window; None where no operator had anything to emit.
 
         Raises:
             DagflowError: An operator failed.
@@ -223,7 +223,7 @@ class ControlGraph:
         return any([self._sources.call(name, operator.has_news) for name, operator in inputs.items()])
 
     def unemitted_bytes(self) -> dict[str, int]:
-        """What the control operators know to come in later windows, by the head of the stage that it comes to."""
+        """Bytes that the control operators know they will emit in later windows, by the head of the receiving stage."""
         known: dict[str, int] = {}
         for name, operator in self._sources.operators.items():
             if isinstance(operator, ControlOperator):
@@ -245,9 +245,9 @@ class ControlGraph:
         """Give a window to the operators that work when its results are in.
 
         Args:
-            window_id: The window; each one once, in order, also in a run that goes on from an earlier one.
-            late: What the window's Emission has for them.
-            reports: What the stages report, in an order that a replay repeats.
+            window_id: The window; each window once and in order, also over several runs.
+            late: The tuples that the window's Emission has for them.
+            reports: The reports of the stages, in an order that a replay repeats.
 
         Raises:
             DagflowError: An operator failed.
@@ -266,7 +266,7 @@ class ControlGraph:
         """Give the events of a window's tasks to the operators that listen to them.
 
         Returns:
-            What the operators must not lose of the events, by operator; part of the window's commit.
+            The states in which the operators keep the events, by operator; part of the window's commit.
 
         Raises:
             DagflowError: An operator failed.
@@ -280,10 +280,10 @@ class ControlGraph:
         return states
 
     def committed(self, window_id: int) -> None:
-        """Tell those who wait for it that a window, and all before it, are published.
+        """Tell the commit listeners that a window, and all before it, are published.
 
         Raises:
-            DagflowError: One of them failed.
+            DagflowError: A listener failed.
         """
         for chain in (self._sources, self._sinks):
             for name, operator in chain.operators.items():

@@ -180,7 +180,7 @@ class Driver:
         raise_first_error(results)
         # From the intent on the files of the window are decided, and _abandon must not remove them.
         self._in_flight.popleft()
-        intent = self._committer.commit(flight.planned, results, flight.ran_ms())
+        intent = self._committer.commit(flight.planned, results)
         self._planner.committed(flight.load, results)
         self._statistics.committed(flight.planned, intent)
         self._observer.progress(self.snapshot())

@@ -1,4 +1,4 @@
-"""First passes: completes the tuples of a window, where their operator asks for it, before they are planned."""
+"""Pre-scans: completes the tuples of a window before the window is planned, where their operator asks for it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dagflow.runtime.base import Runtime
 
 
 class PreScans:
-    """The operators of an app that survey.
+    """The operators of an app that pre-scan their tuples.
 
     Args:
         operators: All operators by name.
-        runtime: Gives the place where surveys run; called only when there is something to survey.
+        runtime: Gives the runtime; called only when a tuple needs a pre-scan.
     """
 
     def __init__(self, operators: Mapping[str, Operator], runtime: Callable[[], Runtime]) -> None:
@@ -32,34 +32,35 @@ class PreScans:
         self._runtime = runtime
 
     def complete(self, emission: Emission) -> Emission:
-        """The emission with every tuple that needs it surveyed and resolved.
+        """The emission with every tuple resolved by its operator, after the pre-scans that the operator asks for.
 
         Raises:
-            DagflowError: A survey failed.
+            DagflowError: A pre-scan failed.
         """
         completed: dict[Any, list[Any]] = {}
         for target, items in emission.tuples.items():
             operator = self._operators.get(target.operator)
             if operator is not None:
-                # A bundle's members are complete in themselves.
+                # The members of a batch need no pre-scan.
                 single = [item for item in items if not isinstance(item, TupleBatch)]
-                resolved = iter(operator.resolve(single, self._findings(target.operator, operator, single)))
+                resolved = iter(operator.resolve(single, self._results(target.operator, operator, single)))
                 completed[target] = [item if isinstance(item, TupleBatch) else next(resolved) for item in items]
         return replace(emission, tuples={**emission.tuples, **completed}) if completed else emission
 
-    def _findings(self, name: str, operator: Any, items: list[Any]) -> list[Any]:
-        needy = [index for index, item in enumerate(items) if operator.needs_prescan(item)]
-        findings: list[Any] = [None] * len(items)
-        if needy:
-            found = self._runtime().prescan(name, [items[index] for index in needy])
-            for index, finding in zip(needy, found, strict=True):
-                if isinstance(finding, DagflowError):
-                    raise finding
-                findings[index] = finding
-        return findings
+    def _results(self, name: str, operator: Any, items: list[Any]) -> list[Any]:
+        """The pre-scan result of each item, None for an item that needs no pre-scan."""
+        needed = [index for index, item in enumerate(items) if operator.needs_prescan(item)]
+        results: list[Any] = [None] * len(items)
+        if needed:
+            found = self._runtime().prescan(name, [items[index] for index in needed])
+            for index, result in zip(needed, found, strict=True):
+                if isinstance(result, DagflowError):
+                    raise result
+                results[index] = result
+        return results
 
     def state(self) -> dict[str, SavedState]:
-        """What the operators must know of the windows so far, by operator."""
+        """What the operators keep of the windows so far, by operator."""
         states = {name: operator.prescan_state() for name, operator in self._operators.items()}
         return {name: self._codec(name).encode(state) for name, state in states.items() if state is not None}
 

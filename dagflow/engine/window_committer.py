@@ -71,13 +71,12 @@ class WindowCommitter:
         if state.last_committed:
             self._control.committed(state.last_committed)
 
-    def commit(self, planned: WindowPlan, results: Sequence[TaskResult], ran_ms: tuple[int, int]) -> WindowIntent:
+    def commit(self, planned: WindowPlan, results: Sequence[TaskResult]) -> WindowIntent:
         """Commit the oldest planned window.
 
         Args:
             planned: The window.
             results: What its tasks did, one result per task; none of them failed.
-            ran_ms: When its tasks were submitted, and when the last one had ended, in milliseconds since 1970.
 
         Returns:
             What the window did.
@@ -93,6 +92,7 @@ class WindowCommitter:
         for result in results:
             counters.add(result.counters)
         self._check_limits(counters)
+        started_ms, finished_ms = _ran_ms(planned, results)
         intent = WindowIntent(
             window_id=window_id,
             files=files,
@@ -106,8 +106,8 @@ class WindowCommitter:
             skipped=[skipped for result in results for skipped in result.skipped],
             produced=produced_by(self._plan, results),
             busy_s=_busy_s(results),
-            started_ms=ran_ms[0],
-            finished_ms=ran_ms[1],
+            started_ms=started_ms,
+            finished_ms=finished_ms,
             committed_ms=now_ms(),
         )
         self._journal.append_intent(intent)
@@ -197,3 +197,14 @@ def _busy_s(results: Sequence[TaskResult]) -> dict[str, float]:
         for name, seconds in result.operator_busy_s.items():
             busy_s[name] = busy_s.get(name, 0.0) + seconds
     return busy_s
+
+
+def _ran_ms(planned: WindowPlan, results: Sequence[TaskResult]) -> tuple[int, int]:
+    """When the first task of a window began and the last one ended, in milliseconds since 1970.
+
+    Tasks tell their times by the clocks of their hosts; what differs from the driver's clock is cut off.
+    """
+    now = now_ms()
+    started = min((result.started_ms for result in results), default=now)
+    finished = max((result.started_ms + int(result.busy_s * 1000) for result in results), default=now)
+    return min(max(started, planned.planned_ms), now), min(max(finished, planned.planned_ms), now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
@@ -14,7 +14,6 @@ from dagflow.engine.window_load import Load, load_of_task
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import WindowPlan
-from dagflow.journal.journal import now_ms
 from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.runtime.progress_board import WindowProgress
 
@@ -34,25 +33,12 @@ class InFlight:
         load: How much it holds.
         results: What its tasks did, one result per task.
         tasks: Number of its tasks.
-        started_ms: When its tasks were submitted, in milliseconds since 1970.
-        ended_ms: When the last task had ended; empty before.
     """
 
     planned: WindowPlan
     load: Load
     results: Future[list[TaskResult]]
     tasks: int = 0
-    started_ms: int = field(default_factory=now_ms)
-    ended_ms: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        # The driver may look at the results much later, when the windows before this one are committed.
-        self.results.add_done_callback(lambda _: self.ended_ms.append(now_ms()))
-
-    def ran_ms(self) -> tuple[int, int]:
-        """When the tasks of a window that is done were submitted, and when the last one had ended."""
-        # Callbacks of a future run after those who wait for it are woken.
-        return self.started_ms, self.ended_ms[0] if self.ended_ms else now_ms()
 
 
 class WindowRunner:

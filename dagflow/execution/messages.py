@@ -1,4 +1,4 @@
-"""What travels between the driver and the tasks of a window; everything here is pickled."""
+"""Messages between the driver and the tasks of a window; all of them are pickled."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dagflow.storage.pending import PendingFile
 
 @dataclass(frozen=True, slots=True)
 class WindowTask:
-    """One window's work.
+    """The work of one window.
 
     Attributes:
         window_id: The window.
-        tag: Unique to this driver; part of every pending name.
+        tag: Unique to this driver; part of the name of every pending file.
         partitions: Partition count of each stage, by the stage's head.
         assigned: For each stage that the driver feeds, by its head: for each partition the tuples of each port.
-        states: Pickled operator states by operator and partition, as the previous window left them.
-        together: Which slots of the lowest level run one after the other in one Spark task; empty where the runtime
-            decides.
-        shares: What each partition may use of a rate that all of its operator's partitions have together, by the
-            stage's head and partition; where it is not told, an even share.
+        states: States that the window begins with, by operator and partition.
+        together: The slots of the lowest level that run in one Spark task, one after the other; empty where the
+            runtime decides.
+        shares: The share of each partition in the rate limit of its operator, by the stage's head and partition;
+            a partition that is not listed has an even share.
     """
 
     window_id: int
@@ -47,16 +47,16 @@ class TaskResult:
         stage: Index of the stage.
         partition: The partition within the stage.
         counters: What operators counted; nothing of a task that failed.
-        files: Files that wait to be published.
+        files: Pending files.
         reports: Tuples for control operators, by input port.
         states: States after the window, by operator.
-        accounting: Sums by key that must come to zero over all tasks and windows.
+        accounting: Byte accounting: sums by key that must come to zero over all tasks and windows.
         skipped: What was left out, and why.
-        source_events: What control operators shall hear.
-        busy_s: Seconds from the task's first item to its last.
-        operator_busy_s: Seconds that each operator worked, by name.
-        started_ms: When the task began, in milliseconds since the epoch by the clock of its host.
+        source_events: Events for control operators that listen to them.
+        busy_s: Seconds from the task's start to its end.
         error: Why the window must not be committed, or None.
+        operator_busy_s: Seconds that each operator worked, by name.
+        started_ms: When the task began, in milliseconds since 1970 by the clock of its host.
     """
 
     stage: int

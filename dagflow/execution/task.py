@@ -1,4 +1,4 @@
-"""One task of one stage: a chain fed with what the driver or lower stages send, and the account of what it did."""
+"""One task of one stage: feeds a chain with what the driver or lower stages send, and reports what it did."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StageTask:
         self._outgoing: list[ShuffleItem] = []
         self._reports: list[tuple[PortRef, list[Any]]] = []
         self._sequence = 0
-        self._ledger: Counter[str] = Counter()
+        self._accounting: Counter[str] = Counter()
         self._skipped: list[Skipped] = []
         self._source_events: list[Any] | None = [] if program.listens else None
         self._set_up: list[str] = []
@@ -98,7 +98,7 @@ class StageTask:
                 partitions=count,
                 share=self._window.shares.get((self._stage.head, self._partition), 1 / count),
                 counters=self._counters[name],
-                accounting=self._ledger,
+                accounting=self._accounting,
                 skipped=self._skipped,
                 source_events=self._source_events,
                 progress=self._progress,
@@ -120,7 +120,7 @@ class StageTask:
         yield from (exchange.edge for exchange in self._stage.inputs)
 
     def run(self, inputs: Iterable[tuple[PortRef, Any]]) -> Iterator[ShuffleItem | TaskResult]:
-        """Process everything that arrives, and yield what leaves, the result last.
+        """Process everything that arrives, and yield everything that leaves; the result comes last.
 
         Raises:
             TransientStorageError: The store may succeed when Spark runs the task again.
@@ -139,7 +139,7 @@ class StageTask:
             raise
         except DagflowError as raised:
             error = raised
-        except Exception as raised:  # a defect of dagflow's own, which must reach the person with its traceback
+        except Exception as raised:  # a defect of dagflow, reported with its traceback
             trace = "".join(traceback.format_exception(raised))
             error = OperatorError(
                 f"internal error {type(raised).__name__}: {raised}",
@@ -149,7 +149,7 @@ class StageTask:
                 trace=trace,
             )
         for _ in inputs:
-            pass  # a task that leaves input unread costs Spark the worker process
+            pass  # where a task leaves input unread, Spark ends its worker process
         if error is not None:
             self._outputs.abandon()
         yield from self._sent()
@@ -161,7 +161,7 @@ class StageTask:
             files=files,
             reports=tuple(self._reports),
             states=states,
-            accounting={key: value for key, value in self._ledger.items() if value},
+            accounting={key: value for key, value in self._accounting.items() if value},
             busy_s=time.perf_counter() - started,
             error=error,
             operator_busy_s=self._chain.clock.busy_s,
@@ -171,10 +171,10 @@ class StageTask:
         )
 
     def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[ShuffleItem, None, dict[str, SavedState]]:
-        """Let everything that arrives pass the operators, from their setup to their teardown.
+        """Feed the operators with everything that arrives, from their setup to their teardown.
 
         Returns:
-            Their states.
+            States of the operators after the window, by name.
         """
         try:
             self._setup()
@@ -195,7 +195,7 @@ class StageTask:
         try:
             self._chain.teardown(self._set_up)
         except DagflowError as error:
-            # The failure before it is the one to tell; this one often comes of it.
+            # The first failure is the one to report; it often causes this one.
             logger.warning("teardown failed as well window=%d: %s", self._window.window_id, error)
 
     def _sent(self) -> list[ShuffleItem]:
@@ -217,10 +217,10 @@ def _discard(_: TaskReport) -> None:
 
 
 def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterator[Any]:
-    """Let an operator examine tuples before their window is planned.
+    """Let an operator pre-scan tuples before their window is planned.
 
     Yields:
-        For each item, in order, what the operator found; or the DagflowError that it raised.
+        For each item, in order, its pre-scan result, or the DagflowError that was raised.
     """
     instance: Any = pickle.loads(program.operators[operator])
     chain = Chain({operator: instance}, (), {})
@@ -241,15 +241,15 @@ def run_level(
     items: Iterable[Any],
     send: Callable[[TaskReport], None] = _discard,
 ) -> Iterator[ShuffleItem | TaskResult]:
-    """Run whatever stage has this slot of a level.
+    """Run the task of one slot of a level.
 
     Args:
         program: The app.
         window: The window.
         level: The level.
         slot: Spark partition within the level.
-        items: Level 0: (port, tuples) pairs. Above: ShuffleItems and TaskResults in order; what is meant for
-            a higher level, and results of lower ones, pass through.
+        items: On level 0 (port, tuples) pairs. Above it ShuffleItems and TaskResults in order: items for a higher
+            level, and results of lower ones, pass through.
         send: Takes reports of the tasks' progress; must neither wait nor raise.
 
     Yields:
@@ -272,6 +272,7 @@ def run_level(
 
 
 def _own(items: Iterable[Any], level: int, passing: list[Any]) -> Iterator[tuple[PortRef, Any]]:
+    """The items for a task of this level; all others are added to `passing`."""
     for item in items:
         if isinstance(item, tuple):
             yield item

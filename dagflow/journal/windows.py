@@ -92,7 +92,7 @@ class WindowIntent:
         skipped: What readers left out.
         produced: Where the files come from, in their order.
         busy_s: Seconds that each operator worked, over all tasks, by operator.
-        started_ms: When its first task was submitted, in milliseconds since 1970.
+        started_ms: When its first task began, in milliseconds since 1970.
         finished_ms: When its last task had ended.
         committed_ms: When this was written.
     """

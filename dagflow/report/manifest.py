@@ -72,7 +72,7 @@ class WindowTimes:
     Attributes:
         emitted_ms: The control operators had emitted it.
         planned_ms: It was planned.
-        started_ms: Its tasks were submitted.
+        started_ms: Its first task began.
         finished_ms: Its last task had ended.
         committed_ms: It was committed.
         published_ms: All its files were published.
