@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,18 +18,21 @@ _GLOB = re.compile(r"/[^/]*[*?[].*", re.DOTALL)
 class IndexLocations:
     """Where a splitter looked for files.
 
+    As bytes, because the journal replaces the locations of named roots in text, and here they must stay as they were.
+
     Attributes:
         roots: Locations of the named roots, by name.
         names: What was scanned, as the index names it: below a named root by the root's name and the rest.
     """
 
-    roots: dict[str, str]
-    names: list[str]
+    roots: dict[str, bytes]
+    names: list[bytes]
 
     @classmethod
     def of(cls, locations: Iterable[str], roots: Roots) -> IndexLocations:
         """Those of a splitter as it is now."""
-        return cls(roots.url_by_name, sorted({roots.shorten(_base(location)) for location in locations}))
+        names = {os.fsencode(roots.shorten(_base(location))) for location in locations}
+        return cls({name: os.fsencode(url) for name, url in roots.url_by_name.items()}, sorted(names))
 
 
 def require_same_names(before: IndexLocations, locations: Iterable[str], roots: Roots) -> None:
@@ -40,10 +44,11 @@ def require_same_names(before: IndexLocations, locations: Iterable[str], roots: 
         JournalError: A location that was scanned is in another root now, or in none, or in one that begins elsewhere.
     """
     urls = [_base(location) for location in locations]
-    earlier = Roots.of(before.roots)
+    earlier = Roots.of({name: os.fsdecode(url) for name, url in before.roots.items()})
+    known = list(map(os.fsdecode, before.names))
     names = [earlier.shorten(url) for url in urls]
     for url, was, now in zip(urls, names, map(roots.shorten, urls), strict=True):
-        if was != now and any(_overlap(was, known) for known in before.names):
+        if was != now and any(_overlap(was, name) for name in known):
             raise JournalError(
                 f"files here are remembered {_described(was)}, and would be looked for {_described(now)}: "
                 "all of them would be read again",
