@@ -99,7 +99,7 @@ def test_no_record_loses_a_column_that_the_first_lacks() -> None:
     rows = [{}, {"a": 1}, {"b": b"x", "a": 2}]
     batch = RecordBatch.from_records(rows)
     assert batch.to_pylist() == [{"a": None, "b": None}, {"a": 1, "b": None}, {"a": 2, "b": b"x"}]
-    with pytest.raises(ValueError, match="without any column"):
+    with pytest.raises(ValueError, match="records have at least one column"):
         RecordBatch.from_records([{}])
 
 
