@@ -15,7 +15,6 @@ from pydantic import Field
 from dagflow.api.operator import Operator, PreScanner
 from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.roots import expanded, shortened
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_files import BlockFiles
 from operators.reader.byte_source import ByteSource
@@ -140,14 +139,11 @@ class EntryStates:
 
     def state(self) -> PreScanState | None:
         """The states of the files whose next blocks come in a later window; None if there are none."""
-        if not self._files:
-            return None
-        return PreScanState(tuple(replace(file, url=shortened(file.url)) for file in self._files.values()))
+        return PreScanState(tuple(self._files.values())) if self._files else None
 
     def restore(self, state: PreScanState) -> None:
         """Take back what state gave."""
-        files = [replace(file, url=expanded(file.url)) for file in state.files]
-        self._files = {(file.url, file.version): file for file in files}
+        self._files = {(file.url, file.version): file for file in state.files}
 
 
 class BlockPreScanner(Operator, PreScanner):
