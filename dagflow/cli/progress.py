@@ -15,9 +15,9 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from dagflow.cli import output
-from dagflow.cli.render import Rates, account, progress_line, table
-from dagflow.cli.view import AppView
-from dagflow.report.snapshot import RunSnapshot
+from dagflow.cli.options import Redact
+from dagflow.cli.render import account, progress_line, table
+from dagflow.report.snapshot import RunRates, RunSnapshot
 
 LINE_INTERVAL_S = 5.0  # a log of an hour's run stays readable
 STOPPING = "stopping: the window in flight is finished or set aside; a second signal (Ctrl-C) stops at once"
@@ -27,12 +27,14 @@ class Display:
     """Watches a run and shows nothing: what -q asks for, and what the others build on.
 
     Attributes:
-        view: The app.
-        last: The newest figures, or None before the first.
+        app: The app's name.
+        redact: Makes a message fit to be printed.
+        last: The newest snapshot, or None before the first.
     """
 
-    def __init__(self, view: AppView) -> None:
-        self.view = view
+    def __init__(self, app: str, redact: Redact = str) -> None:
+        self.app = app
+        self.redact = redact
         self.last: RunSnapshot | None = None
 
     def __enter__(self) -> Display:
@@ -43,9 +45,9 @@ class Display:
     ) -> None:
         """Leave the screen as it is to be left."""
 
-    def progress(self, summary: RunSnapshot) -> None:
+    def progress(self, snapshot: RunSnapshot) -> None:
         """Take in the run's figures; called from the driver's thread a few times a second."""
-        self.last = summary
+        self.last = snapshot
 
     def notice(self, text: str) -> None:
         """Say something that the person who watches should know."""
@@ -56,57 +58,55 @@ class Display:
     def abandon(self) -> None:
         """Leave the screen usable before the process dies; called from a signal handler."""
 
-    def finish(self, summary: RunSnapshot) -> None:
+    def finish(self, snapshot: RunSnapshot) -> None:
         """Say what the run has done."""
-        self.last = summary
+        self.last = snapshot
 
 
 class LineDisplay(Display):
     """Plain lines on stderr, at most one every few seconds."""
 
-    def __init__(self, view: AppView) -> None:
-        super().__init__(view)
-        self._rates = Rates(view)
+    def __init__(self, app: str, redact: Redact = str) -> None:
+        super().__init__(app, redact)
         self._next_s = LINE_INTERVAL_S
         self._told: RunSnapshot | None = None
 
-    def progress(self, summary: RunSnapshot) -> None:
+    def progress(self, snapshot: RunSnapshot) -> None:
         """Write a line if the last one is old enough, by the run's own clock."""
-        super().progress(summary)
-        self._rates.update(summary)
-        figures = replace(summary, seconds=0.0)
+        super().progress(snapshot)
+        figures = replace(snapshot, seconds=0.0, rates=RunRates())
         # A run that follows and has nothing to do is silent, one that works on a long window is not.
-        has_news = any(summary.backlog.values()) or figures != self._told
-        if summary.seconds >= self._next_s and has_news:
-            self._next_s = summary.seconds + LINE_INTERVAL_S
+        has_news = any(snapshot.backlog.values()) or figures != self._told
+        if snapshot.seconds >= self._next_s and has_news:
+            self._next_s = snapshot.seconds + LINE_INTERVAL_S
             self._told = figures
-            output.note(progress_line(self.view, summary, self._rates))
+            output.note(progress_line(snapshot))
 
     def notice(self, text: str) -> None:
         """Write it on a line of its own."""
-        output.note(f"{self.view.name}: {self.view.redact(text)}")
+        output.note(f"{self.app}: {self.redact(text)}")
 
     def stopping(self) -> None:
         """Write past Python's buffers: the thread that was interrupted may hold their lock."""
-        output.at_once(f"{self.view.name}: {STOPPING}\n")
+        output.at_once(f"{self.app}: {STOPPING}\n")
 
-    def finish(self, summary: RunSnapshot) -> None:
+    def finish(self, snapshot: RunSnapshot) -> None:
         """Write the account."""
-        super().finish(summary)
-        output.note(account(self.view, summary))
+        super().finish(snapshot)
+        output.note(account(snapshot))
 
 
 class LiveDisplay(Display):
     """A table that redraws itself on a terminal, and is replaced by the account at the end.
 
     Args:
-        view: The app.
+        app: The app's name.
         console: Where to draw.
+        redact: Makes a message fit to be printed.
     """
 
-    def __init__(self, view: AppView, console: Console) -> None:
-        super().__init__(view)
-        self._rates = Rates(view)
+    def __init__(self, app: str, console: Console, redact: Redact = str) -> None:
+        super().__init__(app, redact)
         self._console = console
         self._spinner = Spinner("dots")
         self._status = "starting"
@@ -129,16 +129,15 @@ class LiveDisplay(Display):
         self._live.transient = kind is None or self.last is None
         self._live.stop()
 
-    def progress(self, summary: RunSnapshot) -> None:
+    def progress(self, snapshot: RunSnapshot) -> None:
         """Have the next redrawing show the figures."""
-        super().progress(summary)
-        self._rates.update(summary)
+        super().progress(snapshot)
         if self._status == "starting":
             self._status = "running"
 
     def notice(self, text: str) -> None:
         """Print it above the table."""
-        self._console.print(Text(output.printable(self.view.redact(text))), soft_wrap=True)
+        self._console.print(Text(output.printable(self.redact(text))), soft_wrap=True)
 
     def stopping(self) -> None:
         """Have the next redrawing show it."""
@@ -148,30 +147,31 @@ class LiveDisplay(Display):
         """Show the cursor again; the table stays as it is."""
         output.at_once("\x1b[?25h\n")
 
-    def finish(self, summary: RunSnapshot) -> None:
+    def finish(self, snapshot: RunSnapshot) -> None:
         """Replace the table by the account."""
-        super().finish(summary)
+        super().finish(snapshot)
         self._live.stop()
-        output.note(account(self.view, summary))
+        output.note(account(snapshot))
 
     def _render(self) -> RenderableType:
-        return table(self.view, self.last, self._rates, self._spinner, self._status)
+        return table(self.app, self.last, self._spinner, self._status)
 
 
-def display_for(view: AppView, *, is_quiet: bool) -> Display:
+def display_for(app: str, redact: Redact = str, *, is_quiet: bool) -> Display:
     """The display that suits stderr: a live one on a terminal that can redraw, otherwise lines.
 
     Args:
-        view: The app.
+        app: The app's name.
+        redact: Makes a message fit to be printed.
         is_quiet: Whether only errors are wanted.
     """
     if is_quiet:
-        return Display(view)
+        return Display(app, redact)
     if sys.stderr is not None and sys.stderr.isatty():
         console = Console(stderr=True, highlight=False)
         if console.is_terminal and not console.is_dumb_terminal:
-            return LiveDisplay(view, console)
-    return LineDisplay(view)
+            return LiveDisplay(app, console, redact)
+    return LineDisplay(app, redact)
 
 
 @contextmanager

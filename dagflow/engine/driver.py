@@ -29,7 +29,7 @@ from dagflow.report.statistics import RunStatistics
 class Observer(Protocol):
     """Receives the progress of a run; called from the driver's thread."""
 
-    def progress(self, summary: RunSnapshot) -> None:
+    def progress(self, snapshot: RunSnapshot) -> None:
         """The run as it stands, a few times a second."""
 
     def notice(self, text: str) -> None:
@@ -112,7 +112,8 @@ class Driver:
         """The run as it stands."""
         backlogs = self._planner.backlogs(flight.load for flight in self._in_flight)
         waiting = {head: tuples for head, (tuples, _) in backlogs.items()}
-        return self._statistics.summary(state, waiting, self._journal.state)
+        running = [self._runner.running_window(flight) for flight in self._in_flight]
+        return self._statistics.snapshot(state, self._journal.state, waiting, running)
 
     def _process(self) -> None:
         """Emit, plan, run and commit windows until there is no more input, or the run is asked to stop."""

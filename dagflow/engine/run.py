@@ -66,7 +66,7 @@ class RunOptions:
 class SilentObserver:
     """An observer that ignores everything."""
 
-    def progress(self, summary: RunSnapshot) -> None:
+    def progress(self, snapshot: RunSnapshot) -> None:
         """Ignore."""
 
     def notice(self, text: str) -> None:
@@ -203,7 +203,7 @@ def _drive(
         planner.restore(planned.prescans, last_run)
         journal.note_operators(app.operators)
         committer = WindowCommitter(app, journal, control, states, runner.codec)
-        statistics = RunStatistics(app.name, {stage.head for stage in app.plan.stages})
+        statistics = RunStatistics(app.name, app.plan, app.operators)
         return Driver(journal, planner, runner, committer, statistics, controls).run()
     finally:
         control.close()

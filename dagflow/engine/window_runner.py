@@ -14,8 +14,8 @@ from dagflow.engine.window_load import Load, load_of_task
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import WindowPlan
+from dagflow.report.snapshot import RunningWindow
 from dagflow.runtime.base import LazyRuntime, Runtime
-from dagflow.runtime.progress_board import WindowProgress
 
 WINDOWS_IN_FLIGHT = 3
 """One being committed, one running, one ready to take its free slots."""
@@ -103,11 +103,15 @@ class WindowRunner:
             results.set_result([])
         return InFlight(planned, load, results, sum(task.partitions.values()))
 
-    def progress(self, window: InFlight) -> WindowProgress:
+    def running_window(self, window: InFlight) -> RunningWindow:
         """How far a window is; for display only."""
+        held = sum(window.load.size_bytes.values())
         if window.results.done() or self._runtime is None:
-            return WindowProgress(sum(window.load.size_bytes.values()), window.tasks)
-        return self._runtime.progress(window.planned.window_id)
+            read, done = held, window.tasks
+        else:
+            progress = self._runtime.progress(window.planned.window_id)
+            read, done = progress.bytes_read, progress.tasks_done
+        return RunningWindow(window.planned.window_id, read, held, done, window.tasks)
 
     def abandon(self, windows: list[InFlight]) -> None:
         """Leave windows to a later run, and remove what their tasks have written by now."""

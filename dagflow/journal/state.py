@@ -69,6 +69,7 @@ class JournalState:
         control_state: Of the newest plan.
         committed_state: Of the newest intent.
         totals: Sums of the counters of committed windows.
+        busy_s: Seconds that operators worked in committed windows, by operator.
         partitions: Partition counts by stage head.
         decisions: The newest decisions of the plans.
         reprocessing: Done windows whose files are being replaced, by window id.
@@ -97,6 +98,7 @@ class JournalState:
     control_state: ControlState = field(default_factory=ControlState)
     committed_state: CommittedState = field(default_factory=CommittedState)
     totals: Counters = field(default_factory=Counters)
+    busy_s: dict[str, float] = field(default_factory=dict)
     partitions: dict[str, PartitionCounts] = field(default_factory=dict)
     decisions: list[PartitionDecision] = field(default_factory=list)
     reprocessing: dict[int, Reprocess] = field(default_factory=dict)
@@ -166,6 +168,8 @@ class JournalState:
         self.committed_state = intent.state
         self.totals.add(plan.counters)
         self.totals.add(intent.counters)
+        for name, seconds in intent.busy_s.items():
+            self.busy_s[name] = self.busy_s.get(name, 0.0) + seconds
 
     def _finish(self, done: Done) -> None:
         window_id = done.window_id

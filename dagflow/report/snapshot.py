@@ -1,71 +1,165 @@
-"""What a run, or a journal, amounts to."""
+"""One snapshot of a run, or of all runs on a checkpoint: the figures that every display, JSON and status read."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dagflow.journal import PartitionCounts, PartitionDecision
 from dagflow.metrics import names
+from dagflow.metrics.counters import Counters
+
+
+@dataclass(frozen=True, slots=True)
+class PortFigures:
+    """What left an output port: its name, records, and bytes of these records in memory."""
+
+    name: str
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFigures:
+    """What one operator has done.
+
+    Attributes:
+        name: The operator.
+        stage: Head of its stage, which decides its partitions; "" in the driver, or where the app is not known.
+        ports: Its output ports that carry records, by name.
+        counts: What it counted itself, by name.
+        busy_s: Seconds that it worked, over all tasks.
+        is_source: Whether it emits records and takes none in: what it emits was read.
+    """
+
+    name: str
+    stage: str = ""
+    ports: tuple[PortFigures, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+    busy_s: float = 0.0
+    is_source: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunningWindow:
+    """A window whose tasks run.
+
+    Attributes:
+        window_id: The window.
+        bytes_read: Bytes that its tasks have read by now.
+        bytes: Bytes that it holds.
+        tasks_done: Tasks that have ended.
+        tasks: All its tasks.
+    """
+
+    window_id: int
+    bytes_read: int
+    bytes: int
+    tasks_done: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRates:
+    """How fast a run reads, over the last few seconds."""
+
+    bytes_per_second: float = 0.0
+    records_per_second: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """The account of a run so far, or of all runs on a checkpoint.
+    """A run as it stands, or all runs on a checkpoint together.
 
     Attributes:
         app: The app's name.
         state: "running", "completed", "stopped" or "failed".
         windows: Windows that were committed.
-        files: Files that those windows began.
-        blocks: Blocks that they read.
+        files: Files that those windows began: whose first block, or only one, was in them.
+        files_in_progress: Files that were begun in this or an earlier run and not read to their end; files that
+            were skipped are among them.
+        blocks: Blocks that the windows read.
         bytes: Bytes of those blocks.
-        records: Records that left each record port, by "operator.port".
         rejected: Records that were refused.
-        counts: What else operators counted, by "operator:name".
         seconds: Wall time.
+        operators: Figures of the operators, upstream first where the app is known.
         partitions: Partition counts by stage head.
         backlog: Tuples that wait to be processed, by stage head.
+        running: Windows whose tasks run, in order.
+        rates: How fast the run reads.
         last_planned: Id of the last window that was planned, 0 for none.
         last_committed: Id of the last window that was committed, 0 for none.
         decisions: The newest changes of partition counts; only of a journal.
         waiting_bytes: Bytes of records in progress that all runs together have left to wait for their end.
+        outputs: Locations that operators publish below.
     """
 
     app: str
     state: str = "running"
     windows: int = 0
     files: int = 0
+    files_in_progress: int = 0
     blocks: int = 0
     bytes: int = 0
-    records: dict[str, int] = field(default_factory=dict)
     rejected: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    operators: tuple[OperatorFigures, ...] = ()
     partitions: dict[str, PartitionCounts] = field(default_factory=dict)
     backlog: dict[str, int] = field(default_factory=dict)
+    running: tuple[RunningWindow, ...] = ()
+    rates: RunRates = RunRates()
     last_planned: int = 0
     last_committed: int = 0
     decisions: tuple[PartitionDecision, ...] = ()
     waiting_bytes: int = 0
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def running_bytes(self) -> int:
+        """Bytes that the tasks of running windows have read."""
+        return sum(window.bytes_read for window in self.running)
+
+    @property
+    def records_read(self) -> int:
+        """Records that the app's sources have emitted, in committed windows."""
+        return sum(port.records for each in self.operators if each.is_source for port in each.ports)
+
+    @property
+    def records(self) -> dict[str, int]:
+        """Records that left each port, by "operator.port", as in JSON."""
+        return {f"{each.name}.{port.name}": port.records for each in self._by_name() for port in each.ports}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What operators counted beside the figures above, by "operator:name", as in JSON."""
+        return {
+            f"{each.name}:{name}": count
+            for each in self._by_name()
+            for name, count in sorted(each.counts.items())
+            if name not in names.TOTALS
+        }
+
+    def total(self, name: str) -> int:
+        """The sum of one count over all operators."""
+        return sum(each.counts.get(name, 0) for each in self.operators)
+
+    def _by_name(self) -> Iterator[OperatorFigures]:
+        return iter(sorted(self.operators, key=lambda each: each.name))
 
     def account(self) -> dict[str, int]:
-        """What became of the bytes of the input: as many as the others together are "bytes".
+        """The byte accounting: what became of the bytes of the input, as many as the others together are "bytes".
 
         What a compressed file holds counts, not what it takes. Records that wait for their end are skipped;
         a run that only reads the rest of earlier ones' records counts these whole.
         """
-        total: Counter[str] = Counter()
-        for key, value in self.counts.items():
-            total[key.partition(":")[2]] += value
-        waiting = max(total[names.WAITING_BYTES] - total[names.RESUMED_BYTES], 0)
+        waiting = max(self.total(names.WAITING_BYTES) - self.total(names.RESUMED_BYTES), 0)
         return {
-            "bytes": total[names.CONTENT_BYTES] + total[names.LEFT_OUT_BYTES] + waiting,
-            "records": total[names.RECORD_BYTES],
-            "delimiters": total[names.DELIMITER_BYTES],
-            "skipped": total[names.SKIPPED_BYTES] + waiting,
-            "rejected": total[names.REJECTED_BYTES],
+            "bytes": self.total(names.CONTENT_BYTES) + self.total(names.LEFT_OUT_BYTES) + waiting,
+            "records": self.total(names.RECORD_BYTES),
+            "delimiters": self.total(names.DELIMITER_BYTES),
+            "skipped": self.total(names.SKIPPED_BYTES) + waiting,
+            "rejected": self.total(names.REJECTED_BYTES),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -77,7 +171,7 @@ class RunSnapshot:
             "files": self.files,
             "blocks": self.blocks,
             "bytes": self.bytes,
-            "records": dict(self.records),
+            "records": self.records,
             "rejected": self.rejected,
             "account": self.account(),
             "seconds": round(self.seconds, 3),
@@ -85,14 +179,25 @@ class RunSnapshot:
                 name: {"min": known.min, "max": known.max, "last": known.last}
                 for name, known in self.partitions.items()
             },
+            "outputs": list(self.outputs),
+            "busy_seconds": {each.name: round(each.busy_s, 3) for each in self.operators if each.busy_s},
         }
 
     def status_json(self) -> dict[str, Any]:
         """The object that `dagflow status --json` prints."""
         return {
             **self.to_json(),
-            "counts": dict(self.counts),
+            "counts": self.counts,
             "last_planned": self.last_planned,
             "last_committed": self.last_committed,
             "decisions": [asdict(decision) for decision in self.decisions],
         }
+
+
+def figures_of(
+    name: str, counters: Counters, busy_s: float, stage: str = "", is_source: bool = False
+) -> OperatorFigures:
+    """The figures of one operator."""
+    own = counters.of(name)
+    ports = tuple(PortFigures(port, n, own.bytes.get(port, 0)) for port, n in sorted(own.records.items()))
+    return OperatorFigures(name, stage, ports, own.counts, busy_s, is_source)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dagflow.errors import JournalError
 from dagflow.journal import read_state
-from dagflow.report.snapshot import RunSnapshot
-from dagflow.report.statistics import snapshot_of
+from dagflow.report.snapshot import RunSnapshot, figures_of
+from dagflow.report.statistics import carried_over, totals_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 
 
 def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
-    """The account of all runs on a checkpoint.
+    """The snapshot of all runs on a checkpoint.
 
     Args:
         checkpoint: Its URL.
@@ -31,14 +31,16 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
         raise JournalError(
             "there is no journal here", url=redacted(url), hint="name the checkpoint of an app that was run"
         )
-    return snapshot_of(
-        journal.app,
-        "stopped" if journal.planned or journal.intents or journal.reprocessing else "completed",
-        journal.last_committed,
-        journal.totals,
+    is_unfinished = journal.planned or journal.intents or journal.reprocessing
+    return RunSnapshot(
+        app=journal.app,
+        state="stopped" if is_unfinished else "completed",
+        windows=journal.last_committed,
+        operators=tuple(
+            figures_of(name, journal.totals, journal.busy_s.get(name, 0.0)) for name in sorted(journal.totals.operators)
+        ),
         partitions=dict(journal.partitions),
-        backlog={},
-        last_planned=journal.last_planned,
-        last_committed=journal.last_committed,
         decisions=tuple(journal.decisions),
+        **totals_of(journal.totals),
+        **carried_over(journal),
     )

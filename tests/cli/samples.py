@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from dagflow.cli.view import AppView
 from dagflow.journal import PartitionCounts
-from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.snapshot import OperatorFigures, PortFigures, RunRates, RunSnapshot
 
-VIEW = AppView(
-    name="block-reader",
-    operators=("splitter", "reader", "filter", "writer"),
-    head_by_operator={"reader": "reader", "filter": "reader", "writer": "reader"},
-    sources=("reader.messages",),
-)
+APP = "block-reader"
+
+
+def operators(seconds: float, counts: dict[str, int] | None = None) -> tuple[OperatorFigures, ...]:
+    """A splitter, a reader of a million records a second, a filter that keeps nine of ten, and a writer."""
+    read, kept = int(seconds * 1_000_000), int(seconds * 900_000)
+    return (
+        OperatorFigures("splitter"),
+        OperatorFigures("reader", "reader", (PortFigures("messages", read, read),), counts or {}, is_source=True),
+        OperatorFigures("filter", "reader", (PortFigures("output", kept, kept),)),
+        OperatorFigures("writer", "reader"),
+    )
 
 
 def summary(seconds: float = 12.0, *, state: str = "running", windows: int = 14, rejected: int = 0) -> RunSnapshot:
     """A run that reads 100 MiB and a million records a second."""
     return RunSnapshot(
-        app="block-reader",
+        app=APP,
         state=state,
         windows=windows,
         files=3,
         blocks=1200,
         bytes=int(seconds * (100 << 20)),
-        records={"reader.messages": int(seconds * 1_000_000), "filter.output": int(seconds * 900_000)},
         rejected=rejected,
         seconds=seconds,
+        operators=operators(seconds),
         partitions={"reader": PartitionCounts(min=1, max=16, last=8)},
         backlog={"reader": 120},
+        rates=RunRates(float(100 << 20), 1_000_000.0),
         last_planned=16,
         last_committed=14,
     )

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from dagflow.cli.progress import Display, LineDisplay, LiveDisplay, display_for, logging_to
-from tests.cli.samples import VIEW, summary
+from dagflow.report.snapshot import OperatorFigures, RunningWindow
+from tests.cli.samples import APP, operators, summary
 
 
 def terminal(width: int = 80) -> Console:
@@ -26,7 +27,7 @@ def screen_of(console: Console) -> str:
 
 def test_lines_are_seconds_apart_by_the_run_s_own_clock(capsys: pytest.CaptureFixture[str]) -> None:
     """However often the driver reports, a log stays readable."""
-    display = LineDisplay(VIEW)
+    display = LineDisplay(APP)
     for tenth in range(120):
         display.progress(summary(tenth / 10))
     lines = capsys.readouterr().err.splitlines()
@@ -39,7 +40,7 @@ def test_lines_are_seconds_apart_by_the_run_s_own_clock(capsys: pytest.CaptureFi
 
 def test_a_run_that_waits_for_new_files_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     """Following fills no log while nothing comes; a window that takes long is told about again and again."""
-    display = LineDisplay(VIEW)
+    display = LineDisplay(APP)
     idle = replace(summary(6.0), backlog={"reader": 0})
     for seconds in range(6, 60):
         display.progress(replace(idle, seconds=float(seconds)))
@@ -51,7 +52,7 @@ def test_a_run_that_waits_for_new_files_is_silent(capsys: pytest.CaptureFixture[
 
 def test_the_end_is_told_with_what_was_published(capsys: pytest.CaptureFixture[str]) -> None:
     """The last lines account for the run."""
-    LineDisplay(VIEW).finish(summary(8.0, state="completed", rejected=2))
+    LineDisplay(APP).finish(summary(8.0, state="completed", rejected=2))
     assert capsys.readouterr().err == (
         "block-reader: completed in 8.0 s\n"
         "    published 14 windows: 3 files, 1,200 blocks, 800 MiB (100 MiB/s)\n"
@@ -62,23 +63,36 @@ def test_the_end_is_told_with_what_was_published(capsys: pytest.CaptureFixture[s
 
 def test_what_was_left_out_is_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     """A run that is told to go on without some files completes, and says that it did."""
-    left_out = {"reader:left_out_bytes": 2048, "reader:skipped": 1, "other:skipped": 5}
-    LineDisplay(VIEW).finish(replace(summary(8.0, state="completed"), counts=left_out))
+    figures = (*operators(8.0, {"left_out_bytes": 2048, "skipped": 1}), OperatorFigures("other", counts={"skipped": 5}))
+    LineDisplay(APP).finish(replace(summary(8.0, state="completed"), operators=figures))
     assert (
         "\n    left out: 1 block that could not be read, 2.0 KiB; `dagflow status CHECKPOINT --window N` says which and"
         " why\n    also counted: " in capsys.readouterr().err
     )
 
 
+def test_the_end_names_where_the_output_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """A person finds what was written."""
+    LineDisplay(APP).finish(replace(summary(8.0, state="completed"), outputs=("/data/out", "s3://bucket/out")))
+    assert capsys.readouterr().err.endswith("\n    output: /data/out, s3://bucket/out\n")
+
+
+def test_bytes_of_running_windows_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A long window shows that it gets on."""
+    running = (RunningWindow(15, 20 << 20, 64 << 20, 1, 4), RunningWindow(16, 1 << 20, 64 << 20, 0, 4))
+    LineDisplay(APP).progress(replace(summary(6.0), running=running))
+    assert "600 MiB and 21.0 MiB of running windows at 100 MiB/s" in capsys.readouterr().err
+
+
 def test_a_run_without_new_input_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody wonders whether a quick run did anything."""
-    LineDisplay(VIEW).finish(summary(0.5, state="completed", windows=0))
+    LineDisplay(APP).finish(summary(0.5, state="completed", windows=0))
     assert capsys.readouterr().err == ("block-reader: nothing new: all input was processed in earlier runs (0.5 s)\n")
 
 
 def test_a_run_without_new_input_names_what_still_waits(capsys: pytest.CaptureFixture[str]) -> None:
     """A record in progress has not been processed."""
-    LineDisplay(VIEW).finish(replace(summary(0.5, state="completed", windows=0), waiting_bytes=7))
+    LineDisplay(APP).finish(replace(summary(0.5, state="completed", windows=0), waiting_bytes=7))
     assert capsys.readouterr().err == (
         "block-reader: nothing new: all input was processed in earlier runs, but for 7 B of records in progress"
         " (0.5 s)\n"
@@ -87,13 +101,13 @@ def test_a_run_without_new_input_names_what_still_waits(capsys: pytest.CaptureFi
 
 def test_a_run_stopped_before_its_first_window_claims_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Stopped is not the same as nothing new."""
-    LineDisplay(VIEW).finish(summary(0.5, state="stopped", windows=0))
+    LineDisplay(APP).finish(summary(0.5, state="stopped", windows=0))
     assert capsys.readouterr().err == "block-reader: stopped in 0.5 s: nothing was published\n"
 
 
 def test_quiet_shows_nothing_and_remembers_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
     """Under -q only errors are printed; a failed run's account still needs the last figures."""
-    display = display_for(VIEW, is_quiet=True)
+    display = display_for(APP, is_quiet=True)
     with display:
         display.progress(summary(6.0))
         display.notice("news")
@@ -105,13 +119,13 @@ def test_quiet_shows_nothing_and_remembers_the_figures(capsys: pytest.CaptureFix
 
 def test_where_stderr_is_no_terminal_lines_are_written() -> None:
     """A log file gets no escapes."""
-    assert type(display_for(VIEW, is_quiet=False)) is LineDisplay
+    assert type(display_for(APP, is_quiet=False)) is LineDisplay
 
 
 def test_the_live_table_shows_every_figure_within_eighty_columns() -> None:
     """Files, blocks, bytes, records a second, backlog and partitions of each operator, on an ordinary terminal."""
     console = Console(file=io.StringIO(), width=80, height=24)
-    display = LiveDisplay(VIEW, console)
+    display = LiveDisplay(APP, console)
     for second in range(1, 4):
         display.progress(replace(summary(second), files=123_456, blocks=12_345_678))
     console.print(display._render())
@@ -131,9 +145,15 @@ def test_huge_figures_and_long_names_do_not_break_the_table_apart() -> None:
     """No line is wider than the terminal, whatever the run's size."""
     console = Console(file=io.StringIO(), width=80, height=24)
     long = "an-operator-with-a-very-long-name-that-goes-on-and-on"
-    display = LiveDisplay(replace(VIEW, operators=(*VIEW.operators, long)), console)
+    display = LiveDisplay(APP, console)
+    figures = (*operators(9_000_000), OperatorFigures(long))
     huge = replace(
-        summary(9_000_000), files=40_000_000, blocks=123_456_789_012, windows=9_999_999, rejected=999_999_999
+        summary(9_000_000),
+        operators=figures,
+        files=40_000_000,
+        blocks=123_456_789_012,
+        windows=9_999_999,
+        rejected=999_999_999,
     )
     display.progress(huge)
     console.print(display._render())
@@ -143,7 +163,7 @@ def test_huge_figures_and_long_names_do_not_break_the_table_apart() -> None:
 def test_the_table_gives_way_to_the_account(capsys: pytest.CaptureFixture[str]) -> None:
     """After a run the screen holds what was done, and the cursor is back."""
     console = terminal()
-    with LiveDisplay(VIEW, console) as display:
+    with LiveDisplay(APP, console) as display:
         display.progress(summary(1.0))
         display.finish(summary(2.0, state="completed"))
     assert screen_of(console).endswith("\x1b[2K")
@@ -154,7 +174,7 @@ def test_the_table_gives_way_to_the_account(capsys: pytest.CaptureFixture[str]) 
 def test_the_table_stays_where_a_run_failed() -> None:
     """The figures at the moment of the failure remain above the error."""
     console = terminal()
-    with pytest.raises(OSError, match="lost"), LiveDisplay(VIEW, console) as display:
+    with pytest.raises(OSError, match="lost"), LiveDisplay(APP, console) as display:
         display.progress(summary(1.0))
         raise OSError("lost")
     screen = screen_of(console)
@@ -165,7 +185,7 @@ def test_the_table_stays_where_a_run_failed() -> None:
 def test_a_notice_stands_above_the_live_table() -> None:
     """News is not overwritten by the next redrawing, and markup in it means nothing."""
     console = terminal()
-    with LiveDisplay(VIEW, console) as display:
+    with LiveDisplay(APP, console) as display:
         display.notice("[bold]quarantined[/bold] a.txt")
     assert "[bold]quarantined[/bold] a.txt\n" in screen_of(console)
 
@@ -173,7 +193,7 @@ def test_a_notice_stands_above_the_live_table() -> None:
 def test_the_live_table_tells_that_it_is_stopping() -> None:
     """The first Ctrl-C is answered on the screen, with what a second one would do."""
     console = Console(file=io.StringIO(), width=80)
-    display = LiveDisplay(VIEW, console)
+    display = LiveDisplay(APP, console)
     display.progress(summary(1.0))
     display.stopping()
     display.progress(summary(2.0))
@@ -185,7 +205,7 @@ class Remembering(Display):
     """Keeps its notices."""
 
     def __init__(self) -> None:
-        super().__init__(VIEW)
+        super().__init__(APP)
         self.notices: list[str] = []
 
     def notice(self, text: str) -> None:

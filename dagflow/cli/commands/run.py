@@ -14,14 +14,12 @@ from dagflow.cli.options import Settings, conf_option, master_option, redaction,
 from dagflow.cli.progress import Display, display_for, logging_to
 from dagflow.cli.resume import resume_command
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
-from dagflow.cli.view import AppView
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, FencedError, RunStoppedError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.placement import place
 from dagflow.report.snapshot import RunSnapshot
 
 
@@ -58,7 +56,7 @@ def command(
     settings.redact = redaction(logical.spec.secrets if logical.spec else {})
     options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, follow=follow, fresh=fresh)
     again = resume_command(app, overrides, options)
-    display = display_for(AppView.of(logical, place(logical), settings.redact), is_quiet=quiet)
+    display = display_for(logical.name, settings.redact, is_quiet=quiet)
     try:
         with logging_to(display, is_verbose=settings.is_verbose), display:
             summary = watch(logical, options, display)
@@ -104,5 +102,5 @@ def _account_for_failure(error: Exception, display: Display, again: str, *, as_j
     if not isinstance(error, FencedError):  # there the other driver goes on with the work
         error.add_note(f"    continue with: {again}")
     if as_json:
-        last = display.last or RunSnapshot(display.view.name)
+        last = display.last or RunSnapshot(display.app)
         output.result(json.dumps(replace(last, state="failed").to_json()))

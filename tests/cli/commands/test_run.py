@@ -113,7 +113,7 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
     assert (account["records"]["reader.messages"], account["records"]["keep.output"]) == (40, 40)
     assert set(account) == {
         *("app", "state", "windows", "files", "blocks", "bytes"),
-        *("records", "rejected", "account", "seconds", "partitions"),
+        *("records", "rejected", "account", "seconds", "partitions", "outputs", "busy_seconds"),
     }
     assert account["account"].pop("bytes") == account["bytes"] == sum(account["account"].values())
     assert re.search(r"^sample: completed in .*\n    published \d+ windows?: 1 file, 5 blocks", first.stderr, re.M)
