@@ -10,7 +10,6 @@ from rich.text import Text
 from dagflow.cli.figures import brief, count, duration, size
 from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED
 from dagflow.report.snapshot import OperatorFigures, RunSnapshot
-from dagflow.storage.location import redacted
 
 
 def _byte_rate(snapshot: RunSnapshot) -> str:
@@ -71,7 +70,7 @@ def account(snapshot: RunSnapshot) -> str:
     if others:
         lines.append(f"    also counted: {', '.join(others)}")
     if snapshot.outputs:
-        lines.append(f"    output: {', '.join(map(redacted, snapshot.outputs))}")
+        lines.append(f"    output: {', '.join(snapshot.outputs)}")
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.rates import Rate
 from dagflow.report.snapshot import RunningWindow, RunRates, RunSnapshot, figures_of
+from dagflow.storage.location import redacted
 
 
 def totals_of(counters: Counters) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def carried_over(journal: JournalState) -> dict[str, Any]:
         "waiting_bytes": max(totals.total(names.WAITING_BYTES) - totals.total(names.RESUMED_BYTES), 0),
         "last_planned": journal.last_planned,
         "last_committed": journal.last_committed,
-        "outputs": tuple(journal.outputs),
+        "outputs": tuple(map(redacted, journal.outputs)),
     }
 
 

@@ -10,23 +10,24 @@ from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.report.snapshot import RunningWindow
 from dagflow.report.statistics import RunStatistics
+from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
 
 
 def test_a_snapshot_adds_up_windows_and_names_every_operator() -> None:
     """Committed windows in figures, running ones beside them, operators upstream first with their stages."""
-    app = PlacedApp.of(app_of(Path("unused"), [b"a"]))
+    app = PlacedApp.of(app_of(Path("unused"), [b"a"]), StorageContext.default())
     statistics = RunStatistics(app.name, app.plan, app.operators)
     reader = Counters({"lines": OperatorCounters({names.BLOCKS: 2, names.BYTES: 7}, {"records": 5}, {"records": 50})})
     plan = WindowPlan(1, partitions={"lines": 2}, counters=Counters.of_counts({"source": {names.FILES: 1}}))
-    journal = JournalState(outputs=["out"])
+    journal = JournalState(outputs=["/out"])
     for window_id in (1, 2):
         statistics.planned(plan)
         statistics.committed(plan, WindowIntent(window_id, counters=reader, busy_s={"lines": 0.5}))
     running = [RunningWindow(3, 4, 9, 0, 2)]
     snapshot = statistics.snapshot("running", journal, {"lines": 1}, running)
     assert (snapshot.windows, snapshot.files, snapshot.blocks, snapshot.bytes) == (2, 2, 4, 14)
-    assert (snapshot.running_bytes, snapshot.outputs, snapshot.backlog) == (4, ("out",), {"lines": 1})
+    assert (snapshot.running_bytes, snapshot.outputs, snapshot.backlog) == (4, ("/out",), {"lines": 1})
     assert snapshot.partitions == {"lines": PartitionCounts(2, 2, 2)}
     by_name = {each.name: each for each in snapshot.operators}
     assert list(by_name) == [*app.plan.control, *(name for stage in app.plan.stages for name in stage.operators)]
