@@ -14,27 +14,20 @@ WITHIN_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """How much a run will process that is the first at its checkpoint.
+    """How much the first run at a checkpoint will process.
 
     Attributes:
-        files: Number of files.
-        blocks: Number of blocks.
-        bytes: Bytes in them.
-        windows: Windows, before the speed of the readers is known; at least.
-        uncut: Files larger than a block that one task must read as a whole.
-        is_partial: Whether there is more, which was not counted for lack of time.
+        input: How much input there is.
+        windows: At least how many windows the input takes, before the speed of the readers is known.
     """
 
-    files: int
-    blocks: int
-    bytes: int
+    input: InputEstimate
     windows: int
-    uncut: int
-    is_partial: bool
 
     def __str__(self) -> str:
         """Such as 'all input, taken before or not: 3 files, 12 blocks, 1 048 576 bytes, 2 windows'."""
-        counts = {"file": self.files, "block": self.blocks, "byte": self.bytes, "window": self.windows}
+        found = self.input
+        counts = {"file": found.files, "block": found.blocks, "byte": found.bytes, "window": self.windows}
         figures = [
             f"{count:,}".replace(",", " ") + f" {unit}{'' if count == 1 else 's'}" for unit, count in counts.items()
         ]
@@ -42,14 +35,14 @@ class RunEstimate:
 
 
 def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
-    """Ask the input operators how much there is.
+    """Ask the input operators how much input there is.
 
     Args:
         app: The app.
         parallelism: Tasks that will run at the same time.
 
     Returns:
-        The sum, or None where no input operator can tell.
+        The sum, or None where no input operator can estimate its input.
 
     Raises:
         DagflowError: The input cannot be looked at.
@@ -61,8 +54,5 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
     for operator in inputs:
         part = operator.estimate(WITHIN_S / len(inputs), storage)
         found += part
-        limits = operator.window_limits()
-        windows = max(windows, first_windows(part.blocks, part.files, part.bytes, limits, parallelism))
-    if not inputs:
-        return None
-    return RunEstimate(found.files, found.blocks, found.bytes, windows, found.uncut, found.is_partial)
+        windows = max(windows, first_windows(part, operator.window_limits(), parallelism))
+    return RunEstimate(found, windows) if inputs else None

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
 from dagflow.api.context import WindowBudget
-from dagflow.api.control import WindowLimits
+from dagflow.api.control import InputEstimate, WindowLimits
 from dagflow.engine.window_load import Load
 
 WINDOW_TARGET_S = 1.0
@@ -183,13 +183,19 @@ def budget_by_speed(speeds: PartitionSpeeds, counts: Mapping[str, int]) -> Windo
     return WindowBudget(tuples, min(size_bytes, MAX_WINDOW_BYTES))
 
 
-def first_windows(blocks: int, files: int, size_bytes: int, limits: WindowLimits, parallelism: int) -> int:
-    """At least how many windows an input takes before any throughput was measured."""
+def first_windows(found: InputEstimate, limits: WindowLimits, parallelism: int) -> int:
+    """At least how many windows an input takes before any throughput was measured.
+
+    Args:
+        found: How much input there is.
+        limits: What the input operator emits into one window at most.
+        parallelism: Tasks that run at the same time, at least 1.
+    """
     by_limit = [
-        blocks / (limits.blocks or FIRST_WINDOW_TUPLES * parallelism),
-        files / (limits.files or math.inf),
-        size_bytes / (FIRST_WINDOW_BYTES * parallelism),
+        found.blocks / (limits.blocks or FIRST_WINDOW_TUPLES * parallelism),
+        found.files / (limits.files or math.inf),
+        found.bytes / (FIRST_WINDOW_BYTES * parallelism),
         # A window has one block at least, however large.
-        min(blocks, size_bytes / (limits.size_bytes or math.inf)),
+        min(found.blocks, found.bytes / (limits.size_bytes or math.inf)),
     ]
     return max(map(math.ceil, by_limit))

@@ -16,7 +16,7 @@ from dagflow.storage.pending import Durability
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All that tasks need to know of an app; sent to each worker once per run.
+    """All that tasks need to know of an app; sent to each worker process once per run.
 
     Attributes:
         app: The app's name.
@@ -25,7 +25,7 @@ class Program:
         storage: Reaches the stores of the app.
         durability: What the files that tasks write survive.
         progress: Where tasks report their progress; None where it is not shown.
-        listens: Whether a control operator wants to hear of source events.
+        listens: Whether a control operator listens to source events.
     """
 
     app: str
@@ -45,13 +45,13 @@ class Program:
         storage: StorageContext | None = None,
         durability: Durability = "process",
     ) -> Program:
-        """Pack the partitioned operators of a plan.
+        """Pickle the partitioned operators of a plan.
 
         Raises:
-            OperatorError: One of them cannot be pickled.
+            OperatorError: An operator cannot be pickled.
         """
         names = [name for stage in plan.stages for name in stage.operators]
-        packed = {name: pickled_operator(name, operators[name]) for name in names}
+        pickled = {name: pickled_operator(name, operators[name]) for name in names}
         listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
         listens = any(each.wants_source_events for each in listeners)
-        return cls(app, plan, packed, storage or StorageContext.default(), durability, listens)
+        return cls(app, plan, pickled, storage or StorageContext.default(), durability, listens)

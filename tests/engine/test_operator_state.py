@@ -166,7 +166,7 @@ def test_a_window_commits_what_it_changed_and_names_the_rest(tmp_path: Path) -> 
 
 
 def test_state_that_is_gone_is_not_taken_for_no_state(tmp_path: Path) -> None:
-    """A segment that somebody removed ends the run before anything happens."""
+    """A segment that was removed ends the run before anything happens."""
     inline, states.INLINE_BYTES = states.INLINE_BYTES, 0
     try:
         with pytest.raises(DagflowError, match="the lights went out"):
@@ -190,8 +190,8 @@ def test_state_that_cannot_move_is_not_misplaced(tmp_path: Path) -> None:
     assert sum(sorted(totals)[-2:]) == len(WORDS)
 
 
-def test_state_that_cannot_move_stays_in_as_many_partitions_as_were_planned_first(tmp_path: Path) -> None:
-    """Also where nobody decides how many these are, and the run that planned them died before it committed any."""
+def test_state_that_cannot_move_stays_in_its_first_partitions(tmp_path: Path) -> None:
+    """Also where no policy decides their number, and the run that planned them committed no window."""
     with pytest.raises(DagflowError, match="the lights went out"):
         run(keyed_app(tmp_path, Total(), None), RunOptions(master="local[2]"), runtime=until(0))
     run(keyed_app(tmp_path, Total(), None), RunOptions(master="local[3]"), runtime=InlineRuntime)
@@ -224,7 +224,7 @@ def test_one_partition_holds_all_keys(tmp_path: Path) -> None:
     assert published(tmp_path) == sorted(set(WORDS))
 
 
-def test_an_operator_does_not_begin_without_the_state_that_it_left_under_another_name(tmp_path: Path) -> None:
+def test_an_operator_does_not_begin_without_its_state_under_a_new_name(tmp_path: Path) -> None:
     """Partitioned or in the driver, a new name is refused with the old one; the old one goes on where it was."""
     with pytest.raises(DagflowError, match="the lights went out"):
         run(keyed_app(tmp_path, Deduplicator(), by_record(2)), runtime=until(3))

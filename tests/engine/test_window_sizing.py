@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.control import WindowLimits
+from dagflow.api.control import InputEstimate, WindowLimits
 from dagflow.engine.window_load import Load
 from dagflow.engine.window_sizing import (
     FIRST_BYTES_BY_SPEED,
@@ -147,8 +147,9 @@ def test_a_measured_window_never_leaves_a_useless_budget(windows: list[tuple[int
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**13), TASKS)
 def test_limits_make_more_windows(blocks: int, files: int, size_bytes: int, tasks: int) -> None:
     """Limits of files and bytes only make windows smaller; an input without blocks and files takes no window."""
-    without = first_windows(blocks, files, size_bytes, WindowLimits(), tasks)
-    assert first_windows(0, 0, 0, WindowLimits(1, 1, 1), tasks) == 0
+    found = InputEstimate(files, blocks, size_bytes)
+    without = first_windows(found, WindowLimits(), tasks)
+    assert first_windows(InputEstimate(), WindowLimits(1, 1, 1), tasks) == 0
     for limits in (WindowLimits(files=7), WindowLimits(size_bytes=1000)):
-        assert first_windows(blocks, files, size_bytes, limits, tasks) >= without
-    assert first_windows(blocks, files, size_bytes, WindowLimits(blocks=1), tasks) >= blocks
+        assert first_windows(found, limits, tasks) >= without
+    assert first_windows(found, WindowLimits(blocks=1), tasks) >= blocks

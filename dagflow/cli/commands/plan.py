@@ -128,9 +128,9 @@ def _estimate(logical: LogicalPlan) -> str:
         return ""
     if found is None:
         return ""
-    if found.is_partial:
+    if found.input.is_partial:
         output.note("the estimate is a lower bound: there is more input than could be counted in a moment")
-    if found.uncut:
-        files = "1 compressed file is" if found.uncut == 1 else f"{found.uncut:,} compressed files are"
+    if found.input.uncut:
+        files = "1 compressed file is" if found.input.uncut == 1 else f"{found.input.uncut:,} compressed files are"
         output.note(f"{files} larger than a block and cannot be cut: one task reads each as a whole")
     return str(found)
