@@ -35,7 +35,7 @@ class OutputFiles(Protocol):
     """Where an operator opens the files that its window will publish."""
 
     def open(self, url: str) -> OutputFile:
-        """Begin the file that will be published as url, a name that the window's replay gives again.
+        """Begin the file that will be published as url; when the window runs again it must give the same name.
 
         Raises:
             StorageError: The store refused it.
@@ -72,11 +72,11 @@ class ControlServices(Protocol):
     def operator_index(self) -> int:
         """A small number that each operator that feeds partitioned ones keeps over all runs.
 
-        Ids that several of them give out are kept apart by it.
+        Operators that create ids put it into them, so that no two ids are equal.
         """
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """Apply a function to items in tasks, and wait for it; several threads may ask at the same time.
+        """Apply a function to items in tasks, and wait for it; several threads may call it at the same time.
 
         The function, the items and the results are pickled.
 
@@ -91,7 +91,7 @@ class ControlServices(Protocol):
     def state_url(self) -> str:
         """A directory in the checkpoint for this operator alone, for state that is too large for a snapshot.
 
-        It exists when something is created in it. What no snapshot names does not count, and may be removed.
+        It exists once something is created in it. What no snapshot names may be removed.
         """
 
 
@@ -101,7 +101,7 @@ UNKNOWN_SUM = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A stretch of a file that was left out.
+    """A range of a file that was left out.
 
     Attributes:
         url: The file.
@@ -179,10 +179,10 @@ class OperatorContext:
         operator: The operator's name in the app.
         partition: 0-based number of the partition; 0 for control operators.
         partitions: How many partitions the operator has in this window.
-        share: What this partition may use of a rate that all of them have together, in this window; those that run
-            at the same time have 1 together at most.
-        counters: Counts by name; they are added up over partitions, and shown by metrics and status. Whole numbers of
-            Python or NumPy, and truth values, count; all else is a TypeError.
+        share: This partition's part of a rate that all partitions share, in this window; the parts of those that run
+            at the same time add up to 1 at most.
+        counters: Counts by name; they are added up over partitions, and shown by metrics and status. Takes whole
+            numbers of Python or NumPy, and truth values; all else is a TypeError.
         accounting: Byte accounting: sums by key that come to zero when every byte is accounted for. An operator
             books what it takes over as positive, and what it has passed on as negative. A run that completes with
             any other sum fails. A key that was given the value UNKNOWN_SUM is not checked.
@@ -217,7 +217,7 @@ class RunPreparation(Protocol):
 
     @property
     def published(self) -> Iterable[str]:
-        """URLs of the files that this checkpoint's journal has published; may be long, and is read anew each time."""
+        """URLs of the files that this checkpoint has published; may be long, and is read from the journal each time."""
 
     @property
     def storage(self) -> StorageContext:
@@ -234,10 +234,10 @@ class RunPreparation(Protocol):
         """
 
     def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
-        """Name a file or directory that the operator's tuples will let tasks read, for a cluster's hosts to look at.
+        """Name a file or directory that tasks will read, so that the hosts of a cluster check that they reach it.
 
         Args:
             url: Where it is.
-            takes_in: Whether whatever lies in a directory would be read; the run is refused where the app publishes
-                into one of which that is so.
+            takes_in: Whether everything in a given directory would be read; a run that publishes into such a
+                directory is refused.
         """

@@ -88,8 +88,7 @@ class OperatorContract(ABC):
         harness = OperatorHarness(self.operator())
         for window in self.windows():
             _run_window(harness, window)
-            state, declared = harness.operator.snapshot(), harness.operator.state_type
-            assert declared is None or state is None or isinstance(state, declared), state
+            harness.saved_state()
         harness.close()
 
     def test_an_unknown_property_is_refused(self) -> None:

@@ -6,12 +6,16 @@ import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from dagflow.api.context import Counts, OperatorContext, OutputFiles
 from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.execution.chain import Chain
+from dagflow.execution.state_codec import StateCodec
+from dagflow.journal.saved_state import SavedState
 from dagflow.plan.physical import PortRef
 
 
@@ -108,13 +112,23 @@ class OperatorHarness:
         Args:
             operator: The new instance; None for a pickled copy of this one.
         """
-        state = self.operator.snapshot()
+        saved = self.saved_state()
         fresh = operator or pickle.loads(pickle.dumps(self.operator))
         other = OperatorHarness(fresh, connected=self._connected, outputs=self.outputs)
         other.window_id = self.window_id
-        if state is not None:
-            other.operator.restore(pickle.loads(pickle.dumps(state)))
+        if saved is not None:
+            codec = StateCodec.of_snapshots("operator", other.operator)
+            other.operator.restore(codec.decode(msgspec.json.decode(msgspec.json.encode(saved), type=SavedState)))
         return other
+
+    def saved_state(self) -> SavedState | None:
+        """The operator's snapshot as the journal keeps it; None where it has none.
+
+        Raises:
+            OperatorError: The snapshot is not of the declared type, or cannot be pickled.
+        """
+        state = self.operator.snapshot()
+        return None if state is None else StateCodec.of_snapshots("operator", self.operator).encode(state)
 
     def close(self) -> None:
         """End the operator."""

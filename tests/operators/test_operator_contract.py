@@ -14,7 +14,9 @@ import pytest
 from dagflow.api.operator import Operator
 from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.spec.class_lookup import built_in_operators
+from dagflow.testing.manual_clock import ManualClock
 from dagflow.testing.operator_contract import Inputs, OperatorContract
+from dagflow.testing.operators import OperatorHarness
 from operators import (
     BlockMetadata,
     BlockReader,
@@ -39,7 +41,20 @@ WORDS = [[b"a", b".b", b"a"], [b"c", b"a"], [b".d"], [b"b", b"c", b"b"]]
 LINES = [b"one\ntwo\n", b"three\nfour\nfive\n", b"", b"six"]
 
 
-class FileOperatorContract(OperatorContract):
+class BuiltInContract(OperatorContract):
+    """An operator of the library."""
+
+    def test_its_state_is_data(self) -> None:
+        """No pickle in the journal depends on a class of ours."""
+        harness = OperatorHarness(self.operator())
+        for window in self.windows():
+            harness.window(window)
+            saved = harness.saved_state()
+            assert saved is None or not saved.pickled
+        harness.close()
+
+
+class FileOperatorContract(BuiltInContract):
     """An operator that works on files, which lie in self.folder."""
 
     @pytest.fixture(autouse=True)
@@ -66,7 +81,7 @@ class FileOperatorContract(OperatorContract):
         return found
 
 
-class RecordOperatorContract(OperatorContract):
+class RecordOperatorContract(BuiltInContract):
     """An operator that takes records at its port `input`."""
 
     def windows(self) -> Sequence[Inputs]:
@@ -88,7 +103,10 @@ class TestBlockReader(FileOperatorContract):
 class TestFileSplitterInput(FileOperatorContract):
     def operator(self) -> Operator:
         """It emits three blocks in a window."""
-        return FileSplitterInput(files=str(self.folder), block_size=4, blocks_threshold=3, pack_bytes=0)
+        splitter = FileSplitterInput(files=str(self.folder), block_size=4, blocks_threshold=3, pack_bytes=0)
+        # What it emits says when files were found.
+        splitter.use_clock(ManualClock(now_millis=1_800_000_000_000))
+        return splitter
 
     def windows(self) -> Sequence[Inputs]:
         """As many as it needs."""
@@ -147,7 +165,7 @@ class TestFileCompletion(FileOperatorContract):
         return [{"files_metadata_input": files}, *({"blocks_metadata_input": kept[i : i + 4]} for i in (0, 4, 8))]
 
 
-class TestMetadataWriter(OperatorContract):
+class TestMetadataWriter(BuiltInContract):
     def operator(self) -> Operator:
         """It writes one file for each window."""
         return MetadataWriter(path="/out")
@@ -175,7 +193,7 @@ class TestCountBy(RecordOperatorContract):
         return CountBy(by="record")
 
 
-class TestTopN(OperatorContract):
+class TestTopN(BuiltInContract):
     def operator(self) -> Operator:
         """It keeps the largest two."""
         return TopN(by="size", n=2)
