@@ -20,7 +20,6 @@ from dagflow.runtime.base import LazyRuntime
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, moved_with, redacted
-from dagflow.storage.roots import roots_in_use
 
 
 def app_file(checkpoint: str, storage: StorageContext) -> str:
@@ -86,26 +85,25 @@ def reprocess(
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     storage = app.attributes.storage_context()
-    with roots_in_use(app.attributes.roots):
-        located = {name: absolute(url) for name, url in app.attributes.roots.items()}
-        retention = Retention(kept_windows=app.attributes.retain_windows)
-        journal = Journal.open(storage.objects(checkpoint), app=app.name, retention=retention, roots=located)
-        try:
-            finish_reprocess(journal, storage, windows)
-            placed = PlacedApp.of(app, storage)
-            locations = prepare(placed.operators, journal, checkpoint, storage)
-            _require_same_locations(locations.outputs, journal)
-            # Whatever durability the app asks for: a record of the journal says that these files are complete.
-            program = Program.of(app.name, placed.plan, placed.operators, storage, "power")
-            start = runtime or (lambda program: start_spark(app, program, options, locations))
-            tasks = LazyRuntime(lambda: start(program))
-            parallelism = SparkMaster.parse(options.master or app.attributes.master).parallelism
-            reprocessor = Reprocessor(journal, placed, tasks.get, stop or StopRequest(), parallelism)
-            with pending_files_swept(locations.outputs, journal, storage):
-                try:
-                    for window in reprocessor.reprocess(windows):
-                        on_window(window)
-                finally:
-                    tasks.close()
-        finally:
-            journal.close()
+    located = {name: absolute(url) for name, url in app.attributes.roots.items()}
+    retention = Retention(kept_windows=app.attributes.retain_windows)
+    journal = Journal.open(storage.objects(checkpoint), app=app.name, retention=retention, roots=located)
+    try:
+        finish_reprocess(journal, storage, windows)
+        placed = PlacedApp.of(app, storage)
+        locations = prepare(placed.operators, journal, checkpoint, storage)
+        _require_same_locations(locations.outputs, journal)
+        # Whatever durability the app asks for: a record of the journal says that these files are complete.
+        program = Program.of(app.name, placed.plan, placed.operators, storage, "power")
+        start = runtime or (lambda program: start_spark(app, program, options, locations))
+        tasks = LazyRuntime(lambda: start(program))
+        parallelism = SparkMaster.parse(options.master or app.attributes.master).parallelism
+        reprocessor = Reprocessor(journal, placed, tasks.get, stop or StopRequest(), parallelism)
+        with pending_files_swept(locations.outputs, journal, storage):
+            try:
+                for window in reprocessor.reprocess(windows):
+                    on_window(window)
+            finally:
+                tasks.close()
+    finally:
+        journal.close()

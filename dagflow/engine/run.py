@@ -39,7 +39,6 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import pending_tag
-from dagflow.storage.roots import roots_in_use
 
 RuntimeFactory = Callable[[Program], Runtime]
 
@@ -114,7 +113,7 @@ def run(
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     storage = app.attributes.storage_context()
-    with limited_memory(), roots_in_use(app.attributes.roots):
+    with limited_memory():
         journal = _open_journal(app, storage, checkpoint, fresh=options.fresh)
         try:
             finish_reprocess(journal, storage)

@@ -2,7 +2,7 @@
 
 from dagflow.journal.events import Reprocess
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import committed_windows, read_state, read_window, roots_of
+from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
 from dagflow.journal.retention import Retention
 from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples, SavedSegment, SavedState
 from dagflow.journal.start_over import set_aside
@@ -29,6 +29,6 @@ __all__ = [
     "committed_windows",
     "read_state",
     "read_window",
-    "roots_of",
     "set_aside",
+    "with_roots_of_run",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dagflow.errors import MissingError
 from dagflow.journal.create_if_absent import create_if_absent, is_whole
 from dagflow.journal.log import Log
-from dagflow.storage.store import Store
+from dagflow.storage.objects import ObjectStore
 
 COMPACTED_ARCHIVES = 32
 """So many archives become one."""
@@ -21,7 +21,7 @@ _MOST_BYTES = 512 << 10
 _RANGE = re.compile(r"\d{12}-\d{12}")
 
 
-def archives_in(store: Store, directory: str) -> Iterator[str]:
+def archives_in(store: ObjectStore, directory: str) -> Iterator[str]:
     """The archives in a directory, in the order of their windows; other objects are left out.
 
     Raises:
@@ -30,7 +30,7 @@ def archives_in(store: Store, directory: str) -> Iterator[str]:
     return (name for name in store.list(directory) if _RANGE.fullmatch(name.removeprefix(directory)))
 
 
-def compact_archives(store: Store, log: Log, directory: str) -> None:
+def compact_archives(store: ObjectStore, log: Log, directory: str) -> None:
     """Put the newest small archives into one, if there are enough of them.
 
     A death in between leaves ranges that overlap; readers pass over windows that they have seen, and the next
@@ -66,7 +66,7 @@ def compact_archives(store: Store, log: Log, directory: str) -> None:
     store.delete(parts)
 
 
-def _content(store: Store, names: Sequence[str]) -> bytes | None:
+def _content(store: ObjectStore, names: Sequence[str]) -> bytes | None:
     """The bytes of all, as they stand one behind the other; None where one is large, or gone."""
     parts: list[bytes] = []
     # The last one first: where windows are large, so are all archives, and one look is enough.

@@ -6,10 +6,10 @@ from dagflow.errors import AlreadyExistsError, JournalError, MissingError
 from dagflow.journal.frames import decode_all
 from dagflow.journal.log import Log
 from dagflow.storage.location import redacted
-from dagflow.storage.store import Store
+from dagflow.storage.objects import ObjectStore
 
 
-def create_if_absent(store: Store, log: Log, name: str, data: bytes, frames: int = 1) -> None:
+def create_if_absent(store: ObjectStore, log: Log, name: str, data: bytes, frames: int = 1) -> None:
     """Create an object, unless it is there as a whole.
 
     Args:
@@ -35,7 +35,7 @@ def create_if_absent(store: Store, log: Log, name: str, data: bytes, frames: int
         store.create(name, data)
 
 
-def is_whole(store: Store, name: str, frames: int) -> bool:
+def is_whole(store: ObjectStore, name: str, frames: int) -> bool:
     """Whether an object can be read and holds so many frames.
 
     Raises:

@@ -7,13 +7,13 @@ import math
 import re
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from isal import isal_zlib
 
 from dagflow.errors import JournalError
-from dagflow.storage.roots import expanded_all, shortened_all
+from dagflow.storage.roots import Roots
 
 FORMAT_VERSION = 1
 
@@ -23,6 +23,8 @@ _MAGIC = b"dagflow-journal "
 _MAX_HEADER_BYTES = 48
 # isal's level 0 writes 28 % more and takes nearly as long.
 _LEVEL = 1
+
+NO_ROOTS: Final = Roots()
 
 
 class TornError(JournalError):
@@ -48,34 +50,43 @@ class Compressed:
         return text
 
 
-def encode(value: Any) -> bytes:
-    """One JSON value as a frame that stands for itself: `dagflow-journal <version> <length> <crc32>`, then the body."""
-    body: bytes = isal_zlib.compress(_written(shortened_all(value)), _LEVEL)
+def encode(value: Any, roots: Roots = NO_ROOTS) -> bytes:
+    """One JSON value as a frame that stands for itself: `dagflow-journal <version> <length> <crc32>`, then the body.
+
+    Args:
+        value: The value.
+        roots: Named roots: each text that is a location below one is written with the root's name in its place.
+    """
+    text = _written(value)
+    if roots.pairs:
+        text = _written(roots.shorten_all(_read(text)))
+    body: bytes = isal_zlib.compress(text, _LEVEL)
     return b"%s%d %d %08x\n" % (_MAGIC, FORMAT_VERSION, len(body), zlib.crc32(body)) + body
 
 
 def compressed(value: Any) -> Compressed:
     """One JSON value to be held for a while, and then to be part of what encode() takes."""
-    return Compressed(_written(shortened_all(value)))
+    return Compressed(_written(value))
 
 
 def decompressed(value: Any) -> Any:
     """The value that compressed() was given; any other as it is."""
-    return expanded_all(_read(value.text)) if isinstance(value, Compressed) else value
+    return _read(value.text) if isinstance(value, Compressed) else value
 
 
-def decode(data: bytes, url: str) -> Any:
+def decode(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Any:
     """The JSON value of an object that is one frame.
 
     Args:
         data: The object's bytes.
         url: The object, for messages.
+        roots: Named roots, where they are now.
 
     Raises:
         TornError: The object is a beginning of a frame, or nothing but zero bytes.
         JournalError: It is no frame, damaged, or of a version that this program does not know.
     """
-    values = list(decode_all(data, url))
+    values = list(decode_all(data, url, roots))
     if not values:
         raise TornError("the object is empty: its writer died before it was done", url=url)
     if len(values) > 1:
@@ -83,7 +94,7 @@ def decode(data: bytes, url: str) -> Any:
     return values[0]
 
 
-def decode_all(data: bytes, url: str) -> Iterator[Any]:
+def decode_all(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Iterator[Any]:
     """The JSON values of an object that is a sequence of frames.
 
     Raises:
@@ -111,7 +122,7 @@ def decode_all(data: bytes, url: str) -> Iterator[Any]:
                 url=url,
                 hint="restore the checkpoint from a copy, or start over with another checkpoint",
             )
-        yield expanded_all(_read(isal_zlib.decompress(body)))
+        yield roots.expand_all(_read(isal_zlib.decompress(body)))
         position = header.end() + length
 
 

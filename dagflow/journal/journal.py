@@ -28,8 +28,8 @@ from dagflow.journal.retention import (
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
 from dagflow.storage.roots import require_located
-from dagflow.storage.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Journal:
     After any error the journal takes nothing more: open it again. Not for use by several threads at once.
     """
 
-    def __init__(self, store: Store, log: Log, replay: Replay, retention: Retention) -> None:
+    def __init__(self, store: ObjectStore, log: Log, replay: Replay, retention: Retention) -> None:
         self._retention = retention
         self._store = store
         self._log = log
@@ -62,7 +62,7 @@ class Journal:
     @classmethod
     def open(
         cls,
-        store: Store,
+        store: ObjectStore,
         *,
         app: str,
         retention: Retention = Retention(),  # noqa: B008  # frozen
@@ -91,7 +91,9 @@ class Journal:
         return journal
 
     @classmethod
-    def take_over(cls, store: Store, app: str | None, retention: Retention, origin: RunOrigin | None = None) -> Journal:
+    def take_over(
+        cls, store: ObjectStore, app: str | None, retention: Retention, origin: RunOrigin | None = None
+    ) -> Journal:
         """Claim an epoch, read the log, fence the driver that held it; app None accepts any app.
 
         Raises:

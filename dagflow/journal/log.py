@@ -14,7 +14,7 @@ from dagflow.journal.frames import TornError, decode, encode
 from dagflow.journal.state import JournalState
 from dagflow.journal.typed_json import from_json, to_json
 from dagflow.storage.location import redacted
-from dagflow.storage.store import Store
+from dagflow.storage.objects import ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class _MovedError(Exception):
     """The log was trimmed while it was read."""
 
 
-def load(store: Store) -> Replay:
+def load(store: ObjectStore) -> Replay:
     """Read the newest snapshot and the records after it.
 
     Raises:
@@ -96,7 +96,7 @@ def load(store: Store) -> Replay:
     raise AssertionError("unreachable")
 
 
-def _load(store: Store) -> Replay:
+def _load(store: ObjectStore) -> Replay:
     state, snapshot_seq = _newest_snapshot(store)
     records = list(_records_after(store, snapshot_seq))
     voided = {seq for _, found in records if isinstance(found, Record) for seq in _voided_by(found)}
@@ -117,11 +117,11 @@ def _load(store: Store) -> Replay:
     return replay
 
 
-def _newest_snapshot(store: Store) -> tuple[JournalState, int]:
+def _newest_snapshot(store: ObjectStore) -> tuple[JournalState, int]:
     for name in sorted(store.list(SNAPSHOTS), reverse=True):
         try:
             url = redacted(f"{store.url}/{name}")
-            return JournalState.from_json(decode(store.read(name), url), url), number_of(name)
+            return JournalState.from_json(decode(store.read(name), url, store.roots), url), number_of(name)
         except MissingError:
             continue
         except TornError as error:
@@ -130,7 +130,7 @@ def _newest_snapshot(store: Store) -> tuple[JournalState, int]:
     return JournalState(), 0
 
 
-def _records_after(store: Store, seq: int) -> Iterator[tuple[int, Record | TornError]]:
+def _records_after(store: ObjectStore, seq: int) -> Iterator[tuple[int, Record | TornError]]:
     for name in store.list(LOG, after=slot_name(LOG, seq)):
         try:
             yield number_of(name), read_record(store, number_of(name))
@@ -140,7 +140,7 @@ def _records_after(store: Store, seq: int) -> Iterator[tuple[int, Record | TornE
             raise _MovedError(f"log record {number_of(name)} vanished") from error
 
 
-def read_record(store: Store, seq: int) -> Record:
+def read_record(store: ObjectStore, seq: int) -> Record:
     """The record in a slot.
 
     Raises:
@@ -150,7 +150,7 @@ def read_record(store: Store, seq: int) -> Record:
     """
     name = slot_name(LOG, seq)
     url = redacted(f"{store.url}/{name}")
-    record = Record.from_json(decode(store.read(name), url), url)
+    record = Record.from_json(decode(store.read(name), url, store.roots), url)
     if record.seq != seq:
         raise JournalError(f"this is record {record.seq}: the object was renamed", url=url)
     return record
@@ -162,7 +162,7 @@ def _voided_by(record: Record) -> Iterator[int]:
             yield from event.void
 
 
-def apply_record(state: JournalState, record: Record, store: Store) -> None:
+def apply_record(state: JournalState, record: Record, store: ObjectStore) -> None:
     """Change the state as the events of a record say.
 
     Raises:
@@ -186,7 +186,7 @@ class Log:
         store: Where the log is.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._holder = Holder.this_process()
         self.epoch = self._claim()
@@ -201,7 +201,7 @@ class Log:
         while True:
             epoch += 1
             try:
-                self._store.create(slot_name(EPOCHS, epoch), encode(to_json(self._holder)))
+                self._store.create(slot_name(EPOCHS, epoch), encode(to_json(self._holder), self._store.roots))
                 return epoch
             except AlreadyExistsError:
                 continue
@@ -217,7 +217,7 @@ class Log:
         record = Record(seq, self.epoch, os.urandom(8).hex(), tuple(events))
         name = slot_name(LOG, seq)
         try:
-            self._store.create(name, encode(record.to_json()))
+            self._store.create(name, encode(record.to_json(), self._store.roots))
         except AlreadyExistsError as error:
             raise self._taken(seq) from error
         except StorageError:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dagflow.errors import MissingError
 from dagflow.journal.log import load
 from dagflow.journal.retention import all_windows, find_window
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from dagflow.storage.roots import roots_in_use
-from dagflow.storage.store import Store
+from dagflow.storage.objects import ObjectStore
+from dagflow.storage.roots import Roots
 
 
-def read_state(store: Store) -> JournalState:
+def read_state(store: ObjectStore) -> JournalState:
     """What the journal in a store amounts to at this moment.
 
     Raises:
@@ -29,21 +30,20 @@ def read_state(store: Store) -> JournalState:
     return replay.state
 
 
-@contextlib.contextmanager
-def roots_of(store: Store) -> Iterator[None]:
-    """Read the journal with its named roots where the newest run had them.
+def with_roots_of_run(storage: StorageContext, checkpoint: str) -> ObjectStore:
+    """A checkpoint whose named roots are where the newest run had them, for readers without the app.
 
     Raises:
         MissingError: There is no journal.
         JournalError: It is damaged, or of an unknown version.
         StorageError: The store failed.
     """
-    located = (text.partition("=") for text in read_state(store).roots)
-    with roots_in_use({name: url for name, _, url in located}):
-        yield
+    located = (text.partition("=") for text in read_state(storage.objects(checkpoint)).roots)
+    roots = Roots.of({name: url for name, _, url in located})
+    return replace(storage, roots=roots).objects(checkpoint)
 
 
-def read_window(store: Store, window_id: int) -> Window:
+def read_window(store: ObjectStore, window_id: int) -> Window:
     """What the journal knows of one window; without operator state once it is committed.
 
     Raises:
@@ -54,7 +54,7 @@ def read_window(store: Store, window_id: int) -> Window:
     return find_window(store, read_state(store), window_id)
 
 
-def committed_windows(store: Store, window_id: int = 1) -> Iterator[Window]:
+def committed_windows(store: ObjectStore, window_id: int = 1) -> Iterator[Window]:
     """All committed windows from window_id on, in their order.
 
     Raises:

@@ -16,7 +16,7 @@ from dagflow.journal.state import JournalState
 from dagflow.journal.typed_json import from_json, to_json
 from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
-from dagflow.storage.store import Store
+from dagflow.storage.objects import ObjectStore
 
 _SNAPSHOTS_KEPT = 2
 _LISTINGS = 5
@@ -44,7 +44,7 @@ class Retention:
         return is_full or len(state.finished) >= self.finished_windows or records >= self.records
 
 
-def archive(store: Store, log: Log, state: JournalState) -> None:
+def archive(store: ObjectStore, log: Log, state: JournalState) -> None:
     """Move the finished windows from the state to the archive.
 
     A crash between this and the next snapshot archives them again, under a range that overlaps; readers skip
@@ -59,21 +59,24 @@ def archive(store: Store, log: Log, state: JournalState) -> None:
     first, last = min(state.finished), max(state.finished)
     name = f"{archive_directory(state)}{first:012d}-{last:012d}"
     frames = [state.finished[window_id] for window_id in sorted(state.finished)]
+    if store.roots.pairs:
+        # The state holds whole locations; what is written holds the names of roots.
+        frames = [encode(decode(frame, name), store.roots) for frame in frames]
     create_if_absent(store, log, name, b"".join(frames), len(frames))
     state.archived = last
     state.finished.clear()
 
 
-def take_snapshot(store: Store, log: Log, state: JournalState, seq: int) -> None:
+def take_snapshot(store: ObjectStore, log: Log, state: JournalState, seq: int) -> None:
     """Write the state after all records up to seq.
 
     Raises:
         StorageError: The store failed.
     """
-    create_if_absent(store, log, slot_name(SNAPSHOTS, seq), encode(state.to_json()))
+    create_if_absent(store, log, slot_name(SNAPSHOTS, seq), encode(state.to_json(), store.roots))
 
 
-def trim(store: Store, log: Log) -> None:
+def trim(store: ObjectStore, log: Log) -> None:
     """Remove the records that the snapshot before the newest one covers, and all older snapshots.
 
     The newest snapshot is never the only way to a state.
@@ -103,7 +106,7 @@ def forget(state: JournalState, kept_windows: int | None) -> None:
         state.reprocessed = kept
 
 
-def remove_forgotten(store: Store, log: Log, state: JournalState) -> None:
+def remove_forgotten(store: ObjectStore, log: Log, state: JournalState) -> None:
     """Remove the archives of which every window is forgotten, and what reprocessing left that no longer counts.
 
     Raises:
@@ -124,7 +127,7 @@ def archive_directory(state: JournalState) -> str:
     return f"archive/{state.generation:06d}/"
 
 
-def archived_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterator[Window]:
+def archived_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> Iterator[Window]:
     """The windows in the archive in their order, from window_id on.
 
     Raises:
@@ -148,12 +151,12 @@ def archived_windows(store: Store, state: JournalState, window_id: int = 0) -> I
     raise MissingError("archives vanish while they are read", url=redacted(f"{store.url}/{archive_directory(state)}"))
 
 
-def _windows(store: Store, name: str) -> Iterator[Window]:
+def _windows(store: ObjectStore, name: str) -> Iterator[Window]:
     url = redacted(f"{store.url}/{name}")
-    yield from (from_json(Window, value, url) for value in decode_all(store.read(name), url))
+    yield from (from_json(Window, value, url) for value in decode_all(store.read(name), url, store.roots))
 
 
-def all_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterator[Window]:
+def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> Iterator[Window]:
     """All windows that were committed, from window_id on, in their order; reprocessed ones as they were at last.
 
     Raises:
@@ -165,18 +168,18 @@ def all_windows(store: Store, state: JournalState, window_id: int = 0) -> Iterat
         yield window if name is None else next(_windows(store, name))
 
 
-def keep_reprocessed(store: Store, log: Log, state: JournalState, seq: int, window: Window) -> str:
+def keep_reprocessed(store: ObjectStore, log: Log, state: JournalState, seq: int, window: Window) -> str:
     """Write down what a window did when it was reprocessed, and return the name of the object.
 
     Raises:
         StorageError: The store failed.
     """
     name = f"{_reprocessed_directory(state)}{window.plan.window_id:012d}-{seq:012d}"
-    create_if_absent(store, log, name, encode(to_json(window)))
+    create_if_absent(store, log, name, encode(to_json(window), store.roots))
     return name
 
 
-def _as_committed(store: Store, state: JournalState, window_id: int) -> Iterator[Window]:
+def _as_committed(store: ObjectStore, state: JournalState, window_id: int) -> Iterator[Window]:
     finished = sorted(state.finished.items())
     unpublished = [Window(state.committing[each], state.intents[each]) for each in sorted(state.intents)]
     first_kept = finished[0][0] if finished else state.last_done + 1
@@ -191,7 +194,7 @@ def _as_committed(store: Store, state: JournalState, window_id: int) -> Iterator
     yield from (window for window in unpublished if window.plan.window_id >= window_id)
 
 
-def published_urls(store: Store, state: JournalState) -> Iterator[str]:
+def published_urls(store: ObjectStore, state: JournalState) -> Iterator[str]:
     """The final URL of every file that was published, or will be.
 
     Raises:
@@ -203,7 +206,7 @@ def published_urls(store: Store, state: JournalState) -> Iterator[str]:
         yield from (file.final_url for file in intent.files)
 
 
-def find_window(store: Store, state: JournalState, window_id: int) -> Window:
+def find_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:
     """What the journal knows of one window.
 
     Raises:

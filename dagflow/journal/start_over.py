@@ -12,11 +12,11 @@ from dagflow.journal.log import LOG, SNAPSHOTS
 from dagflow.journal.retention import Retention, published_urls
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
 from dagflow.storage.roots import require_located
-from dagflow.storage.store import Store
 
 
-def set_aside(store: Store) -> Iterator[str]:
+def set_aside(store: ObjectStore) -> Iterator[str]:
     """Begin the journal in a store anew, and say which files the old one published.
 
     The old state stays readable under aside/, its windows in the archive. The caller removes each file when it is
@@ -47,7 +47,7 @@ def set_aside(store: Store) -> Iterator[str]:
         journal.append(SetAside(name))
     name = journal.state.setting_aside
     url = redacted(f"{store.url}/{name}")
-    old = JournalState.from_json(decode(store.read(name), url), url)
+    old = JournalState.from_json(decode(store.read(name), url, store.roots), url)
     for published in published_urls(store, old):
         require_located(published)
         yield published
@@ -55,9 +55,9 @@ def set_aside(store: Store) -> Iterator[str]:
     journal.close()
 
 
-def _keep(store: Store, name: str, state: JournalState) -> None:
+def _keep(store: ObjectStore, name: str, state: JournalState) -> None:
     try:
-        store.create(name, encode(state.to_json()))
+        store.create(name, encode(state.to_json(), store.roots))
     except AlreadyExistsError as error:
         raise AlreadyExistsError(
             "the name for the old journal is taken", url=error.url, hint="move what is there, and run again"

@@ -9,7 +9,7 @@ from typing import Any
 
 from dagflow.api.context import Skipped
 from dagflow.api.ports import TupleBatch
-from dagflow.journal import Window, WindowPlan, committed_windows, read_state, read_window, roots_of
+from dagflow.journal import Window, WindowPlan, committed_windows, read_state, read_window, with_roots_of_run
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
@@ -180,9 +180,7 @@ def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) ->
         JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
-    store = storage.objects(checkpoint)
-    with roots_of(store):
-        return manifest_of(read_window(store, window_id))
+    return manifest_of(read_window(with_roots_of_run(storage, checkpoint), window_id))
 
 
 def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManifest]:
@@ -193,14 +191,13 @@ def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManife
         JournalError: It cannot be read.
         StorageError: The store failed.
     """
-    store = storage.objects(checkpoint)
+    store = with_roots_of_run(storage, checkpoint)
     last = 0
-    with roots_of(store):
-        for window in committed_windows(store):
-            last = window.plan.window_id
-            yield manifest_of(window)
-        planned = read_state(store).planned
-        yield from (manifest_of(Window(planned[each])) for each in sorted(planned) if each > last)
+    for window in committed_windows(store):
+        last = window.plan.window_id
+        yield manifest_of(window)
+    planned = read_state(store).planned
+    yield from (manifest_of(Window(planned[each])) for each in sorted(planned) if each > last)
 
 
 def manifest_of(window: Window) -> WindowManifest:

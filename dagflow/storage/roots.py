@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -136,63 +135,3 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {change(key): _mapped(each, change) for key, each in value.items()}
     return value
-
-
-# The functions below go when every caller has a StorageContext.
-_roots = Roots()
-
-
-def use_roots(roots: Mapping[str, str]) -> None:
-    """Let this process remember locations below these roots by name."""
-    _restore(Roots.of(roots))
-
-
-@contextlib.contextmanager
-def roots_in_use(roots: Mapping[str, str]) -> Iterator[None]:
-    """Use these roots for a while."""
-    before = _roots
-    use_roots(roots)
-    try:
-        yield
-    finally:
-        _restore(before)
-
-
-def shortened(url: str) -> str:
-    """See Roots.shorten."""
-    return _roots.shorten(url)
-
-
-def expanded(text: str) -> str:
-    """See Roots.expand."""
-    return _roots.expand(text)
-
-
-def roots_now() -> dict[str, str]:
-    """See Roots.url_by_name."""
-    return _roots.url_by_name
-
-
-def root_of(url: str) -> str:
-    """See Roots.name_of."""
-    return _roots.name_of(url)
-
-
-def key_prefix(base: bytes) -> tuple[bytes, bytes]:
-    """See Roots.key_prefix."""
-    return _roots.key_prefix(base)
-
-
-def shortened_all(value: Any) -> Any:
-    """See Roots.shorten_all."""
-    return _roots.shorten_all(value)
-
-
-def expanded_all(value: Any) -> Any:
-    """See Roots.expand_all."""
-    return _roots.expand_all(value)
-
-
-def _restore(roots: Roots) -> None:
-    global _roots
-    _roots = roots

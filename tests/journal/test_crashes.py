@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from dagflow.errors import DagflowError
 from dagflow.journal import Retention, committed_windows, compaction, set_aside
 from dagflow.storage.context import StorageContext
-from dagflow.storage.store import open_store
 from dagflow.testing.faults import Faults, InjectedCrash, Moment, crashing_disk
 from tests.journal.toy import Toy, published_numbers, require_complete, require_partial
 
@@ -20,7 +19,7 @@ MOST_CALLS = 400
 
 def test_an_undisturbed_run_publishes_everything_once(root: str) -> None:
     """On every store, for the journal and for the output."""
-    store = open_store(f"{root}/journal")
+    store = StorageContext.default().objects(f"{root}/journal")
     Toy(store, f"{root}/out", NUMBERS).run()
     require_complete(store, f"{root}/out", NUMBERS)
 
@@ -29,7 +28,7 @@ def test_an_undisturbed_run_publishes_everything_once(root: str) -> None:
 def test_every_number_is_published_once_whichever_durable_call_is_the_last(quick_path: Path, moment: Moment) -> None:
     """Die at call 1, 2, 3, … until a run comes through; after each death start again with other settings."""
     for at in range(1, MOST_CALLS):
-        store, out = open_store(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
+        store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
         faults = Faults(at, moment)
         with contextlib.suppress(InjectedCrash, DagflowError):
             Toy(store, out, NUMBERS, faults=faults).run()
@@ -46,7 +45,7 @@ def test_every_number_is_published_once_whichever_change_of_the_disk_is_the_last
     """The same below dagflow: before each link, unlink, mkdir, rmdir and open in turn."""
     for at in range(1, MOST_CALLS):
         root = quick_path / str(at)
-        store, out = open_store(str(root / "journal")), str(root / "out")
+        store, out = StorageContext.default().objects(str(root / "journal")), str(root / "out")
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             Toy(store, out, 6).run()
         require_partial(out, 6)
@@ -73,7 +72,7 @@ def test_every_window_is_in_the_archive_once_whichever_durable_call_is_the_last(
     """Also while archives are folded: what is there twice is read once, and nothing goes before it is there again."""
     retention = Retention(finished_windows=1, records=8)
     for at in range(1, MOST_CALLS):
-        store, out = open_store(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
+        store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
         faults = Faults(at, moment)
         with contextlib.suppress(InjectedCrash, DagflowError):
             Toy(store, out, NUMBERS, faults=faults, retention=retention).run()
@@ -94,7 +93,7 @@ DEATHS = st.lists(st.tuples(st.integers(1, 40), st.sampled_from(["before", "afte
 def test_recovery_may_die_too(quick_path: Path, deaths: list[tuple[int, Moment]]) -> None:
     """Any sequence of deaths, each in the recovery from the one before, ends with every number once."""
     root = quick_path / os.urandom(8).hex()
-    store, out = open_store(str(root / "journal")), str(root / "out")
+    store, out = StorageContext.default().objects(str(root / "journal")), str(root / "out")
     for cores, (at, moment) in enumerate(deaths, start=1):
         with contextlib.suppress(InjectedCrash, DagflowError):
             Toy(store, out, NUMBERS, cores=cores, faults=Faults(at, moment)).run()
@@ -107,7 +106,7 @@ def test_recovery_may_die_too(quick_path: Path, deaths: list[tuple[int, Moment]]
 def test_starting_over_may_die_too(quick_path: Path, moment: Moment) -> None:
     """Whichever durable call is the last, the old files go, strangers' stay, and the new run is complete."""
     for at in range(1, MOST_CALLS):
-        store, out = open_store(str(quick_path / f"{at}/journal")), quick_path / f"{at}/out"
+        store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), quick_path / f"{at}/out"
         Toy(store, str(out), NUMBERS).run()
         stranger = quick_path / f"{at}/stranger"
         stranger.write_bytes(b"stays")

@@ -23,8 +23,9 @@ from dagflow.journal import (
     read_window,
 )
 from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.storage.context import StorageContext
+from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
-from dagflow.storage.store import Store, open_store
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "journal-v1"
 
@@ -75,7 +76,9 @@ def intent_of(window_id: int) -> WindowIntent:
 
 def write_fixture(directory: Path) -> None:
     """Write the checkpoint: windows 1 to 5 done, 6 committed, 7 planned; 1 to 4 in the archive."""
-    journal = Journal.open(open_store(str(directory)), app="fixture", retention=Retention(finished_windows=4))
+    journal = Journal.open(
+        StorageContext.default().objects(str(directory)), app="fixture", retention=Retention(finished_windows=4)
+    )
     for window_id in range(1, 8):
         journal.append_plan(plan_of(window_id))
         if window_id < 7:
@@ -86,10 +89,10 @@ def write_fixture(directory: Path) -> None:
     journal.flush()
 
 
-def version_1(quick_path: Path) -> Store:
+def version_1(quick_path: Path) -> ObjectStore:
     """A copy of the checkpoint that format version 1 wrote."""
     shutil.copytree(FIXTURE, quick_path / "journal")
-    return open_store(str(quick_path / "journal"))
+    return StorageContext.default().objects(str(quick_path / "journal"))
 
 
 def test_a_journal_of_version_1_is_read(quick_path: Path) -> None:

@@ -7,14 +7,15 @@ import pytest
 from dagflow.errors import FencedError, JournalError, MissingError, StorageError
 from dagflow.journal import Journal, WindowIntent, WindowPlan, read_state
 from dagflow.storage.backends.local.objects import LocalObjectStore
-from dagflow.storage.store import Store, open_store
+from dagflow.storage.context import StorageContext
+from dagflow.storage.objects import ObjectStore
 from dagflow.testing.faults import Faults
 
 
 @pytest.fixture
-def store(quick_path: Path) -> Store:
+def store(quick_path: Path) -> ObjectStore:
     """A journal with three windows: done, committed, planned."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     journal = Journal.open(store, app="toy")
     for window_id in (1, 2, 3):
         journal.append_plan(WindowPlan(window_id))
@@ -25,11 +26,11 @@ def store(quick_path: Path) -> Store:
     return store
 
 
-def newest(store: Store) -> Path:
+def newest(store: ObjectStore) -> Path:
     return Path(store.url, max(store.list("log/")))
 
 
-def test_a_torn_newest_record_is_passed_over_for_ever(store: Store) -> None:
+def test_a_torn_newest_record_is_passed_over_for_ever(store: ObjectStore) -> None:
     """Its writer died before it could act on it: the journal goes on behind it, and later readers know."""
     path = newest(store)
     whole = path.read_bytes()
@@ -43,7 +44,7 @@ def test_a_torn_newest_record_is_passed_over_for_ever(store: Store) -> None:
     assert sorted(Journal.open(store, app="toy").state.intents) == [2, 3]
 
 
-def test_a_torn_record_that_no_driver_passed_over_stops_everything(store: Store) -> None:
+def test_a_torn_record_that_no_driver_passed_over_stops_everything(store: ObjectStore) -> None:
     """Only the newest record can be torn by a death."""
     for name in sorted(store.list("log/"))[:-1]:
         path = Path(store.url, name)
@@ -58,7 +59,7 @@ def test_a_torn_record_that_no_driver_passed_over_stops_everything(store: Store)
 
 
 @pytest.mark.parametrize("which", [0, 3, -1])
-def test_a_damaged_record_stops_everything(store: Store, which: int) -> None:
+def test_a_damaged_record_stops_everything(store: ObjectStore, which: int) -> None:
     """Also the newest: it was whole once, and somebody may have acted on it."""
     path = Path(store.url, sorted(store.list("log/"))[which])
     data = bytearray(path.read_bytes())
@@ -68,7 +69,7 @@ def test_a_damaged_record_stops_everything(store: Store, which: int) -> None:
         Journal.open(store, app="toy")
 
 
-def test_a_missing_record_stops_everything(store: Store) -> None:
+def test_a_missing_record_stops_everything(store: ObjectStore) -> None:
     """A gap is named by the slot that is free."""
     names = sorted(store.list("log/"))
     store.delete([names[2]])
@@ -76,21 +77,21 @@ def test_a_missing_record_stops_everything(store: Store) -> None:
         read_state(store)
 
 
-def test_a_record_in_another_slot_stops_everything(store: Store) -> None:
+def test_a_record_in_another_slot_stops_everything(store: ObjectStore) -> None:
     """A copy under another name is no record."""
     shutil.copy(newest(store), Path(store.url, "log/000000000008"))
     with pytest.raises(JournalError, match="this is record 7: the object was renamed"):
         read_state(store)
 
 
-def test_a_stray_file_among_the_records_is_named(store: Store) -> None:
+def test_a_stray_file_among_the_records_is_named(store: ObjectStore) -> None:
     """It is not passed over in silence."""
     store.create("log/notes.txt", b"")
     with pytest.raises(JournalError, match=r"log/notes\.txt: this name does not belong into a journal"):
         read_state(store)
 
 
-def test_a_journal_that_vanishes_is_noticed_at_the_next_record(store: Store) -> None:
+def test_a_journal_that_vanishes_is_noticed_at_the_next_record(store: ObjectStore) -> None:
     """A driver does not go on in an empty directory."""
     journal = Journal.open(store, app="toy")
     shutil.rmtree(store.url)
@@ -109,7 +110,7 @@ class Vanishing(LocalObjectStore):
             os.rename(self.url, f"{self.url}-aside")
 
 
-def test_a_journal_that_vanishes_under_a_record_is_named_as_the_reason(store: Store) -> None:
+def test_a_journal_that_vanishes_under_a_record_is_named_as_the_reason(store: ObjectStore) -> None:
     """And not the folder that the system could not find."""
     vanishing = Vanishing(store.url)
     journal = Journal.open(vanishing, app="toy")
@@ -122,7 +123,7 @@ def test_a_journal_that_vanishes_under_a_record_is_named_as_the_reason(store: St
 def test_a_lost_reply_makes_no_second_record(quick_path: Path) -> None:
     """At whichever call the reply is lost, each window is in the log once."""
     for at in range(1, 30):
-        store = open_store(str(quick_path / str(at)))
+        store = StorageContext.default().objects(str(quick_path / str(at)))
         faults = Faults(at, "lost_reply")
         try:
             journal = Journal.open(faults.store(store), app="toy")
@@ -139,7 +140,7 @@ def test_a_lost_reply_makes_no_second_record(quick_path: Path) -> None:
     pytest.fail("the run never came through")
 
 
-def test_the_loser_is_told_who_won(store: Store) -> None:
+def test_the_loser_is_told_who_won(store: ObjectStore) -> None:
     """By host and process id."""
     first = Journal.open(store, app="toy")
     Journal.open(store, app="toy")
@@ -150,5 +151,5 @@ def test_the_loser_is_told_who_won(store: Store) -> None:
 def test_where_there_is_no_journal_there_is_none(quick_path: Path) -> None:
     """Reading creates nothing."""
     with pytest.raises(MissingError, match="there is no journal"):
-        read_state(open_store(str(quick_path / "nothing")))
+        read_state(StorageContext.default().objects(str(quick_path / "nothing")))
     assert os.listdir(quick_path) == []

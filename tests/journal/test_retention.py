@@ -19,11 +19,12 @@ from dagflow.journal import (
 from dagflow.journal.compaction import COMPACTED_ARCHIVES
 from dagflow.journal.log import EPOCHS_KEPT
 from dagflow.metrics.counters import Counters
-from dagflow.storage.store import Store, open_store
+from dagflow.storage.context import StorageContext
+from dagflow.storage.objects import ObjectStore
 from tests.journal.samples import intent_of, plan_of, tuples_of
 
 
-def run_windows(store: Store, first: int, last: int, retention: Retention) -> Journal:
+def run_windows(store: ObjectStore, first: int, last: int, retention: Retention) -> Journal:
     journal = Journal.open(store, app="toy", retention=retention)
     for window_id in range(first, last + 1):
         journal.append_plan(plan_of(window_id, [window_id]))
@@ -35,7 +36,7 @@ def run_windows(store: Store, first: int, last: int, retention: Retention) -> Jo
 
 def test_a_journal_keeps_a_bounded_number_of_records(quick_path: Path) -> None:
     """However many windows there were, a start reads no more than those since the snapshot before the newest."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     retention = Retention(finished_windows=4, records=20)
     run_windows(store, 1, 100, retention)
     assert len(list(store.list("log/"))) <= 2 * (2 * retention.finished_windows + 2)
@@ -45,7 +46,7 @@ def test_a_journal_keeps_a_bounded_number_of_records(quick_path: Path) -> None:
 
 def test_starts_that_find_nothing_to_do_do_not_pile_up(quick_path: Path) -> None:
     """Each leaves a record, and those are removed too."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     for _ in range(40):
         Journal.open(store, app="toy", retention=Retention(records=5)).close()
     assert len(list(store.list("log/"))) <= 10
@@ -54,7 +55,7 @@ def test_starts_that_find_nothing_to_do_do_not_pile_up(quick_path: Path) -> None
 
 def test_idle_windows_and_a_second_flush_write_nothing(quick_path: Path) -> None:
     """What has nothing to say costs nothing durable."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     journal = run_windows(store, 1, 2, Retention())
     journal.flush()
     before = list(store.list("log/"))
@@ -66,7 +67,7 @@ def test_idle_windows_and_a_second_flush_write_nothing(quick_path: Path) -> None
 
 def test_every_window_can_be_asked_for_later(quick_path: Path) -> None:
     """Archived, finished, committed and planned ones alike; state is not kept for them."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     journal = run_windows(store, 1, 10, Retention(finished_windows=4))
     journal.append_plan(WindowPlan(11))
     journal.append_intent(intent_of(11, "out/11"))
@@ -85,7 +86,7 @@ def test_every_window_can_be_asked_for_later(quick_path: Path) -> None:
 
 def test_windows_that_were_archived_twice_are_read_once(quick_path: Path) -> None:
     """A crash between archive and snapshot leaves ranges that overlap."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     run_windows(store, 1, 5, Retention(finished_windows=100)).flush()
     frames = read_state(store).finished
     store.create("archive/000000/000000000001-000000000003", b"".join(frames[each] for each in (1, 2, 3)))
@@ -97,7 +98,7 @@ def test_windows_that_were_archived_twice_are_read_once(quick_path: Path) -> Non
 
 def test_a_torn_snapshot_is_replaced_by_the_one_before_it(quick_path: Path) -> None:
     """The records behind that one are kept for this."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     run_windows(store, 1, 11, Retention(finished_windows=4)).flush()
     before = read_state(store)
     newest = Path(store.url, max(store.list("snap/")))
@@ -110,14 +111,14 @@ def test_a_torn_snapshot_is_replaced_by_the_one_before_it(quick_path: Path) -> N
 
 def test_a_reader_is_not_misled_by_a_driver_that_trims(quick_path: Path) -> None:
     """Records that vanish while a log is read are looked for in newer snapshots."""
-    inner = open_store(str(quick_path))
+    inner = StorageContext.default().objects(str(quick_path))
     retention = Retention(finished_windows=2)
     run_windows(inner, 1, 6, retention).flush()
 
     class Trimmed:
         """Goes on with the journal, once, between a look at the snapshots and a look at the log."""
 
-        url = inner.url
+        url, roots = inner.url, inner.roots
         read, create, delete, probe = inner.read, inner.create, inner.delete, inner.probe
         is_new = True
 
@@ -134,7 +135,7 @@ def test_a_reader_is_not_misled_by_a_driver_that_trims(quick_path: Path) -> None
 
 def test_a_driver_whose_epoch_was_forgotten_is_stopped(quick_path: Path) -> None:
     """It slept while so many others came that neither its own epoch nor the next one is there; it says who came."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     sleeper = Journal.open(store, app="toy")
     for _ in range(2 * EPOCHS_KEPT):
         Journal.open(store, app="toy", retention=Retention(records=1)).close()
@@ -147,7 +148,7 @@ def test_a_driver_whose_epoch_was_forgotten_is_stopped(quick_path: Path) -> None
 
 def test_small_archives_are_folded_into_large_ones(quick_path: Path) -> None:
     """Their number grows a thousand times slower than that of windows, and every window is still found."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     run_windows(store, 1, 300, Retention(finished_windows=2))
     names = list(store.list("archive/000000/"))
     assert len(names) <= 150 / COMPACTED_ARCHIVES + COMPACTED_ARCHIVES
@@ -158,7 +159,7 @@ def test_small_archives_are_folded_into_large_ones(quick_path: Path) -> None:
 class Reads:
     """A store, and how often its archives were read."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self.archives = 0
 
@@ -173,7 +174,7 @@ class Reads:
 
 def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> None:
     """Neither before they are archived nor, all at once, to be folded; and every one is found."""
-    inner = open_store(str(quick_path))
+    inner = StorageContext.default().objects(str(quick_path))
     store = Reads(inner)
     retention = Retention(finished_bytes=1 << 20)
     journal = Journal.open(store, app="toy", retention=retention)  # type: ignore[arg-type]  # typed loosely
@@ -194,7 +195,7 @@ def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> Non
 
 def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> None:
     """Parts that lie beside the whole are not read twice, and go with the next maintenance."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     run_windows(store, 1, 8, Retention(finished_windows=2)).close()
     parts = list(store.list("archive/000000/"))
     assert len(parts) == 4
@@ -211,14 +212,14 @@ def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> N
 
 def test_what_a_power_loss_left_of_an_archive_is_written_anew(quick_path: Path) -> None:
     """A death behind the archive, and before the snapshot that trusts it, leaves the records that say the same."""
-    complete = open_store(str(quick_path / "complete"))
+    complete = StorageContext.default().objects(str(quick_path / "complete"))
     run_windows(complete, 1, 4, Retention(finished_windows=4)).close()
     [name] = complete.list("archive/000000/")
     whole = complete.read(name)
     frame_bytes = whole.index(b"dagflow-journal", 1)
     for cut in (0, 20, frame_bytes, len(whole) - 3):
         for lost in (b"", b"\0" * (len(whole) - cut)):
-            store = open_store(str(quick_path / f"{cut}-{len(lost)}"))
+            store = StorageContext.default().objects(str(quick_path / f"{cut}-{len(lost)}"))
             run_windows(store, 1, 4, Retention()).flush()
             store.create(name, whole[:cut] + lost)
             Journal.open(store, app="toy", retention=Retention(finished_windows=4)).close()
@@ -228,7 +229,7 @@ def test_what_a_power_loss_left_of_an_archive_is_written_anew(quick_path: Path) 
 
 def test_a_fold_that_a_power_loss_tore_goes_before_its_parts_do(quick_path: Path) -> None:
     """The parts are all there is of these windows."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     run_windows(store, 1, 8, Retention(finished_windows=2)).close()
     parts = list(store.list("archive/000000/"))
     fold = f"archive/000000/{1:012d}-{6:012d}"
@@ -240,7 +241,7 @@ def test_a_fold_that_a_power_loss_tore_goes_before_its_parts_do(quick_path: Path
 
 def test_files_of_other_programs_are_left_alone(quick_path: Path) -> None:
     """What a system or a person drops into a checkpoint is neither read as a part of it nor removed."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     retention = Retention(finished_windows=2, kept_windows=10)
     run_windows(store, 1, 4, retention).close()
     archive = "archive/000000"
@@ -257,7 +258,7 @@ def test_files_of_other_programs_are_left_alone(quick_path: Path) -> None:
 
 def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path: Path) -> None:
     """The archive stays as small as the bound says, sums count all windows, and the error names what is there."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     retention = Retention(finished_windows=4, kept_windows=10)
     run_windows(store, 1, 100, retention).close()
     assert len(list(store.list("archive/000000/"))) <= 4
@@ -274,7 +275,7 @@ def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path:
 
 def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
     """Of several replays of a window the last is kept, of a forgotten window none; a decided one holds its window."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     journal = run_windows(store, 1, 8, Retention(finished_windows=4))
     for number in range(3):
         for window_id in (2, 7):
@@ -293,13 +294,13 @@ def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
 
 def test_a_store_that_refuses_to_be_tidied_stops_no_run(quick_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Archives, snapshots and deletions fail for a while: windows go on, and later everything is made up for."""
-    inner = open_store(str(quick_path))
+    inner = StorageContext.default().objects(str(quick_path))
     refusing: list[str] = []
 
     class Refusing:
         """Takes records, and nothing of certain kinds."""
 
-        url, read, list, probe = inner.url, inner.read, inner.list, inner.probe
+        url, roots, read, list, probe = inner.url, inner.roots, inner.read, inner.list, inner.probe
 
         def create(self, name: str, data: bytes) -> None:
             """As the store does, or not."""

@@ -4,11 +4,12 @@ import pytest
 
 from dagflow.errors import FencedError, JournalError
 from dagflow.journal import Journal, Retention, WindowPlan, read_state, set_aside
-from dagflow.storage.store import Store, open_store
+from dagflow.storage.context import StorageContext
+from dagflow.storage.objects import ObjectStore
 from tests.journal.samples import intent_of
 
 
-def journal_with(store: Store, windows: int) -> Journal:
+def journal_with(store: ObjectStore, windows: int) -> Journal:
     journal = Journal.open(store, app="toy", retention=Retention(finished_windows=2))
     for window_id in range(1, windows + 1):
         journal.append_plan(WindowPlan(window_id))
@@ -20,18 +21,18 @@ def journal_with(store: Store, windows: int) -> Journal:
 
 
 @pytest.fixture
-def store() -> Store:
-    return open_store(f"memory://{uuid.uuid4().hex}")
+def store() -> ObjectStore:
+    return StorageContext.default().objects(f"memory://{uuid.uuid4().hex}")
 
 
-def test_every_file_of_the_old_journal_is_named_once(store: Store) -> None:
+def test_every_file_of_the_old_journal_is_named_once(store: ObjectStore) -> None:
     """Archived, finished, and those that were to be published."""
     journal_with(store, 7)
     assert list(set_aside(store)) == [f"out/{window_id}" for window_id in range(1, 8)]
     assert list(set_aside(store)) == []
 
 
-def test_the_new_journal_begins_at_window_1_and_the_old_one_is_kept(store: Store) -> None:
+def test_the_new_journal_begins_at_window_1_and_the_old_one_is_kept(store: ObjectStore) -> None:
     """Also for another app; the checkpoint's own name stays, so that leftovers are known for its own."""
     old = journal_with(store, 3).state.app_uuid
     list(set_aside(store))
@@ -43,7 +44,7 @@ def test_the_new_journal_begins_at_window_1_and_the_old_one_is_kept(store: Store
     assert list(store.list("archive/000000/")) != []
 
 
-def test_an_unfinished_start_over_must_be_finished(store: Store) -> None:
+def test_an_unfinished_start_over_must_be_finished(store: ObjectStore) -> None:
     """A run on top of half of the old files is refused, and the way on is named."""
     journal_with(store, 3)
     assert next(iter(set_aside(store))) == "out/1"
@@ -53,13 +54,13 @@ def test_an_unfinished_start_over_must_be_finished(store: Store) -> None:
     Journal.open(store, app="toy")
 
 
-def test_where_there_is_no_journal_nothing_is_created(store: Store) -> None:
+def test_where_there_is_no_journal_nothing_is_created(store: ObjectStore) -> None:
     """Starting over before the first run is no error."""
     assert list(set_aside(store)) == []
     assert list(store.list("epoch/")) == []
 
 
-def test_the_old_driver_is_fenced(store: Store) -> None:
+def test_the_old_driver_is_fenced(store: ObjectStore) -> None:
     """A run that is still under way cannot publish after its files were removed."""
     running = journal_with(store, 3)
     list(set_aside(store))

@@ -30,15 +30,16 @@ from dagflow.journal.events import Done, Event, Outputs, Record, Reprocessed
 from dagflow.journal.frames import compressed, decode, encode
 from dagflow.journal.typed_json import from_json, to_json
 from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.storage.context import StorageContext
+from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
-from dagflow.storage.store import Store, open_store
 from tests.journal.samples import counted, emitted, intent_of, plan_of
 
 STEPS = st.lists(st.sampled_from(["plan", "intent", "done", "flush", "maintain", "reopen"]), max_size=40)
 KEEP = st.builds(Retention, st.integers(1, 5), st.integers(3, 20))
 
 
-def play(store: Store, steps: list[str], retention: Retention) -> Iterator[Journal]:
+def play(store: ObjectStore, steps: list[str], retention: Retention) -> Iterator[Journal]:
     """Drive a journal through the steps that are possible, and show it after each."""
     journal = Journal.open(store, app="toy", retention=retention)
     for step in steps:
@@ -81,7 +82,7 @@ def require_legal(state: JournalState) -> None:
 @given(steps=STEPS, retention=KEEP)
 def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retention: Retention) -> None:
     """Whatever was cut off at the end, what is left is a state that a driver was in."""
-    store = open_store(f"memory://{uuid.uuid4().hex}")
+    store = StorageContext.default().objects(f"memory://{uuid.uuid4().hex}")
     for journal in play(store, steps, retention):
         require_legal(journal.state)
     snapshot = max(store.list("snap/"), default="snap/").removeprefix("snap/")
@@ -101,7 +102,7 @@ def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retentio
 @given(steps=STEPS, retention=KEEP)
 def test_retention_changes_nothing_that_is_asked_for(steps: list[str], retention: Retention) -> None:
     """A journal that is made smaller all the time says the same as one that keeps every record."""
-    stores = [open_store(f"memory://{uuid.uuid4().hex}") for _ in range(2)]
+    stores = [StorageContext.default().objects(f"memory://{uuid.uuid4().hex}") for _ in range(2)]
     for small, large in zip(
         play(stores[0], steps, retention), play(stores[1], steps, Retention(10**6, 10**6)), strict=True
     ):
@@ -125,7 +126,7 @@ def test_a_snapshot_with_the_log_after_it_says_what_the_whole_log_says(steps: li
             log.extend([*self._noted, *events])
             super().append(*events)
 
-    store = open_store(f"memory://{uuid.uuid4().hex}")
+    store = StorageContext.default().objects(f"memory://{uuid.uuid4().hex}")
     journal = Recording.open(store, app="toy", retention=Retention(10**6, 10**6))
     snapshots: list[tuple[int, JournalState]] = []
     for step in steps:
@@ -287,7 +288,7 @@ def test_compressed_tuples_are_written_as_if_they_were_not() -> None:
 
 def test_a_journal_writes_nothing_that_its_state_refuses() -> None:
     """A mistake of the engine does not get into the log."""
-    store = open_store(f"memory://{uuid.uuid4().hex}")
+    store = StorageContext.default().objects(f"memory://{uuid.uuid4().hex}")
     journal = Journal.open(store, app="toy")
     before = list(store.list("log/"))
     with pytest.raises(ValueError, match="window 5 is planned where window 1 is due"):
@@ -300,7 +301,7 @@ def test_a_journal_writes_nothing_that_its_state_refuses() -> None:
 
 def test_a_journal_belongs_to_one_app() -> None:
     """Another app's blocks and state would make no sense here."""
-    store = open_store(f"memory://{uuid.uuid4().hex}")
+    store = StorageContext.default().objects(f"memory://{uuid.uuid4().hex}")
     Journal.open(store, app="one")
     with pytest.raises(JournalError, match="this is the journal of the app 'one', not of 'two'"):
         Journal.open(store, app="two")

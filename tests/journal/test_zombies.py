@@ -5,7 +5,8 @@ import pytest
 
 from dagflow.errors import DagflowError, FencedError
 from dagflow.journal import Journal, WindowPlan
-from dagflow.storage.store import Store, open_store
+from dagflow.storage.context import StorageContext
+from dagflow.storage.objects import ObjectStore
 from dagflow.testing.faults import Pause
 from tests.journal.samples import plan_of
 from tests.journal.toy import RETENTION, Toy, require_complete
@@ -22,9 +23,9 @@ def test_a_driver_that_was_frozen_publishes_nothing_twice(quick_path: Path, late
     """
     endings = set()
     for at in range(1, MOST_CALLS):
-        store, out = open_store(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
+        store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
 
-        def finish(store: Store = store, out: str = out) -> None:
+        def finish(store: ObjectStore = store, out: str = out) -> None:
             Toy(store, out, 9 + later, cores=3).run()
             require_complete(store, out, 9 + later)
 
@@ -44,7 +45,7 @@ def test_a_driver_that_was_frozen_publishes_nothing_twice(quick_path: Path, late
 
 def test_a_slot_that_retention_has_freed_does_not_let_a_dead_driver_back_in(quick_path: Path) -> None:
     """Its creation succeeds there, and it is refused all the same."""
-    store = open_store(str(quick_path / "journal"))
+    store = StorageContext.default().objects(str(quick_path / "journal"))
     zombie = Journal.open(store, app="toy")
     Toy(store, str(quick_path / "out"), 60).run()
     assert min(store.list("log/")) > "log/000000000002"
@@ -56,7 +57,7 @@ def test_a_slot_that_retention_has_freed_does_not_let_a_dead_driver_back_in(quic
 
 def test_after_an_error_a_journal_takes_nothing_more(quick_path: Path) -> None:
     """Who was fenced once cannot append by trying again."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     zombie = Journal.open(store, app="toy")
     Journal.open(store, app="toy")
     with pytest.raises(FencedError, match="another driver"):
@@ -69,10 +70,10 @@ def test_after_an_error_a_journal_takes_nothing_more(quick_path: Path) -> None:
 def test_of_drivers_that_start_together_one_goes_on(quick_path: Path) -> None:
     """Freeze a starting driver before each durable call, let another start: exactly one of them can append."""
     for at in range(1, 20):
-        store = open_store(str(quick_path / str(at)))
+        store = StorageContext.default().objects(str(quick_path / str(at)))
         others: list[Journal] = []
 
-        def start(store: Store = store, others: list[Journal] = others) -> None:
+        def start(store: ObjectStore = store, others: list[Journal] = others) -> None:
             others.append(Journal.open(store, app="toy"))
 
         pause = Pause(at, start)
@@ -91,7 +92,7 @@ def test_of_drivers_that_start_together_one_goes_on(quick_path: Path) -> None:
 
 def test_a_driver_that_is_being_fenced_is_believed_up_to_the_fence(quick_path: Path) -> None:
     """What it appends between the other's look at the log and its fence is in the log, and is replayed."""
-    store = open_store(str(quick_path))
+    store = StorageContext.default().objects(str(quick_path))
     old = Journal.open(store, app="toy", retention=RETENTION)
 
     def append() -> None:

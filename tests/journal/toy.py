@@ -13,8 +13,8 @@ import fsspec
 from dagflow.journal import CommittedState, ControlState, Journal, PlannedTuples, Retention, WindowIntent, WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import join
+from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile, pending_tag
-from dagflow.storage.store import Store
 from dagflow.testing.faults import Faults
 from tests.journal.samples import PORT, counted, emitted
 
@@ -37,7 +37,7 @@ class Toy:
         retention: When the journal is made smaller.
     """
 
-    store: Store
+    store: ObjectStore
     out: str
     numbers: int = 9
     cores: int = 2
@@ -142,7 +142,7 @@ def require_partial(out: str, numbers: int) -> None:
     assert set(found.values()) <= {1}
 
 
-def require_complete(store: Store, out: str, numbers: int) -> None:
+def require_complete(store: ObjectStore, out: str, numbers: int) -> None:
     """Every number once, nothing pending, the account right, and a further run with nothing to do."""
     assert published_numbers(out) == Counter(range(numbers))
     assert [name for name in files_below(out) if _HIDDEN.search(name)] == []
