@@ -24,7 +24,9 @@ def storage_of(section: Node | None, environment: Environment, problems: Problem
     known = known_protocols()
     found: dict[str, dict[str, Any]] = {}
     for protocol, entry in _entries("'storage'", section, problems).entries.items():
-        if protocol in known:
+        # An author's own store may have a scheme that only the author knows.
+        has_backend = isinstance(entry.value, Mapping) and "backend" in entry.value.entries
+        if protocol in known or has_backend:
             found[protocol] = _options(_entries(f"options of protocol {quoted(protocol)}", entry.value, problems))
         else:
             message = f"there is no protocol {quoted(protocol)}{did_you_mean(protocol, known)}"

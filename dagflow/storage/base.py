@@ -18,7 +18,7 @@ class Backend(ABC):
 
     StorageContext makes one of each scheme in each process. An implementation is one file, named in registry.py
     or in the app's attributes by `storage: {SCHEME: {backend: package.module.Class}}`; the law that it has to keep is
-    the suite dagflow.testing.storage.StorageContract.
+    the suite dagflow.testing.storage_contract.StorageContract.
 
     Args:
         scheme: The scheme by which it was found; "" for plain paths.

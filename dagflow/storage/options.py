@@ -22,6 +22,7 @@ _PLAIN = frozenset(
         "account_name",
         "addressing_style",
         "anon",
+        "backend",
         "consistency",
         "encoding",
         "endpoint_url",

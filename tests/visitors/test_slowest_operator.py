@@ -1,0 +1,25 @@
+"""The live number of a visitor comes from the snapshot of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from tests.visitors.slowest_operator import SlowestOperator
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_a_run_tells_its_slowest_operator(tmp_path: Path) -> None:
+    """An observer needs nothing but the snapshot."""
+    shutil.copytree(ROOT / "data" / "logs", tmp_path / "data" / "logs")
+    shutil.copy(ROOT / "apps" / "block_reader.yaml", tmp_path)
+    slowest = SlowestOperator()
+    with contextlib.chdir(tmp_path):
+        run(load_app("block_reader.yaml"), observer=slowest, runtime=InlineRuntime)
+    assert slowest.name in ("reader", "filter", "writer")
+    assert slowest.busy_s > 0
