@@ -113,7 +113,7 @@ class SinkContract(ABC):
 
         windows = st.lists(st.lists(self.batches(), max_size=4), min_size=1, max_size=3)
 
-        @settings(deadline=None)
+        @settings(max_examples=50, deadline=None)
         @given(st.sampled_from(self.formats), windows, st.integers(1, 2000))
         def check(spec: object, windows: list[list[RecordBatch]], max_bytes: int) -> None:
             format = SINK_FORMATS.make(spec)

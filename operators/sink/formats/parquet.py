@@ -64,13 +64,13 @@ class ParquetEncoder(ChunkedEncoder):
     """
 
     def __init__(self, format: ParquetSink, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
+        self._file = _ArrowFile(stream)
         super().__init__(stream, format.row_group_bytes, max_bytes)
         require_distinct_columns(schema.names, "Parquet")
         if not schema.names:
             raise ValueError("records without columns cannot be written as Parquet")
         self._schema = schema
         self._row_groups = 0
-        self._file = _ArrowFile(stream)
         level = _ZSTD_LEVEL if format.compression == "zstd" else None
         self._writer = pq.ParquetWriter(self._file, schema, compression=format.compression, compression_level=level)
 
@@ -94,8 +94,7 @@ class ParquetEncoder(ChunkedEncoder):
         """Write a row group; none where there are no rows."""
         if held:
             tables = [pa.Table.from_batches([rows]).cast(self._schema) for rows in held]
-            table = pa.concat_tables(tables).combine_chunks()
-            self._writer.write_table(table)
+            self._writer.write_table(pa.concat_tables(tables))
             self._row_groups += 1
 
     def end_bytes(self) -> int:
@@ -110,8 +109,7 @@ class ParquetEncoder(ChunkedEncoder):
 
     def __del__(self) -> None:
         # pyarrow ends every file when its writer goes; that of a task that failed must stay as it is.
-        if hasattr(self, "_file"):
-            self._file.closed = True
+        self._file.closed = True
 
 
 class _ArrowFile:

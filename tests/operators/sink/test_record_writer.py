@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dagflow.api.records import Delimiters, Origin, RecordBatch
-from dagflow.errors import OperatorError, StorageError
+from dagflow.engine.run import run
+from dagflow.errors import DagflowError, OperatorError, StorageError
+from dagflow.execution.messages import WindowTask
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators.files.metadata import BlockMetadata, FileVersion
@@ -136,3 +141,50 @@ def test_columns_are_refused_where_raw_records_are_asked_for(tmp_path: Path) -> 
     harness = OperatorHarness(RecordWriter(path=str(tmp_path), format="raw"))
     with pytest.raises(OperatorError, match=r"not columns \(a\); say format: json_lines"):
         harness.window({"input": RecordBatch.from_records([{"a": 1}])})
+
+
+APP = """\
+name: replayed
+attributes: {{checkpoint: {root}/journal}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: {data}, block_size: 100, blocks_threshold: 5}}}}
+  reader: {{class: BlockReader, properties: {{format: csv, max_readers: 2}}}}
+  writer:
+    class: RecordWriter
+    properties: {{path: {root}/out, format: {format}, file_name: {file_name}, max_bytes: 300}}
+    partition: parallel
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  rows: {{from: reader.messages, to: writer.input}}
+"""
+
+
+def published(root: Path, format: str, file_name: str, runtime: Any) -> dict[str, bytes]:
+    """The files that an app has published below root/out, after a run of it."""
+    root.mkdir(exist_ok=True)
+    app = root / "app.yaml"
+    app.write_text(APP.format(root=root, data=root.parent / "in.csv", format=format, file_name=file_name))
+    run(load_app(str(app)), runtime=runtime)
+    return {path.name: path.read_bytes() for path in (root / "out").iterdir() if path.is_file()}
+
+
+class Failing(InlineRuntime):
+    """Runs the tasks of the second window, and loses what they did."""
+
+    def _run(self, window: WindowTask) -> Any:
+        results = super()._run(window)
+        if window.window_id == 2:
+            raise DagflowError("the lights went out")
+        return results
+
+
+@pytest.mark.parametrize("file_name", ["part", "block"])
+@pytest.mark.parametrize("format", ["json_lines", "csv", "parquet", "{type: csv, compression: gzip}"])
+def test_a_window_that_is_run_again_publishes_the_same_bytes(format: str, file_name: str, tmp_path: Path) -> None:
+    """Under the same names, in every format, as a run that nothing disturbs."""
+    (tmp_path / "in.csv").write_text("n,t\n" + "".join(f"{n},text {n * n}\n" for n in range(200)))
+    expected = published(tmp_path / "calm", format, file_name, InlineRuntime)
+    with pytest.raises(DagflowError, match="the lights went out"):
+        published(tmp_path / "broken", format, file_name, Failing)
+    assert published(tmp_path / "broken", format, file_name, InlineRuntime) == expected
+    assert len(expected) > 4
