@@ -290,6 +290,10 @@ class ControlGraph:
                 if isinstance(operator, CommitListener):
                     chain.call(name, operator.committed, window_id)
 
+    def take_busy_s(self) -> dict[str, float]:
+        """Seconds that each operator has worked since the last call, by name."""
+        return {**self._sources.clock.take(), **self._sinks.clock.take()}
+
     def close(self) -> None:
         """End the operators."""
         self._sources.teardown()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.operator import LimitChecker
@@ -105,7 +105,7 @@ class WindowCommitter:
             ),
             skipped=[skipped for result in results for skipped in result.skipped],
             produced=produced_by(self._plan, results),
-            busy_s=_busy_s(results),
+            busy_s=_busy_s(self._control.take_busy_s(), results),
             started_ms=started_ms,
             finished_ms=finished_ms,
             committed_ms=now_ms(),
@@ -190,9 +190,14 @@ def produced_by(plan: PhysicalPlan, results: Sequence[TaskResult]) -> list[Produ
     return [ProducedFiles(heads[each.stage], each.partition, len(each.files)) for each in results if each.files]
 
 
-def _busy_s(results: Sequence[TaskResult]) -> dict[str, float]:
-    """Seconds that each operator worked in the tasks of a window, by operator."""
-    busy_s: dict[str, float] = {}
+def _busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[str, float]:
+    """Seconds that each operator worked, by operator.
+
+    Args:
+        control: Seconds of the control operators since the window before was committed.
+        results: What the tasks of the window did.
+    """
+    busy_s = dict(control)
     for result in results:
         for name, seconds in result.operator_busy_s.items():
             busy_s[name] = busy_s.get(name, 0.0) + seconds

@@ -43,3 +43,8 @@ class OperatorClock:
             self.busy_s[before] += now - self._since
         self._active, self._since = operator, now
         return before
+
+    def take(self) -> dict[str, float]:
+        """The seconds that each operator has worked since the last call, by name."""
+        taken, self.busy_s = self.busy_s, dict.fromkeys(self.busy_s, 0.0)
+        return taken

@@ -91,7 +91,7 @@ class WindowIntent:
         state: State of the operators that depend on results, after the window.
         skipped: What readers left out.
         produced: Where the files come from, in their order.
-        busy_s: Seconds that each operator worked, over all tasks, by operator.
+        busy_s: Seconds that each operator worked, in tasks or in the driver, by operator.
         started_ms: When its first task began, in milliseconds since 1970.
         finished_ms: When its last task had ended.
         committed_ms: When this was written.

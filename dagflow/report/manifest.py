@@ -113,7 +113,7 @@ class WindowManifest:
         outputs: What it published.
         skipped: What it left out.
         times: When each step of the window happened.
-        busy_s: Seconds that each operator worked in its tasks, by operator.
+        busy_s: Seconds that each operator worked, in tasks or in the driver, by operator.
     """
 
     window_id: int
