@@ -14,7 +14,7 @@ import click
 
 import dagflow
 from dagflow.cli import output
-from dagflow.cli.options import Settings, unknown, verbose_option
+from dagflow.cli.shared_options import Settings, unknown, verbose_option
 from dagflow.errors import DagflowError, RunStoppedError
 
 COMMANDS = ("run", "validate", "plan", "operators", "status", "scan", "replay", "extract", "schema", "warm")

@@ -23,7 +23,7 @@ def result(text: str) -> None:
     Raises:
         DagflowError: Standard output refused it, for example because a disk is full.
     """
-    if sys.stdout is None:  # the caller closed it: nobody listens
+    if sys.stdout is None:  # the caller closed it
         return
     try:
         _write(sys.stdout, text)
@@ -48,7 +48,7 @@ def at_once(text: str) -> None:
     """Write to stderr past Python's buffers: from a signal handler, whose thread may hold their lock; never fails."""
     if sys.stderr is None:
         return
-    with suppress(OSError, ValueError):  # nobody watches any more, or stderr is no real file
+    with suppress(OSError, ValueError):  # the terminal is gone, or stderr is no real file
         os.write(sys.stderr.fileno(), text.encode())
 
 

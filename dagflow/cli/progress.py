@@ -15,8 +15,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from dagflow.cli import output
-from dagflow.cli.options import Redact
 from dagflow.cli.render import account, progress_line, table
+from dagflow.cli.shared_options import Redact
 from dagflow.report.snapshot import RunRates, RunSnapshot
 
 LINE_INTERVAL_S = 5.0  # a log of an hour's run stays readable

@@ -14,7 +14,7 @@ from dagflow.engine.run import RunOptions, RuntimeFactory, start_spark
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError
 from dagflow.execution.program import Program
-from dagflow.journal import Journal, Retention, read_state
+from dagflow.journal import Journal, JournalRetention, read_state
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import LazyRuntime
 from dagflow.spec.spark_master import SparkMaster
@@ -86,7 +86,7 @@ def reprocess(
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     storage = app.attributes.storage_context()
     located = {name: absolute(url) for name, url in app.attributes.roots.items()}
-    retention = Retention(kept_windows=app.attributes.retain_windows)
+    retention = JournalRetention(kept_windows=app.attributes.retain_windows)
     journal = Journal.open(storage.objects(checkpoint), app=app.name, retention=retention, roots=located)
     try:
         finish_reprocess(journal, storage, windows)

@@ -27,7 +27,7 @@ from dagflow.engine.window_sizing import WindowSizing
 from dagflow.errors import DagflowError, MissingError
 from dagflow.execution.program import Program
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.journal import Journal, Retention, read_state, set_aside
+from dagflow.journal import Journal, JournalRetention, read_state, set_aside
 from dagflow.metrics.names import CLEANED
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
@@ -149,7 +149,7 @@ def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *,
     return Journal.open(
         store,
         app=app.name,
-        retention=Retention(kept_windows=app.attributes.retain_windows),
+        retention=JournalRetention(kept_windows=app.attributes.retain_windows),
         source=absolute(app.spec.file) if app.spec is not None else "",
         roots={name: absolute(url) for name, url in app.attributes.roots.items()},
     )

@@ -3,7 +3,7 @@
 from dagflow.journal.events import Reprocess
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
-from dagflow.journal.retention import Retention
+from dagflow.journal.retention import JournalRetention
 from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples, SavedSegment, SavedState
 from dagflow.journal.start_over import set_aside
 from dagflow.journal.state import JournalState, PartitionCounts
@@ -13,6 +13,7 @@ __all__ = [
     "CommittedState",
     "ControlState",
     "Journal",
+    "JournalRetention",
     "JournalState",
     "LateTuples",
     "PartitionCounts",
@@ -20,7 +21,6 @@ __all__ = [
     "PlannedTuples",
     "ProducedFiles",
     "Reprocess",
-    "Retention",
     "SavedSegment",
     "SavedState",
     "Window",

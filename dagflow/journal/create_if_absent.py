@@ -1,4 +1,4 @@
-"""Objects of the journal that say the same whoever writes them, and are written once."""
+"""Objects of the journal that are created unless they are there: any driver would write the same into them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def create_if_absent(store: ObjectStore, log: Log, name: str, data: bytes, frame
     try:
         store.create(name, data)
     except AlreadyExistsError:
-        # Only finished windows and accepted records go in here, so whoever wrote it wrote the same facts. But a file
+        # Only finished windows and accepted records go in here, so any driver writes the same facts. But a file
         # system may have lost synced bytes of it in a power loss, and the records that say the same go after this.
         if is_whole(store, name, frames):
             return

@@ -1,4 +1,4 @@
-"""How the journal writes things down: a header line that can be checked, then compressed JSON."""
+"""The frames of the journal: a header line with a checksum, then compressed JSON."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NO_ROOTS: Final = Roots()
 
 
 class TornError(JournalError):
-    """An object ends before its time: its writer, or the machine, died while writing."""
+    """An object is cut off: its writer, or the machine, died while writing."""
 
 
 class Compressed:
-    """One JSON value as it will be written, compressed: a small part of its objects' size.
+    """A JSON value in its written form, compressed: a small part of the size of its Python objects.
 
     Args:
-        text: It.
+        text: The value as JSON text.
     """
 
     __slots__ = ("_body",)
@@ -45,7 +45,7 @@ class Compressed:
 
     @property
     def text(self) -> bytes:
-        """What it was made of."""
+        """The JSON text."""
         text: bytes = isal_zlib.decompress(self._body)
         return text
 
@@ -65,7 +65,7 @@ def encode(value: Any, roots: Roots = NO_ROOTS) -> bytes:
 
 
 def compressed(value: Any) -> Compressed:
-    """One JSON value to be held for a while, and then to be part of what encode() takes."""
+    """Compress a JSON value that is held for a while, and then is part of what encode() takes."""
     return Compressed(_written(value))
 
 

@@ -14,7 +14,7 @@ from dagflow.journal.compaction import compact_archives
 from dagflow.journal.events import Done, Event, Fence, Operators, Outputs, Reprocess, Reprocessed, RunOrigin, Start
 from dagflow.journal.log import Log, Replay, SlotTakenError, apply_record, load
 from dagflow.journal.retention import (
-    Retention,
+    JournalRetention,
     archive,
     archive_directory,
     find_window,
@@ -48,7 +48,7 @@ class Journal:
     After any error the journal takes nothing more: open it again. Not for use by several threads at once.
     """
 
-    def __init__(self, store: ObjectStore, log: Log, replay: Replay, retention: Retention) -> None:
+    def __init__(self, store: ObjectStore, log: Log, replay: Replay, retention: JournalRetention) -> None:
         self._retention = retention
         self._store = store
         self._log = log
@@ -65,7 +65,7 @@ class Journal:
         store: ObjectStore,
         *,
         app: str,
-        retention: Retention = Retention(),  # noqa: B008  # frozen
+        retention: JournalRetention = JournalRetention(),  # noqa: B008  # frozen
         source: str = "",
         roots: Mapping[str, str] = MappingProxyType({}),
     ) -> Journal:
@@ -92,7 +92,7 @@ class Journal:
 
     @classmethod
     def take_over(
-        cls, store: ObjectStore, app: str | None, retention: Retention, origin: RunOrigin | None = None
+        cls, store: ObjectStore, app: str | None, retention: JournalRetention, origin: RunOrigin | None = None
     ) -> Journal:
         """Claim an epoch, read the log, fence the driver that held it; app None accepts any app.
 

@@ -23,7 +23,7 @@ _LISTINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class JournalRetention:
     """When a journal is made smaller.
 
     Attributes:

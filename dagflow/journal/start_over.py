@@ -9,7 +9,7 @@ from dagflow.journal.events import Cleared, SetAside
 from dagflow.journal.frames import decode, encode
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import LOG, SNAPSHOTS
-from dagflow.journal.retention import Retention, published_urls
+from dagflow.journal.retention import JournalRetention, published_urls
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
@@ -36,7 +36,7 @@ def set_aside(store: ObjectStore) -> Iterator[str]:
     """
     if not any(True for directory in (SNAPSHOTS, LOG) for _ in store.list(directory)):
         return
-    journal = Journal.take_over(store, None, Retention())
+    journal = Journal.take_over(store, None, JournalRetention())
     if not journal.state.setting_aside:
         # Half of the files would be gone, and half of them could not be found.
         for url in published_urls(store, journal.state):

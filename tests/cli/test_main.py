@@ -101,7 +101,7 @@ def test_the_kind_of_an_error_decides_the_exit_code(error: BaseException, exit_c
 
 
 def test_a_bug_ends_with_a_report_and_exit_code_one() -> None:
-    """An exception that nobody foresaw is shown whole."""
+    """An unexpected exception is shown whole."""
     done = CliRunner().invoke(command_line_with(ZeroDivisionError("division by zero")), ["run"])
     assert done.exit_code == 1
     assert "Traceback" in done.stderr

@@ -1,4 +1,4 @@
-"""What is printed, where, and what happens where nobody reads it."""
+"""What is printed, where, and what happens when the output is closed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_full_disk_behind_stdout_is_an_error() -> None:
     assert done.returncode == 0
 
 
-def test_a_closed_stderr_stops_nobody() -> None:
+def test_a_closed_stderr_does_not_stop_a_run() -> None:
     """A run outlives the terminal that watched it."""
     done = run_python(
         "import os\n"
@@ -113,7 +113,7 @@ def test_tracebacks_are_shown_when_asked_for(capsys: pytest.CaptureFixture[str])
 
 
 def test_an_unexpected_exception_is_called_a_bug(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody takes a bug of ours for a mistake of their own."""
+    """A bug of dagflow is told apart from a mistake in an app."""
     try:
         raise ZeroDivisionError("division by zero")
     except ZeroDivisionError as error:

@@ -85,7 +85,7 @@ def test_bytes_of_running_windows_are_told(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_run_without_new_input_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody wonders whether a quick run did anything."""
+    """A quick run says that it had nothing to do."""
     LineDisplay(APP).finish(summary(0.5, state="completed", windows=0))
     assert capsys.readouterr().err == ("block-reader: nothing new: all input was processed in earlier runs (0.5 s)\n")
 

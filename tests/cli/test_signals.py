@@ -38,7 +38,7 @@ def test_a_signal_that_reached_another_thread_is_answered_as_well() -> None:
         assert on_driver_thread(work)
 
 
-def test_the_second_signal_stops_at_once_and_an_echo_of_the_first_does_not() -> None:
+def test_a_second_signal_stops_at_once_and_an_echo_does_not() -> None:
     """Launchers deliver a request twice within milliseconds; a person's second request comes later."""
     answers: list[str] = []
     moments = iter([5.0, 5.0 + signals.DUPLICATE_S / 2, 5.0 + signals.DUPLICATE_S * 2])

@@ -261,7 +261,7 @@ def test_a_window_that_is_not_published_cannot_be_replayed(folder: Path) -> None
 
 
 def test_the_replay_of_an_archived_window_is_found_again(folder: Path) -> None:
-    """Retention moves windows and takes snapshots; what was replayed stays so."""
+    """JournalRetention moves windows and takes snapshots; what was replayed stays so."""
     for number in range(40):
         (folder / "in" / f"x{number:02d}").write_text(f"{number}\n")
     run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)

@@ -26,8 +26,8 @@ def test_frames_say_what_was_encoded(values: list[object]) -> None:
 
 
 @given(value=JSON, beside=JSON)
-def test_a_sealed_value_is_written_as_if_it_were_not(value: object, beside: object) -> None:
-    """Whatever it is and whatever stands beside it, readers cannot tell, and who holds it can open it."""
+def test_a_compressed_value_is_written_as_if_it_were_not(value: object, beside: object) -> None:
+    """Whatever it is and whatever stands beside it, readers cannot tell, and its holder can open it."""
     assert decode(encode([compressed(value), beside]), "x") == [value, beside]
     assert decompressed(compressed(value)) == value
 

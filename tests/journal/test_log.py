@@ -60,7 +60,7 @@ def test_a_torn_record_that_no_driver_passed_over_stops_everything(store: Object
 
 @pytest.mark.parametrize("which", [0, 3, -1])
 def test_a_damaged_record_stops_everything(store: ObjectStore, which: int) -> None:
-    """Also the newest: it was whole once, and somebody may have acted on it."""
+    """Also the newest: it was whole once, and a driver may have acted on it."""
     path = Path(store.url, sorted(store.list("log/"))[which])
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

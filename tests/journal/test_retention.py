@@ -7,8 +7,8 @@ import pytest
 from dagflow.errors import FencedError, MissingError, StorageError
 from dagflow.journal import (
     Journal,
+    JournalRetention,
     Reprocess,
-    Retention,
     Window,
     WindowIntent,
     WindowPlan,
@@ -24,7 +24,7 @@ from dagflow.storage.objects import ObjectStore
 from tests.journal.samples import intent_of, plan_of, tuples_of
 
 
-def run_windows(store: ObjectStore, first: int, last: int, retention: Retention) -> Journal:
+def run_windows(store: ObjectStore, first: int, last: int, retention: JournalRetention) -> Journal:
     journal = Journal.open(store, app="toy", retention=retention)
     for window_id in range(first, last + 1):
         journal.append_plan(plan_of(window_id, [window_id]))
@@ -37,7 +37,7 @@ def run_windows(store: ObjectStore, first: int, last: int, retention: Retention)
 def test_a_journal_keeps_a_bounded_number_of_records(quick_path: Path) -> None:
     """However many windows there were, a start reads no more than those since the snapshot before the newest."""
     store = StorageContext.default().objects(str(quick_path))
-    retention = Retention(finished_windows=4, records=20)
+    retention = JournalRetention(finished_windows=4, records=20)
     run_windows(store, 1, 100, retention)
     assert len(list(store.list("log/"))) <= 2 * (2 * retention.finished_windows + 2)
     assert len(list(store.list("snap/"))) == 2
@@ -48,7 +48,7 @@ def test_starts_that_find_nothing_to_do_do_not_pile_up(quick_path: Path) -> None
     """Each leaves a record, and those are removed too."""
     store = StorageContext.default().objects(str(quick_path))
     for _ in range(40):
-        Journal.open(store, app="toy", retention=Retention(records=5)).close()
+        Journal.open(store, app="toy", retention=JournalRetention(records=5)).close()
     assert len(list(store.list("log/"))) <= 10
     assert len(list(store.list("epoch/"))) <= EPOCHS_KEPT + 5
 
@@ -56,7 +56,7 @@ def test_starts_that_find_nothing_to_do_do_not_pile_up(quick_path: Path) -> None
 def test_idle_windows_and_a_second_flush_write_nothing(quick_path: Path) -> None:
     """What has nothing to say costs nothing durable."""
     store = StorageContext.default().objects(str(quick_path))
-    journal = run_windows(store, 1, 2, Retention())
+    journal = run_windows(store, 1, 2, JournalRetention())
     journal.flush()
     before = list(store.list("log/"))
     for _ in range(10):
@@ -68,7 +68,7 @@ def test_idle_windows_and_a_second_flush_write_nothing(quick_path: Path) -> None
 def test_every_window_can_be_asked_for_later(quick_path: Path) -> None:
     """Archived, finished, committed and planned ones alike; state is not kept for them."""
     store = StorageContext.default().objects(str(quick_path))
-    journal = run_windows(store, 1, 10, Retention(finished_windows=4))
+    journal = run_windows(store, 1, 10, JournalRetention(finished_windows=4))
     journal.append_plan(WindowPlan(11))
     journal.append_intent(intent_of(11, "out/11"))
     journal.append_plan(plan_of(12, "planned"))
@@ -87,10 +87,10 @@ def test_every_window_can_be_asked_for_later(quick_path: Path) -> None:
 def test_windows_that_were_archived_twice_are_read_once(quick_path: Path) -> None:
     """A crash between archive and snapshot leaves ranges that overlap."""
     store = StorageContext.default().objects(str(quick_path))
-    run_windows(store, 1, 5, Retention(finished_windows=100)).flush()
+    run_windows(store, 1, 5, JournalRetention(finished_windows=100)).flush()
     frames = read_state(store).finished
     store.create("archive/000000/000000000001-000000000003", b"".join(frames[each] for each in (1, 2, 3)))
-    journal = run_windows(store, 6, 12, Retention(finished_windows=3))
+    journal = run_windows(store, 6, 12, JournalRetention(finished_windows=3))
     expected = [f"out/{window_id}" for window_id in range(1, 13)]
     assert list(journal.published()) == expected
     assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 13))
@@ -99,7 +99,7 @@ def test_windows_that_were_archived_twice_are_read_once(quick_path: Path) -> Non
 def test_a_torn_snapshot_is_replaced_by_the_one_before_it(quick_path: Path) -> None:
     """The records behind that one are kept for this."""
     store = StorageContext.default().objects(str(quick_path))
-    run_windows(store, 1, 11, Retention(finished_windows=4)).flush()
+    run_windows(store, 1, 11, JournalRetention(finished_windows=4)).flush()
     before = read_state(store)
     newest = Path(store.url, max(store.list("snap/")))
     newest.write_bytes(newest.read_bytes()[:-3])
@@ -112,7 +112,7 @@ def test_a_torn_snapshot_is_replaced_by_the_one_before_it(quick_path: Path) -> N
 def test_a_reader_is_not_misled_by_a_driver_that_trims(quick_path: Path) -> None:
     """Records that vanish while a log is read are looked for in newer snapshots."""
     inner = StorageContext.default().objects(str(quick_path))
-    retention = Retention(finished_windows=2)
+    retention = JournalRetention(finished_windows=2)
     run_windows(inner, 1, 6, retention).flush()
 
     class Trimmed:
@@ -138,7 +138,7 @@ def test_a_driver_whose_epoch_was_forgotten_is_stopped(quick_path: Path) -> None
     store = StorageContext.default().objects(str(quick_path))
     sleeper = Journal.open(store, app="toy")
     for _ in range(2 * EPOCHS_KEPT):
-        Journal.open(store, app="toy", retention=Retention(records=1)).close()
+        Journal.open(store, app="toy", retention=JournalRetention(records=1)).close()
     assert f"epoch/{sleeper.epoch + 1:012d}" not in set(store.list("epoch/"))
     with pytest.raises(FencedError, match="another driver has taken over"):
         sleeper.check_epoch()
@@ -149,7 +149,7 @@ def test_a_driver_whose_epoch_was_forgotten_is_stopped(quick_path: Path) -> None
 def test_small_archives_are_folded_into_large_ones(quick_path: Path) -> None:
     """Their number grows a thousand times slower than that of windows, and every window is still found."""
     store = StorageContext.default().objects(str(quick_path))
-    run_windows(store, 1, 300, Retention(finished_windows=2))
+    run_windows(store, 1, 300, JournalRetention(finished_windows=2))
     names = list(store.list("archive/000000/"))
     assert len(names) <= 150 / COMPACTED_ARCHIVES + COMPACTED_ARCHIVES
     assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 301))
@@ -176,7 +176,7 @@ def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> Non
     """Neither before they are archived nor, all at once, to be folded; and every one is found."""
     inner = StorageContext.default().objects(str(quick_path))
     store = Reads(inner)
-    retention = Retention(finished_bytes=1 << 20)
+    retention = JournalRetention(finished_bytes=1 << 20)
     journal = Journal.open(store, app="toy", retention=retention)  # type: ignore[arg-type]  # typed loosely
     dice, most = random.Random(7), 0
     for window_id in range(1, 141):
@@ -196,12 +196,12 @@ def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> Non
 def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> None:
     """Parts that lie beside the whole are not read twice, and go with the next maintenance."""
     store = StorageContext.default().objects(str(quick_path))
-    run_windows(store, 1, 8, Retention(finished_windows=2)).close()
+    run_windows(store, 1, 8, JournalRetention(finished_windows=2)).close()
     parts = list(store.list("archive/000000/"))
     assert len(parts) == 4
     store.create(f"archive/000000/{1:012d}-{6:012d}", b"".join(store.read(name) for name in parts[:3]))
     assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 9))
-    run_windows(store, 9, 10, Retention(finished_windows=2))
+    run_windows(store, 9, 10, JournalRetention(finished_windows=2))
     assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 11))
     assert [name.rpartition("/")[2].lstrip("0").partition("-")[0] for name in store.list("archive/000000/")] == [
         "1",
@@ -213,16 +213,16 @@ def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> N
 def test_what_a_power_loss_left_of_an_archive_is_written_anew(quick_path: Path) -> None:
     """A death behind the archive, and before the snapshot that trusts it, leaves the records that say the same."""
     complete = StorageContext.default().objects(str(quick_path / "complete"))
-    run_windows(complete, 1, 4, Retention(finished_windows=4)).close()
+    run_windows(complete, 1, 4, JournalRetention(finished_windows=4)).close()
     [name] = complete.list("archive/000000/")
     whole = complete.read(name)
     frame_bytes = whole.index(b"dagflow-journal", 1)
     for cut in (0, 20, frame_bytes, len(whole) - 3):
         for lost in (b"", b"\0" * (len(whole) - cut)):
             store = StorageContext.default().objects(str(quick_path / f"{cut}-{len(lost)}"))
-            run_windows(store, 1, 4, Retention()).flush()
+            run_windows(store, 1, 4, JournalRetention()).flush()
             store.create(name, whole[:cut] + lost)
-            Journal.open(store, app="toy", retention=Retention(finished_windows=4)).close()
+            Journal.open(store, app="toy", retention=JournalRetention(finished_windows=4)).close()
             assert len(list(store.list("snap/"))) == 1
             assert [window.plan.window_id for window in committed_windows(store)] == [1, 2, 3, 4]
 
@@ -230,11 +230,11 @@ def test_what_a_power_loss_left_of_an_archive_is_written_anew(quick_path: Path) 
 def test_a_fold_that_a_power_loss_tore_goes_before_its_parts_do(quick_path: Path) -> None:
     """The parts are all there is of these windows."""
     store = StorageContext.default().objects(str(quick_path))
-    run_windows(store, 1, 8, Retention(finished_windows=2)).close()
+    run_windows(store, 1, 8, JournalRetention(finished_windows=2)).close()
     parts = list(store.list("archive/000000/"))
     fold = f"archive/000000/{1:012d}-{6:012d}"
     store.create(fold, b"".join(store.read(name) for name in parts[:3])[:-3])
-    run_windows(store, 9, 10, Retention(finished_windows=2))
+    run_windows(store, 9, 10, JournalRetention(finished_windows=2))
     assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 11))
     assert fold not in store.list("archive/000000/")
 
@@ -242,7 +242,7 @@ def test_a_fold_that_a_power_loss_tore_goes_before_its_parts_do(quick_path: Path
 def test_files_of_other_programs_are_left_alone(quick_path: Path) -> None:
     """What a system or a person drops into a checkpoint is neither read as a part of it nor removed."""
     store = StorageContext.default().objects(str(quick_path))
-    retention = Retention(finished_windows=2, kept_windows=10)
+    retention = JournalRetention(finished_windows=2, kept_windows=10)
     run_windows(store, 1, 4, retention).close()
     archive = "archive/000000"
     strangers = [
@@ -259,7 +259,7 @@ def test_files_of_other_programs_are_left_alone(quick_path: Path) -> None:
 def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path: Path) -> None:
     """The archive stays as small as the bound says, sums count all windows, and the error names what is there."""
     store = StorageContext.default().objects(str(quick_path))
-    retention = Retention(finished_windows=4, kept_windows=10)
+    retention = JournalRetention(finished_windows=4, kept_windows=10)
     run_windows(store, 1, 100, retention).close()
     assert len(list(store.list("archive/000000/"))) <= 4
     state = read_state(store)
@@ -268,7 +268,7 @@ def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path:
     assert tuples_of(read_window(store, 91).plan) == [91]
     with pytest.raises(MissingError, match=r"(?s)window 90 is no longer kept, windows from 91 on are.*retain_windows"):
         read_window(store, 90)
-    wider = run_windows(store, 101, 120, Retention(finished_windows=4))
+    wider = run_windows(store, 101, 120, JournalRetention(finished_windows=4))
     assert wider.state.forgotten == 90
     assert list(wider.published()) == [f"out/{each}" for each in range(91, 121)]
 
@@ -276,18 +276,18 @@ def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path:
 def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
     """Of several replays of a window the last is kept, of a forgotten window none; a decided one holds its window."""
     store = StorageContext.default().objects(str(quick_path))
-    journal = run_windows(store, 1, 8, Retention(finished_windows=4))
+    journal = run_windows(store, 1, 8, JournalRetention(finished_windows=4))
     for number in range(3):
         for window_id in (2, 7):
             journal.begin_reprocess([Reprocess(intent_of(window_id, f"new/{number}"), [], Counters())])
             journal.end_reprocess(window_id)
     journal.begin_reprocess([Reprocess(intent_of(6, "late/6"), [], Counters())])
-    journal = run_windows(store, 9, 16, Retention(finished_windows=4, kept_windows=6))
+    journal = run_windows(store, 9, 16, JournalRetention(finished_windows=4, kept_windows=6))
     assert journal.state.forgotten == 5
     assert len(list(store.list("reprocessed/000000/"))) == 1
     assert read_window(store, 7).intent == intent_of(7, "new/2").without_state()
     journal.end_reprocess(6)
-    journal = run_windows(store, 17, 24, Retention(finished_windows=4, kept_windows=6))
+    journal = run_windows(store, 17, 24, JournalRetention(finished_windows=4, kept_windows=6))
     assert journal.state.forgotten == 18
     assert list(store.list("reprocessed/000000/")) == []
 
@@ -314,7 +314,7 @@ def test_a_store_that_refuses_to_be_tidied_stops_no_run(quick_path: Path, caplog
                 raise StorageError("cannot delete: no", url=inner.url)
             inner.delete(names)  # type: ignore[arg-type]  # typed loosely
 
-    retention = Retention(finished_windows=4, kept_windows=20)
+    retention = JournalRetention(finished_windows=4, kept_windows=20)
     run_windows(Refusing(), 1, 10, retention).flush()  # type: ignore[arg-type]  # typed loosely  # type: ignore[arg-type]  # typed loosely  # type: ignore[arg-type]  # typed loosely
     last = 10
     for kind in ("archive/", "snap/", "delete"):

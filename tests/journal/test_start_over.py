@@ -3,14 +3,14 @@ import uuid
 import pytest
 
 from dagflow.errors import FencedError, JournalError
-from dagflow.journal import Journal, Retention, WindowPlan, read_state, set_aside
+from dagflow.journal import Journal, JournalRetention, WindowPlan, read_state, set_aside
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from tests.journal.samples import intent_of
 
 
 def journal_with(store: ObjectStore, windows: int) -> Journal:
-    journal = Journal.open(store, app="toy", retention=Retention(finished_windows=2))
+    journal = Journal.open(store, app="toy", retention=JournalRetention(finished_windows=2))
     for window_id in range(1, windows + 1):
         journal.append_plan(WindowPlan(window_id))
         journal.append_intent(intent_of(window_id, f"out/{window_id}"))

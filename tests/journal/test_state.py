@@ -12,6 +12,7 @@ from dagflow.journal import (
     CommittedState,
     ControlState,
     Journal,
+    JournalRetention,
     JournalState,
     LateTuples,
     PartitionCounts,
@@ -19,7 +20,6 @@ from dagflow.journal import (
     PlannedTuples,
     ProducedFiles,
     Reprocess,
-    Retention,
     SavedSegment,
     SavedState,
     WindowIntent,
@@ -36,10 +36,10 @@ from dagflow.storage.pending import PendingFile
 from tests.journal.samples import counted, emitted, intent_of, plan_of
 
 STEPS = st.lists(st.sampled_from(["plan", "intent", "done", "flush", "maintain", "reopen"]), max_size=40)
-KEEP = st.builds(Retention, st.integers(1, 5), st.integers(3, 20))
+KEEP = st.builds(JournalRetention, st.integers(1, 5), st.integers(3, 20))
 
 
-def play(store: ObjectStore, steps: list[str], retention: Retention) -> Iterator[Journal]:
+def play(store: ObjectStore, steps: list[str], retention: JournalRetention) -> Iterator[Journal]:
     """Drive a journal through the steps that are possible, and show it after each."""
     journal = Journal.open(store, app="toy", retention=retention)
     for step in steps:
@@ -80,7 +80,7 @@ def require_legal(state: JournalState) -> None:
 
 @settings(max_examples=60)
 @given(steps=STEPS, retention=KEEP)
-def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retention: Retention) -> None:
+def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retention: JournalRetention) -> None:
     """Whatever was cut off at the end, what is left is a state that a driver was in."""
     store = StorageContext.default().objects(f"memory://{uuid.uuid4().hex}")
     for journal in play(store, steps, retention):
@@ -100,11 +100,11 @@ def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retentio
 
 @settings(max_examples=60)
 @given(steps=STEPS, retention=KEEP)
-def test_retention_changes_nothing_that_is_asked_for(steps: list[str], retention: Retention) -> None:
+def test_retention_changes_nothing_that_is_asked_for(steps: list[str], retention: JournalRetention) -> None:
     """A journal that is made smaller all the time says the same as one that keeps every record."""
     stores = [StorageContext.default().objects(f"memory://{uuid.uuid4().hex}") for _ in range(2)]
     for small, large in zip(
-        play(stores[0], steps, retention), play(stores[1], steps, Retention(10**6, 10**6)), strict=True
+        play(stores[0], steps, retention), play(stores[1], steps, JournalRetention(10**6, 10**6)), strict=True
     ):
         assert list(small.published()) == list(large.published())
         for name in ("planned", "intents", "last_done", "committed_state", "control_state", "totals", "partitions"):
@@ -127,7 +127,7 @@ def test_a_snapshot_with_the_log_after_it_says_what_the_whole_log_says(steps: li
             super().append(*events)
 
     store = StorageContext.default().objects(f"memory://{uuid.uuid4().hex}")
-    journal = Recording.open(store, app="toy", retention=Retention(10**6, 10**6))
+    journal = Recording.open(store, app="toy", retention=JournalRetention(10**6, 10**6))
     snapshots: list[tuple[int, JournalState]] = []
     for step in steps:
         state = journal.state

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 import fsspec
 
-from dagflow.journal import CommittedState, ControlState, Journal, PlannedTuples, Retention, WindowIntent, WindowPlan
+from dagflow.journal import (
+    CommittedState,
+    ControlState,
+    Journal,
+    JournalRetention,
+    PlannedTuples,
+    WindowIntent,
+    WindowPlan,
+)
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import join
 from dagflow.storage.objects import ObjectStore
@@ -20,7 +28,7 @@ from tests.journal.samples import PORT, counted, emitted
 
 STORAGE = StorageContext.default()
 PER_WINDOW = 3
-RETENTION = Retention(finished_windows=2, records=8)
+RETENTION = JournalRetention(finished_windows=2, records=8)
 _HIDDEN = re.compile(r"(^|/)\.")
 
 
@@ -42,7 +50,7 @@ class Toy:
     numbers: int = 9
     cores: int = 2
     faults: Faults | None = None
-    retention: Retention = RETENTION
+    retention: JournalRetention = RETENTION
 
     def run(self) -> Journal:
         """Work until all is published; return the journal, open."""

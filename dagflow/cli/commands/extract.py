@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from dagflow.cli import output
-from dagflow.cli.options import verbose_option
+from dagflow.cli.shared_options import verbose_option
 from dagflow.storage.backends.local.disk import storage_error, translated
 from dagflow.storage.concatenated import MergedEntry, extract, find, list_entries, require_index
 from dagflow.storage.context import StorageContext

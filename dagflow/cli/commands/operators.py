@@ -9,7 +9,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.layout import definitions, paragraphs
-from dagflow.cli.options import verbose_option
+from dagflow.cli.shared_options import verbose_option
 from dagflow.spec.class_description import (
     ClassInfo,
     PortInfo,

@@ -11,7 +11,7 @@ from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.chart import chart, decisions
 from dagflow.cli.layout import definitions
-from dagflow.cli.options import set_option, verbose_option
+from dagflow.cli.shared_options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.scaling import defined
 from dagflow.engine.scaling_simulation import read_trace, simulate
@@ -96,7 +96,7 @@ def _decider(logical: LogicalPlan, name: str) -> object:
 
 
 def _simulated(logical: LogicalPlan, physical: PhysicalPlan, trace: str, rate: int) -> Iterator[str]:
-    """A drawing and the decisions for each stage that has somebody who decides."""
+    """A drawing and the decisions, for each stage whose partitions a policy decides."""
     samples = read_trace(trace, rate)
     is_any = False
     for stage in physical.stages:

@@ -11,7 +11,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.options import Settings, conf_option, master_option, redaction, set_option, verbose_option
+from dagflow.cli.shared_options import Settings, conf_option, master_option, redaction, set_option, verbose_option
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.file_changes import ReprocessedWindow
 from dagflow.engine.reprocess import app_file, reprocess

@@ -10,9 +10,9 @@ from typing import NoReturn
 import click
 
 from dagflow.cli import output
-from dagflow.cli.options import Settings, conf_option, master_option, redaction, set_option, verbose_option
 from dagflow.cli.progress import Display, display_for, logging_to
 from dagflow.cli.resume import resume_command
+from dagflow.cli.shared_options import Settings, conf_option, master_option, redaction, set_option, verbose_option
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run

@@ -8,7 +8,7 @@ import time
 import click
 
 from dagflow.cli import output
-from dagflow.cli.options import Settings, storage_of, store_option, verbose_option
+from dagflow.cli.shared_options import Settings, storage_of, store_option, verbose_option
 from dagflow.engine.scan_requests import is_waiting, request_scan
 from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext

@@ -7,7 +7,7 @@ import json
 import click
 
 from dagflow.cli import output
-from dagflow.cli.options import verbose_option
+from dagflow.cli.shared_options import verbose_option
 from dagflow.spec.json_schema import json_schema, module_schema
 
 

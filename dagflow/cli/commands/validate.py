@@ -6,7 +6,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.options import set_option, verbose_option
+from dagflow.cli.shared_options import set_option, verbose_option
 from dagflow.plan.load import load_app
 
 

@@ -7,7 +7,7 @@ import time
 import click
 
 from dagflow.cli import output
-from dagflow.cli.options import verbose_option
+from dagflow.cli.shared_options import verbose_option
 
 
 @click.command("warm", short_help="Make local runs start faster, once.")

@@ -61,7 +61,7 @@ def test_a_run_that_waits_for_an_hour_scans_when_it_is_asked_to(tmp_path: Path) 
     assert sorted(path.read_text() for path in (tmp_path / "out").iterdir()) == ["1\n", "2\n"]
 
 
-def test_what_nobody_takes_waits_for_the_next_run(tmp_path: Path) -> None:
+def test_a_request_that_no_run_takes_waits_for_the_next(tmp_path: Path) -> None:
     """Without --wait that is no error; with it, it is."""
     (tmp_path / "app.yaml").write_text(APP.format(folder=tmp_path))
     (tmp_path / "in").mkdir()

@@ -8,12 +8,12 @@ from dagflow.journal import (
     CommittedState,
     ControlState,
     Journal,
+    JournalRetention,
     LateTuples,
     PartitionCounts,
     PartitionDecision,
     PlannedTuples,
     ProducedFiles,
-    Retention,
     SavedSegment,
     SavedState,
     WindowIntent,
@@ -77,7 +77,7 @@ def intent_of(window_id: int) -> WindowIntent:
 def write_fixture(directory: Path) -> None:
     """Write the checkpoint: windows 1 to 5 done, 6 committed, 7 planned; 1 to 4 in the archive."""
     journal = Journal.open(
-        StorageContext.default().objects(str(directory)), app="fixture", retention=Retention(finished_windows=4)
+        StorageContext.default().objects(str(directory)), app="fixture", retention=JournalRetention(finished_windows=4)
     )
     for window_id in range(1, 8):
         journal.append_plan(plan_of(window_id))

@@ -1,3 +1,5 @@
+"""Drivers that die or freeze before any of their durable calls."""
+
 import contextlib
 import os
 from collections.abc import Iterator
@@ -7,11 +9,108 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dagflow.errors import DagflowError
-from dagflow.journal import Retention, committed_windows, compaction, set_aside
+from dagflow.errors import DagflowError, FencedError
+from dagflow.journal import Journal, JournalRetention, WindowPlan, committed_windows, compaction, set_aside
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults, InjectedCrash, Moment, crashing_disk
-from tests.journal.toy import Toy, published_numbers, require_complete, require_partial
+from dagflow.storage.objects import ObjectStore
+from dagflow.testing.faults import Faults, InjectedCrash, Moment, Pause, crashing_disk
+from tests.journal.samples import plan_of
+from tests.journal.toy import RETENTION, Toy, published_numbers, require_complete, require_partial
+
+MOST_PAUSES = 200
+
+
+@pytest.mark.parametrize("later", [0, 30])
+def test_a_driver_that_was_frozen_publishes_nothing_twice(quick_path: Path, later: int) -> None:
+    """Freeze a driver before each durable call in turn, let another finish, and let the first go on.
+
+    With later numbers the other driver goes on so far that it removes the log slots which the first one would
+    write next: their names are free again, and only the epoch tells it that its time is over.
+    """
+    endings = set()
+    for at in range(1, MOST_PAUSES):
+        store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
+
+        def finish(store: ObjectStore = store, out: str = out) -> None:
+            Toy(store, out, 9 + later, cores=3).run()
+            require_complete(store, out, 9 + later)
+
+        pause = Pause(at, finish)
+        try:
+            Toy(store, out, 9, faults=pause).run()
+            endings.add("ended")
+        except DagflowError as error:
+            endings.add(type(error).__name__)
+        if not pause.has_struck:
+            assert at > 20
+            assert endings >= {"ended", "FencedError"}
+            return
+        require_complete(store, out, 9 + later)
+    pytest.fail("the run never came through")
+
+
+def test_a_freed_slot_does_not_let_a_dead_driver_back_in(quick_path: Path) -> None:
+    """Its creation succeeds there, and it is refused all the same."""
+    store = StorageContext.default().objects(str(quick_path / "journal"))
+    zombie = Journal.open(store, app="toy")
+    Toy(store, str(quick_path / "out"), 60).run()
+    assert min(store.list("log/")) > "log/000000000002"
+    with pytest.raises(FencedError, match=r"another driver has taken over: process \d+ on .*, started .*epoch 2"):
+        zombie.append_plan(WindowPlan(1))
+    assert "log/000000000002" in set(store.list("log/"))
+    require_complete(store, str(quick_path / "out"), 60)
+
+
+def test_after_an_error_a_journal_takes_nothing_more(quick_path: Path) -> None:
+    """Who was fenced once cannot append by trying again."""
+    store = StorageContext.default().objects(str(quick_path))
+    zombie = Journal.open(store, app="toy")
+    Journal.open(store, app="toy")
+    with pytest.raises(FencedError, match="another driver"):
+        zombie.append_plan(WindowPlan(1))
+    for act in (zombie.flush, zombie.maintain, zombie.check_epoch, lambda: zombie.append_plan(WindowPlan(2))):
+        with pytest.raises(DagflowError, match=r"takes no more records after: .*another driver has taken over"):
+            act()
+
+
+def test_of_drivers_that_start_together_one_goes_on(quick_path: Path) -> None:
+    """Freeze a starting driver before each durable call, let another start: exactly one of them can append."""
+    for at in range(1, 20):
+        store = StorageContext.default().objects(str(quick_path / str(at)))
+        others: list[Journal] = []
+
+        def start(store: ObjectStore = store, others: list[Journal] = others) -> None:
+            others.append(Journal.open(store, app="toy"))
+
+        pause = Pause(at, start)
+        with contextlib.suppress(FencedError):
+            others.append(Journal.open(pause.store(store), app="toy"))
+        winners = 0
+        for journal in others:
+            with contextlib.suppress(FencedError):
+                journal.append_plan(WindowPlan(1))
+                winners += 1
+        assert winners == 1
+        if not pause.has_struck:
+            return
+    pytest.fail("the driver never started")
+
+
+def test_a_driver_that_is_being_fenced_is_believed_up_to_the_fence(quick_path: Path) -> None:
+    """What it appends between the other's look at the log and its fence is in the log, and is replayed."""
+    store = StorageContext.default().objects(str(quick_path))
+    old = Journal.open(store, app="toy", retention=RETENTION)
+
+    def append() -> None:
+        with contextlib.suppress(FencedError):
+            old.append_plan(plan_of(1, cursor=7))
+
+    # The probe, its end, the epoch, and then the fence.
+    pause = Pause(5, append)
+    new = Journal.open(pause.store(store), app="toy")
+    assert new.state.planned == {1: plan_of(1, cursor=7)}
+    new.append_plan(WindowPlan(2))
+
 
 NUMBERS = 12
 MOST_CALLS = 400
@@ -25,7 +124,7 @@ def test_an_undisturbed_run_publishes_everything_once(root: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])
-def test_every_number_is_published_once_whichever_durable_call_is_the_last(quick_path: Path, moment: Moment) -> None:
+def test_every_number_is_published_once_whichever_call_is_the_last(quick_path: Path, moment: Moment) -> None:
     """Die at call 1, 2, 3, … until a run comes through; after each death start again with other settings."""
     for at in range(1, MOST_CALLS):
         store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
@@ -41,7 +140,7 @@ def test_every_number_is_published_once_whichever_durable_call_is_the_last(quick
     pytest.fail("the run never came through")
 
 
-def test_every_number_is_published_once_whichever_change_of_the_disk_is_the_last(quick_path: Path) -> None:
+def test_every_number_is_published_once_whichever_disk_change_is_last(quick_path: Path) -> None:
     """The same below dagflow: before each link, unlink, mkdir, rmdir and open in turn."""
     for at in range(1, MOST_CALLS):
         root = quick_path / str(at)
@@ -59,18 +158,18 @@ def test_every_number_is_published_once_whichever_change_of_the_disk_is_the_last
 
 @pytest.fixture
 def two_are_enough() -> Iterator[None]:
-    """Every second archive is folded into the one before."""
+    """Every second archive is compacted into the one before."""
     before, compaction.COMPACTED_ARCHIVES = compaction.COMPACTED_ARCHIVES, 2
     yield
     compaction.COMPACTED_ARCHIVES = before
 
 
 @pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])
-def test_every_window_is_in_the_archive_once_whichever_durable_call_is_the_last(
+def test_every_window_is_archived_once_whichever_call_is_the_last(
     quick_path: Path, moment: Moment, two_are_enough: None
 ) -> None:
     """Also while archives are folded: what is there twice is read once, and nothing goes before it is there again."""
-    retention = Retention(finished_windows=1, records=8)
+    retention = JournalRetention(finished_windows=1, records=8)
     for at in range(1, MOST_CALLS):
         store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
         faults = Faults(at, moment)

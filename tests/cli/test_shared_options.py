@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dagflow.cli.options import conf_option, master_option, redaction, unknown
+from dagflow.cli.shared_options import conf_option, master_option, redaction, unknown
 
 
 @click.command()
