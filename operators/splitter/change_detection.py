@@ -27,7 +27,7 @@ from operators.splitter.index.index_view import IndexEntries
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
-from operators.splitter.scan.roots import Root
+from operators.splitter.scan.scan_roots import Root
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.walk import FIRST_STEP, LAST_STEP
 

@@ -25,7 +25,7 @@ from operators.splitter.batching import (
 )
 from operators.splitter.block_cutter import BlockCutter, CutterState, OpenFile
 from operators.splitter.clock import SystemClock
-from operators.splitter.scan.roots import find_root
+from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.window_quota import quota_of
 
 BlockSize = Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")]

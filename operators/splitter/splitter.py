@@ -48,7 +48,7 @@ from operators.splitter.index.fingerprinter import Fingerprinter
 from operators.splitter.index.pending_fingerprints import FingerprintState
 from operators.splitter.named_files import BlockSize, CutCompressed, Threshold
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.roots import find_root
+from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
@@ -57,7 +57,7 @@ from operators.splitter.taken_files import TakenFiles, TakenState
 from operators.splitter.window_quota import quota_of
 
 
-class Retention(BaseModel):
+class SeenRetention(BaseModel):
     """For how long it is remembered that a file was taken.
 
     A file that is still there after that is read again.
@@ -141,7 +141,7 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         OnChange()
     )
     retain_seen: Annotated[
-        Literal["all"] | Retention, Field(description="how long a taken file is remembered: all, or {millis: n}")
+        Literal["all"] | SeenRetention, Field(description="how long a taken file is remembered: all, or {millis: n}")
     ] = "all"
 
     files_metadata_output = OutputPort(FileMetadata)
@@ -186,7 +186,7 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         batcher = SmallFileBatcher(rules, self._clock, may_grow=self._may_grow)
         outputs = self.files_metadata_output, self.blocks_metadata_output
         self._cutter = BlockCutter(*outputs, context, batcher, self.cut_compressed)
-        retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, Retention) else None
+        retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, SeenRetention) else None
         index = FileIndex("" if control is None else control.state_url, retain_millis, context.storage)
         self._taken = TakenFiles(index, self.files, context.storage, needs_fingerprints=self.wants_source_events)
         # Apart from the context's counters, which the driver reads while the scanner's thread counts.

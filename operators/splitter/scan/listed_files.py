@@ -13,7 +13,7 @@ import numpy.typing as npt
 from operators.files.file_columns import Column
 from operators.files.metadata import FileVersion
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
-from operators.splitter.scan.roots import Root
+from operators.splitter.scan.scan_roots import Root
 
 
 @dataclass(frozen=True)

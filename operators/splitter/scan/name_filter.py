@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dagflow.metrics import names as metrics
 from operators.splitter.scan.listing import Entries
-from operators.splitter.scan.roots import Root
+from operators.splitter.scan.scan_roots import Root
 from operators.splitter.scan.selection import HIDDEN, Selection
 from operators.splitter.scan.worker_program import INCOMPLETE_SUFFIXES
 

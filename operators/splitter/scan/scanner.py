@@ -16,7 +16,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listing_prefetch import PrefetchingLister
-from operators.splitter.scan.roots import Root, find_root
+from operators.splitter.scan.scan_roots import Root, find_root
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.walk import Walk

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from dagflow.storage.location import join
-from operators.splitter.scan.roots import Root
+from operators.splitter.scan.scan_roots import Root
 from operators.splitter.scan.worker_program import INCOMPLETE_SUFFIXES
 
 _MARKERS = rb"SUCCESS|READY|temporary|spark_metadata|delta_log|metadata|committed_.*|started_.*|staging|COPYING_"

@@ -142,11 +142,11 @@ def _open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastO
         "read_timeout": _STALLED,
         "timeout": _WHOLE,
     }
-    bundle = filesystem.session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
-    if bundle and url.scheme == "https":
-        if not os.path.isfile(bundle):
+    ca_file = filesystem.session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+    if ca_file and url.scheme == "https":
+        if not os.path.isfile(ca_file):
             return None
-        settings["root_certificate"] = Path(bundle).read_bytes()
+        settings["root_certificate"] = Path(ca_file).read_bytes()
     access: dict[str, Any] = {"skip_signature": True}
     if not filesystem.anon:
         access = {"credential_provider": _Credentials(filesystem)}

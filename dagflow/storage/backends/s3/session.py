@@ -17,6 +17,7 @@ def prepare_session(filesystem: Any) -> None:
     """
     if getattr(filesystem, "session", filesystem) is not None:
         return
+    # Imported late: it is optional, and takes a quarter of a second.
     from aiobotocore.session import AioSession
 
     session = AioSession(**filesystem.kwargs)
@@ -40,6 +41,7 @@ def parsed_time(value: Any) -> datetime:
             found = None
         if found is not None and found.tzinfo is not None:
             return found
+    # Imported late: it is optional.
     from botocore.utils import parse_timestamp
 
     other: datetime = parse_timestamp(value)

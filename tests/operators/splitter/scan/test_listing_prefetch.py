@@ -21,7 +21,7 @@ from operators.splitter.scan import worker_program
 from operators.splitter.scan.listing_prefetch import PrefetchingLister
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.queued_directories import QueuedDirectories
-from operators.splitter.scan.roots import find_root
+from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
