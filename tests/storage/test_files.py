@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.errors import MissingError, SourceChangedError, StorageError
+from dagflow.errors import SourceChangedError, StorageError
 from dagflow.storage.file_stat import FileStat
-from dagflow.storage.location import join
 from tests.storage.shared import STORAGE, filesystem_of, s3_client
 
 
@@ -23,79 +22,6 @@ def read(url: str, offset: int, length: int, expected: FileStat | None = None) -
     with STORAGE.open_file(url, expected) as file:
         count = file.read_into(offset, memoryview(buffer))
     return bytes(buffer[:count])
-
-
-@pytest.mark.parametrize(("offset", "length"), [(0, 10), (3, 4), (0, 100), (9, 5), (10, 5), (50, 5), (0, 0)])
-def test_a_buffer_is_filled_from_any_offset(root: str, offset: int, length: int) -> None:
-    """What is read equals the slice of the file; it is short only at the end."""
-    url = put(f"{root}/f", b"0123456789")
-    assert read(url, offset, length) == b"0123456789"[offset : offset + length]
-
-
-def test_an_empty_file_can_be_opened(root: str) -> None:
-    """Its size is 0, and nothing can be read from it."""
-    url = put(f"{root}/f", b"")
-    with STORAGE.open_file(url) as file:
-        assert file.size_bytes == 0
-        assert file.read_into(0, memoryview(bytearray(3))) == 0
-
-
-def test_the_planned_version_opens(root: str) -> None:
-    """What stat() said of an unchanged file is what open_file() finds."""
-    url = put(f"{root}/f", b"0123456789")
-    assert read(url, 0, 10, STORAGE.stat(url)) == b"0123456789"
-
-
-def test_another_size_is_another_version(root: str) -> None:
-    """A file that grew after it was planned is refused, and the sizes are named."""
-    url = put(f"{root}/f", b"0123456789")
-    planned = STORAGE.stat(url)
-    put(url, b"0123456789abc")
-    with pytest.raises(SourceChangedError, match="had 10 bytes, now it has 13"):
-        STORAGE.open_file(url, planned)
-
-
-def test_other_bytes_of_the_same_size_are_another_version(root: str) -> None:
-    """A rewrite is noticed by the time of modification or the etag, also within one second."""
-    url = put(f"{root}/f", b"0123456789")
-    planned = STORAGE.stat(url)
-    put(url, b"9876543210")
-    with pytest.raises(SourceChangedError, match=r"etag was|modified at"):
-        STORAGE.open_file(url, planned)
-
-
-def test_what_is_missing_is_said_to_be(root: str) -> None:
-    """Neither stat() nor open_file() nor a listing makes something of nothing."""
-    for ask in (STORAGE.stat, STORAGE.open_file, lambda url: list(STORAGE.list_directory(url))):
-        with pytest.raises(MissingError, match="there"):
-            ask(f"{root}/nothing/there")
-
-
-def test_a_directory_is_listed_in_the_order_of_its_paths(root: str) -> None:
-    """Directories sort as if they ended in a slash: a walk yields paths in the order of their bytes."""
-    for name in ("b", "a/x", "a-b", "a.b", "a/b/c", "é", "B"):
-        put(f"{root}/d/{name}", b"12")
-
-    def walk(url: str) -> list[str]:
-        found: list[str] = []
-        for entry in STORAGE.list_directory(url):
-            found += walk(entry.url) if entry.is_directory else [entry.url]
-        return found
-
-    paths = walk(f"{root}/d")
-    assert len(paths) == 7
-    assert paths == sorted(paths, key=str.encode)
-    names = {entry.url.rpartition("/")[2]: entry for entry in STORAGE.list_directory(f"{root}/d")}
-    assert names["a"].is_directory
-    assert names["b"].size_bytes == 2
-
-
-def test_a_listing_and_a_look_say_the_same(root: str) -> None:
-    """A version taken from a listing can be opened later."""
-    url = put(f"{root}/d/f", b"12")
-    [entry] = STORAGE.list_directory(f"{root}/d")
-    assert entry == STORAGE.stat(url)
-    assert read(url, 0, 5, entry) == b"12"
 
 
 def test_an_s3_file_that_is_replaced_while_it_is_open_is_noticed(s3_root: str) -> None:
@@ -146,13 +72,6 @@ def test_pipes_and_dead_links_are_not_listed_and_a_pipe_is_not_waited_for(tmp_pa
     ]
     with pytest.raises(StorageError, match="neither a file nor a directory"):
         STORAGE.open_file(str(tmp_path / "pipe"))
-
-
-def test_a_directory_is_not_opened_as_a_file(root: str) -> None:
-    """The mistake is named."""
-    put(f"{root}/d/f", b"1")
-    with pytest.raises(StorageError, match="it is a directory"):
-        STORAGE.open_file(join(root, "d"))
 
 
 def test_etags_decide_where_there_are_any() -> None:

@@ -1,18 +1,15 @@
 import contextlib
-import json
 import os
-import pickle
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.errors import FencedError, MissingError, StorageError
+from dagflow.errors import FencedError, StorageError
 from dagflow.storage.backends.s3.pending import S3PendingFiles
-from dagflow.storage.pending import PENDING_DIRECTORY, PendingFile, pending_tag
+from dagflow.storage.pending import PENDING_DIRECTORY, pending_tag
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.storage.shared import (
     STORAGE,
@@ -28,105 +25,9 @@ from tests.storage.shared import (
     write,
 )
 
-SIZES = [0, 1, 5000, (16 << 20) + 1]
-
 
 def alone() -> None:
     """No other driver has come."""
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_published_file_holds_what_was_written(root: str, size: int) -> None:
-    """Empty, small, and larger than one part: the bytes are those, and nothing else is left."""
-    data = os.urandom(size)
-    pending = write(f"{root}/out/f", data)
-    assert (pending.size_bytes, pending.records) == (size, 3)
-    publish(pending)
-    assert content(f"{root}/out/f") == data
-    assert everything(root) == {"out/f"}
-    assert unfinished_uploads(root) == []
-
-
-def test_nobody_sees_a_file_before_it_is_published(root: str) -> None:
-    """A listing shows hidden names at most."""
-    first = write(f"{root}/out/first", b"1")
-    publish(first)
-    write(f"{root}/out/f", b"abc")
-    shown = {entry.url.rpartition("/")[2] for entry in STORAGE.list_directory(f"{root}/out")}
-    assert {name for name in shown if not name.startswith(".")} == {"first"}
-    with pytest.raises(MissingError, match="f: cannot look at" if "://" in root else "f: cannot open"):
-        content(f"{root}/out/f")
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_publishing_again_changes_nothing(root: str, size: int) -> None:
-    """A driver that does not know whether it published may do it again."""
-    data = os.urandom(size)
-    pending = write(f"{root}/f", data, checksum=True)
-    publish(pending)
-    publish(pending)
-    assert content(f"{root}/f") == data
-
-
-def test_a_pending_file_survives_pickling_and_json(root: str) -> None:
-    """The driver, and a later one, can publish what a task wrote."""
-    pending = write(f"{root}/f", b"abc")
-    [copy] = [PendingFile.from_json(json.loads(json.dumps(pickle.loads(pickle.dumps(pending)).to_json())))]
-    assert copy == pending
-    publish(copy)
-    assert content(f"{root}/f") == b"abc"
-
-
-@pytest.mark.parametrize("size", [0, 3])
-def test_a_name_that_is_taken_is_an_error_and_stays_as_it_is(root: str, size: int) -> None:
-    """Publishing never replaces another file, also one of the same size."""
-    publish(write(f"{root}/f", b"xyz"))
-    pending = write(f"{root}/f", b"abc"[:size])
-    with pytest.raises(StorageError, match="the name is taken by another file"):
-        publish(pending)
-    assert content(f"{root}/f") == b"xyz"
-
-
-def test_a_file_that_is_neither_pending_nor_published_is_lost(root: str) -> None:
-    """It is never taken for published."""
-    pending = write(f"{root}/f", b"abc")
-    pending_of(pending).discard(pending)
-    with pytest.raises(StorageError, match="output was lost: neither"):
-        publish(pending)
-
-
-def test_a_published_file_that_was_removed_is_lost(root: str) -> None:
-    """A zombie that publishes what readers have taken away is told so, and creates nothing."""
-    pending = write(f"{root}/f", b"abc")
-    publish(pending)
-    STORAGE.backend(root).files.remove(f"{root}/f")
-    with pytest.raises(StorageError, match="output was lost"):
-        publish(pending)
-    assert everything(root) == set()
-
-
-def test_a_discarded_file_leaves_nothing_and_may_be_discarded_again(root: str) -> None:
-    """Nor does one that was abandoned while it was written."""
-    pending = write(f"{root}/out/f", b"abc")
-    pending_of(pending).discard(pending)
-    pending_of(pending).discard(pending)
-    writer = STORAGE.open_pending(f"{root}/out/f", tag=TAG)
-    writer.write(b"x" * (17 << 20))
-    writer.abandon()
-    writer.abandon()
-    assert everything(root) == set()
-    assert unfinished_uploads(root) == []
-
-
-def test_two_attempts_at_one_name_do_not_meet(root: str) -> None:
-    """Each attempt writes a file of its own; the one that the driver was told of is published."""
-    late = STORAGE.open_pending(f"{root}/f", tag=TAG)
-    late.write(b"late")
-    publish(write(f"{root}/f", b"told"))
-    late.write(b" and later")
-    loser = late.close(records=1)
-    assert content(f"{root}/f") == b"told"
-    pending_of(loser).discard(loser)
 
 
 def test_a_checksum_notices_other_bytes_of_the_same_size(tmp_path: Path) -> None:
@@ -138,30 +39,6 @@ def test_a_checksum_notices_other_bytes_of_the_same_size(tmp_path: Path) -> None
         publish(pending)
 
 
-@pytest.mark.parametrize("size", [0, 5000])
-def test_a_file_can_be_put_in_the_place_of_a_published_one(root: str, size: int) -> None:
-    """On every store; doing it again changes nothing, and nothing else is left."""
-    publish(write(f"{root}/out/f", b"before"))
-    data = os.urandom(size)
-    pending = write(f"{root}/out/f", data)
-    assert content(f"{root}/out/f") == b"before"
-    for _ in range(2):
-        pending_of(pending).replace(pending)
-        assert content(f"{root}/out/f") == data
-    assert everything(root) == {"out/f"}
-    assert unfinished_uploads(root) == []
-
-
-def test_a_replacement_that_is_gone_is_an_error(root: str) -> None:
-    """The file that was there stays."""
-    publish(write(f"{root}/out/f", b"before"))
-    pending = write(f"{root}/out/f", b"something longer")
-    pending_of(pending).discard(pending)
-    with pytest.raises(StorageError, match="out/f"):
-        pending_of(pending).replace(pending)
-    assert content(f"{root}/out/f") == b"before"
-
-
 def test_the_hidden_directory_goes_with_its_last_file(tmp_path: Path) -> None:
     """It is there as long as a pending file is in it, of whatever epoch."""
     hidden = tmp_path / PENDING_DIRECTORY
@@ -170,23 +47,6 @@ def test_the_hidden_directory_goes_with_its_last_file(tmp_path: Path) -> None:
     assert hidden.is_dir()
     pending_of(other).discard(other)
     assert os.listdir(tmp_path) == ["a"]
-
-
-def test_a_sweep_removes_what_dead_drivers_left(root: str) -> None:
-    """Only earlier epochs of the same checkpoint, and nothing that is still to be published."""
-    if root.startswith("s3://"):
-        pytest.skip("an upload does not show whose it is; see the tests of discard_rivals and of age")
-    dead, kept = write(f"{root}/a/f", b"1"), write(f"{root}/a/g", b"2")
-    alive = write(f"{root}/f", b"3", tag=pending_tag("app", 2))
-    foreign = write(f"{root}/f", b"4", tag=pending_tag("other-app", 1))
-    publish(write(f"{root}/a/h", b"5"))
-    assert sweep(root, owner="app", before_epoch=2, require_right=alone, keep={kept.pending_url}) == 1
-    for pending in (kept, alive):
-        publish(pending)
-    pending_of(foreign).discard(foreign)
-    with pytest.raises(StorageError, match="lost"):
-        publish(dead)
-    assert everything(root) == {"a/g", "a/h", "f"}
 
 
 def test_a_sweep_keeps_what_is_awaited_whatever_its_directory_is_called(tmp_path: Path) -> None:
@@ -214,11 +74,6 @@ def test_a_sweep_passes_over_what_may_not_be_read() -> None:
             assert sweep(directory, owner="app", before_epoch=2, require_right=alone) == 1
         finally:
             os.seteuid(user)
-
-
-def test_a_sweep_of_nothing_does_nothing(root: str) -> None:
-    """An output directory that does not exist yet has no leftovers."""
-    assert sweep(f"{root}/nothing", owner="app", before_epoch=2, require_right=alone) == 0
 
 
 def test_uploads_of_dead_attempts_end_when_their_name_is_published(s3_root: str) -> None:
@@ -298,17 +153,6 @@ def test_small_and_large_buffers_keep_their_order(
         reused[:] = bytes(len(reused))
     publish(writer.close(records=0))
     assert content(url) == b"".join(chunks)
-
-
-def test_any_buffer_is_written_as_its_bytes(root: str) -> None:
-    """Arrays of numbers count by bytes, not by items."""
-    numbers = np.arange(100_000, dtype=np.int64)
-    writer = STORAGE.open_pending(f"{root}/f", tag=TAG)
-    writer.write(numbers.data)
-    pending = writer.close(records=0)
-    assert pending.size_bytes == 800_000
-    publish(pending)
-    assert content(f"{root}/f") == numbers.tobytes()
 
 
 def test_power_durability_publishes_the_same(tmp_path: Path) -> None:

@@ -15,18 +15,6 @@ def nothing() -> None:
     """Nobody has taken over."""
 
 
-def test_a_set_takes_the_place_of_another(root: str) -> None:
-    """What stays is replaced, what is new comes, what is not made any more goes; doing it again changes nothing."""
-    for name in "abc":
-        publish(write(f"{root}/out/{name}", name.encode()))
-    new = [write(f"{root}/out/{name}", content) for name, content in (("a", b"A"), ("b", b""), ("d", b"D"))]
-    for _ in range(2):
-        assert find_lost(STORAGE, new) == []
-        replace_all(STORAGE, new, [f"{root}/out/c"], nothing)
-        assert everything(root) == {"out/a", "out/b", "out/d"}
-        assert [content(f"{root}/out/{name}") for name in "abd"] == [b"A", b"", b"D"]
-
-
 def test_a_lost_file_is_found_before_anything_is_replaced(root: str) -> None:
     """Neither a file that was put in its place nor one that waits counts as lost."""
     new = [write(f"{root}/out/{name}", b"some of it") for name in "abc"]

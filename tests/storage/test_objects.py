@@ -1,104 +1,17 @@
-import os
 import pickle
-import threading
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from dagflow.errors import AlreadyExistsError, MissingError, StorageError
+from dagflow.errors import StorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.objects import FsspecObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.roots import Roots
 from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
-
-
-@pytest.fixture
-def store(root: str) -> ObjectStore:
-    return StorageContext.default().objects(root)
-
-
-@pytest.mark.parametrize("data", [b"", b"x", os.urandom(300_000)])
-def test_an_object_is_read_as_it_was_created(store: ObjectStore, data: bytes) -> None:
-    """Empty, small and large objects come back byte for byte."""
-    store.create("log/1", data)
-    assert store.read("log/1") == data
-
-
-def test_a_second_creator_is_refused_and_changes_nothing(store: ObjectStore) -> None:
-    """A name is taken once."""
-    store.create("log/1", b"mine")
-    with pytest.raises(AlreadyExistsError, match="taken by other bytes"):
-        store.create("log/1", b"yours")
-    assert store.read("log/1") == b"mine"
-
-
-def test_an_empty_object_takes_its_name_too(store: ObjectStore) -> None:
-    """Having no bytes is no reason to be overwritten."""
-    store.create("log/1", b"")
-    with pytest.raises(AlreadyExistsError, match="taken"):
-        store.create("log/1", b"yours")
-
-
-def test_creating_the_same_bytes_again_succeeds(store: ObjectStore) -> None:
-    """Who finds his own bytes has created them."""
-    store.create("log/1", b"mine")
-    store.create("log/1", b"mine")
-    assert list(store.list("log/")) == ["log/1"]
-
-
-def test_one_of_many_creators_wins(store: ObjectStore) -> None:
-    """However many race for a name, one gets it, and its bytes are there as a whole."""
-    contents = [uuid.uuid4().bytes * 1000 for _ in range(6)]
-    winners: list[bytes] = []
-    start = threading.Barrier(len(contents))
-
-    def race(content: bytes, name: str) -> None:
-        start.wait()
-        try:
-            store.create(name, content)
-        except AlreadyExistsError:
-            return
-        winners.append(content)
-
-    for name in ("log/1", "log/2", "log/3"):
-        winners.clear()
-        threads = [threading.Thread(target=race, args=(content, name)) for content in contents]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert winners == [store.read(name)]
-
-
-def test_names_are_listed_in_order_from_a_name_on(store: ObjectStore) -> None:
-    """A listing holds the objects of one directory, sorted, and can begin behind a name."""
-    for name in ("log/3", "log/1", "log/2", "log2/1", "log/deep/1", "top"):
-        store.create(name, name.encode())
-    assert list(store.list("log/")) == ["log/1", "log/2", "log/3"]
-    assert list(store.list("log/", after="log/1")) == ["log/2", "log/3"]
-    assert list(store.list("log/", after="log/3")) == []
-    assert list(store.list("")) == ["top"]
-    assert list(store.list("nothing/")) == []
-
-
-def test_a_deleted_object_is_gone_and_its_name_is_free(store: ObjectStore) -> None:
-    """Deleting what is not there is no error."""
-    store.create("log/1", b"a")
-    store.delete(["log/1", "log/2"])
-    with pytest.raises(MissingError, match="read"):
-        store.read("log/1")
-    store.create("log/1", b"b")
-
-
-def test_a_store_that_excludes_passes_the_probe_and_keeps_nothing_of_it(store: ObjectStore) -> None:
-    """The probe leaves no object behind."""
-    store.probe()
-    assert list(store.list("probe/")) == []
 
 
 def test_a_store_survives_pickling(root: str) -> None:
