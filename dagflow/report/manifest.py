@@ -31,6 +31,7 @@ class InputRange:
         blocks: How many blocks the range was cut into.
         port: The input port that took them.
         partition: The partition that read them, or None where all did.
+        discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
     """
 
     url: str
@@ -42,6 +43,7 @@ class InputRange:
     blocks: int
     port: str
     partition: int | None
+    discovered_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,7 @@ class TrackedFile:
         read_bytes: How many of its bytes were read, or are to be.
         windows: The windows that read it.
         outputs: The files that its partitions published in these windows.
+        discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
     """
 
     url: str
@@ -170,6 +173,7 @@ class TrackedFile:
     read_bytes: int = 0
     windows: list[int] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    discovered_ms: int = 0
 
 
 def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) -> WindowManifest:
@@ -228,11 +232,12 @@ def manifest_of(window: Window) -> WindowManifest:
 def _inputs(plan: WindowPlan) -> Iterator[InputRange]:
     for port, partition, item in planned_tuples(plan):
         for block in item if isinstance(item, TupleBatch) else (item,):
-            # Whatever reads files says which bytes of which version; other tuples have no part in a manifest.
+            # Tuples of any class that name a range of a file's version are inputs; others have no part in a manifest.
             if all(hasattr(block, name) for name in ("url", "version", "start", "end")):
                 version = block.version
                 facts = version.size_bytes, version.mtime_ns, version.etag, block.start, block.end
-                yield InputRange(redacted(block.url), *facts, 1, port, partition)
+                discovered_ms = getattr(block, "discovered_ms", 0)  # an author's class may lack it
+                yield InputRange(redacted(block.url), *facts, 1, port, partition, discovered_ms)
 
 
 def _merged(ranges: Iterator[InputRange]) -> Iterator[InputRange]:
@@ -271,7 +276,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
         ranges = [each for each in manifest.inputs if matches(each.url)]
         for each in ranges:
             key = each.url, each.size_bytes, each.mtime_ns, each.etag
-            _add(found.setdefault(key, TrackedFile(*key)), manifest, each)
+            _add(found.setdefault(key, TrackedFile(*key, discovered_ms=each.discovered_ms)), manifest, each)
     return list(found.values())
 
 

@@ -72,6 +72,20 @@ def test_a_windows_manifest_says_which_bytes_became_which_file(folder: Path) -> 
         window_manifest("journal", 9, StorageContext.default())
 
 
+def test_a_window_says_when_each_step_happened_and_who_worked(folder: Path) -> None:
+    """Discovery, emission, plan, tasks, commit and publication follow on each other by the driver's clock."""
+    finish(folder)
+    manifest = window_manifest("journal", 1, StorageContext.default())
+    times = manifest.times
+    steps = [times.emitted_ms, times.planned_ms, times.started_ms, times.finished_ms, times.committed_ms]
+    steps.append(times.published_ms)
+    assert steps == sorted(steps)
+    assert 0 < max(each.discovered_ms for each in manifest.inputs) <= times.emitted_ms
+    assert manifest.busy_s.keys() >= {"reader", "writer"}
+    assert min(manifest.busy_s.values()) >= 0
+    assert manifest.to_json()["times"]["published_ms"] == times.published_ms
+
+
 def test_files_are_found_with_their_windows_and_outputs(folder: Path) -> None:
     """By pattern; each version of a file by itself."""
     finish(folder)
