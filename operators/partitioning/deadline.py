@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -49,10 +49,9 @@ class DeadlinePartitioner(PartitionPolicy):
     """
 
     steers_by_speed = True
+    renamed_properties: ClassVar[Mapping[str, str]] = {"target_drain_millis": "target_millis"}
 
-    target_drain_millis: Annotated[Millis, Field(ge=1, description="time in which the backlog must be processed")] = (
-        60_000
-    )
+    target_millis: Annotated[Millis, Field(ge=1, description="time in which the backlog must be processed")] = 60_000
     min_partitions: Annotated[Count, Field(ge=1, description="fewest partitions")] = 1
     max_partitions: Annotated[Count, Field(ge=1, description="most partitions")] = 16
     cool_down_millis: Annotated[Millis, Field(description="shortest time between two changes")] = 2_000
@@ -101,14 +100,14 @@ class DeadlinePartitioner(PartitionPolicy):
         while len(cohorts) > 1 and cohorts[1].deadline_millis <= stats.now_millis:
             cohorts.popleft()  # both are late
         if arrived > (cohorts[-1].end if cohorts else stats.processed_bytes):
-            deadline = stats.now_millis + self.target_drain_millis
+            deadline = stats.now_millis + self.target_millis
             if len(cohorts) > 1 and cohorts[-1].deadline_millis - cohorts[-2].deadline_millis < self._grain_millis:
                 cohorts.pop()  # close arrivals share the deadline of the newest
             cohorts.append(_Cohort(arrived, deadline))
 
     @property
     def _grain_millis(self) -> float:
-        return self.target_drain_millis * _GRAIN_SHARE
+        return self.target_millis * _GRAIN_SHARE
 
     def _wanted(self, stats: BacklogStats) -> tuple[int, str]:
         """The count that is needed, within all limits, and why."""
@@ -131,12 +130,12 @@ class DeadlinePartitioner(PartitionPolicy):
 
     def _due(self, stats: BacklogStats) -> Iterator[tuple[int, float]]:
         """Pairs of bytes and milliseconds left for them, cumulative from the oldest deadline on."""
-        least_millis = self.target_drain_millis * _LAST_SHARE
+        least_millis = self.target_millis * _LAST_SHARE
         for cohort in self._cohorts:
             size_bytes = min(cohort.end - stats.processed_bytes, stats.known_bytes)
             yield size_bytes, max(cohort.deadline_millis - stats.now_millis, least_millis)
         if not self._cohorts:
-            yield stats.known_bytes, float(self.target_drain_millis)
+            yield stats.known_bytes, float(self.target_millis)
 
     def _limited(self, need: float) -> int:
         return min(max(math.ceil(need), self.min_partitions), self.max_partitions)

@@ -72,7 +72,7 @@ def test_the_published_table_comes_out_of_the_reader() -> None:
 
 def test_a_change_in_the_first_sample_is_seen() -> None:
     """The start is one moment, what the first sample calls for is another."""
-    moments = simulate("s", DeadlinePartitioner(**{"target_drain_millis": 1000}), [Sample(5, 1, 4000, 1000.0)])
+    moments = simulate("s", DeadlinePartitioner(**{"target_millis": 1000}), [Sample(5, 1, 4000, 1000.0)])
     assert [(moment.millis, moment.partitions) for moment in moments] == [(5, 1), (5, 2)]
 
 

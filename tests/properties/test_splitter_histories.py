@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -104,7 +105,11 @@ def test_each_version_is_announced_once_and_covered_by_its_blocks(
 ) -> None:
     """Files are added, appended to, replaced, emptied and deleted between scans, and the splitter may be restarted."""
     root = tmp_path_factory.mktemp("tree")
-    properties = {"block_size": block_size, "pack_bytes": pack_bytes, "blocks_threshold": blocks_threshold}
+    properties: dict[str, Any] = {
+        "block_size": block_size,
+        "pack_bytes": pack_bytes,
+        "blocks_threshold": blocks_threshold,
+    }
     model, modified, state = Model(root), itertools.count(1), None
     follower = Follower(files=str(root), **properties)
     try:

@@ -25,7 +25,7 @@ operators:
     class: BlockReader
     partitioner:
       class: DeadlinePartitioner
-      properties: {target_drain_millis: 2000, max_partitions: 4, cool_down_millis: 100}
+      properties: {target_millis: 2000, max_partitions: 4, cool_down_millis: 100}
   slow: {class: tests.execution.sample_operators.Slow, partition: parallel}
   writer: {class: RecordWriter, properties: {path: ROOT/out}, partition: parallel}
 streams:

@@ -67,7 +67,7 @@ def test_a_partitioner_tells_its_properties() -> None:
     """A built-in one, and any class that an app may name."""
     info = describe_named("DeadlinePartitioner")
     assert (info.kind, info.inputs, info.outputs) == ("partitioner", (), ())
-    assert [item.default for item in info.properties if item.name == "target_drain_millis"] == ["60000"]
+    assert [item.default for item in info.properties if item.name == "target_millis"] == ["60000"]
     assert describe(Steady).properties == (PropertyInfo("count", "whole number", "3", "how many"),)
 
 

@@ -57,7 +57,7 @@ operators:
   splitter: {class: FileSplitterInput, properties: {files: ROOT/data, block_size: 10}}
   reader:
     class: BlockReader
-    partitioner: {class: DeadlinePartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}}
+    partitioner: {class: DeadlinePartitioner, properties: {target_millis: 5000, max_partitions: 4}}
   writer: {class: RecordWriter, properties: {path: ROOT/out}, partition: parallel}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
@@ -75,7 +75,7 @@ def test_a_policy_takes_the_operators_place(tmp_path: Path) -> None:
 
 def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
     """The count is the policy's, and status says so."""
-    old = "DeadlinePartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}"
+    old = "DeadlinePartitioner, properties: {target_millis: 5000, max_partitions: 4}"
     text = APP.replace(old, f"{HERE}.Nightly, properties: {{size: 5}}").replace("ROOT", str(tmp_path))
     (tmp_path / "app.yaml").write_text(text)
     (tmp_path / "data").write_bytes(b"a\n" * 30)
@@ -111,12 +111,12 @@ def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
         (
             "max_partitions: 4",
             "max_partitons: 4",
-            "7:87: partitioner of operator 'reader' (DeadlinePartitioner) has no prop",
+            "7:81: partitioner of operator 'reader' (DeadlinePartitioner) has no prop",
         ),
         ("max_partitions: 4", "max_partitions: no", "property 'max_partitions': expected a whole number, got 'no'"),
         ("max_partitions: 4", "min_partitions: 40", "min_partitions, 40, is above max_partitions, 16"),
         (
-            "{class: DeadlinePartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}}",
+            "{class: DeadlinePartitioner, properties: {target_millis: 5000, max_partitions: 4}}",
             "4",
             "expected a map",
         ),
@@ -139,9 +139,7 @@ def test_a_wrong_partitioner_is_named_at_its_place(tmp_path: Path, old: str, new
 def test_a_key_leaves_the_count_to_a_policy(tmp_path: Path) -> None:
     """`by` without a count, together with a partitioner, is an app that is right; any policy will do."""
     text = APP.replace("    partitioner:", "    partition: {by: url}\n    partitioner:").replace("ROOT", str(tmp_path))
-    text = text.replace(
-        "DeadlinePartitioner, properties: {target_drain_millis: 5000, max_partitions: 4}", f"{HERE}.Plain"
-    )
+    text = text.replace("DeadlinePartitioner, properties: {target_millis: 5000, max_partitions: 4}", f"{HERE}.Plain")
     assert problems_of(tmp_path, text) == []
 
 

@@ -185,7 +185,7 @@ def test_partitioners_are_listed_and_shown() -> None:
     assert "\n  DeadlinePartitioner " in partitioners and "DeadlinePartitioner" not in operators
     code, out, err = invoke("operators", "DeadlinePartitioner")
     assert (code, err) == (0, "")
-    assert "target_drain_millis  milliseconds, default 60000" in out
+    assert "target_millis     milliseconds, default 60000" in out
 
 
 def test_an_operator_of_one_s_own_is_shown_as_well(folder: Path) -> None:

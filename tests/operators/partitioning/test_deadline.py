@@ -59,7 +59,7 @@ class Plant:
 
 def deadline(**properties: object) -> DeadlinePartitioner:
     """A policy with a target of 20 s, which may change every second."""
-    return DeadlinePartitioner(**{"target_drain_millis": 20_000, "cool_down_millis": 1_000, **properties})
+    return DeadlinePartitioner(**{"target_millis": 20_000, "cool_down_millis": 1_000, **properties})
 
 
 @given(st.integers(1, 14), st.floats(0, 0.1), st.integers(0, 5))
@@ -82,7 +82,7 @@ def test_figures_that_tremble_make_no_count_tremble(partitions: int, seed: int) 
     back_and_forth = [later - tick for (tick, way), (later, back) in pairwise(changed) if way * back < 0]
     # A fifth of the target and more passes before a change is taken back; between one and two that is a great change.
     assert all(ticks * TICK_MILLIS >= 4_000 for ticks in back_and_forth)
-    # Nobody starves: what waits is no more than what arrives within the target.
+    # The backlog stays below what arrives within the target.
     assert max(plant.backlogs) <= (partitions + 0.5) * RATE * 20 * 1.1
     assert set(plant.counts[200:]) <= {partitions, partitions + 1}
 

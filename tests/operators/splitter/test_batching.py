@@ -147,7 +147,7 @@ class OneByOne(FileSplitterInput):
 
 
 def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[Any]], Any]:
-    """What each window emits, and what is known at the end, where nobody listens to files."""
+    """What each window emits, and the state at the end, where no operator takes files in."""
     items: list[Any] = []
     splitter.use_clock(ManualClock())
     splitter.blocks_metadata_output.emit = items.append

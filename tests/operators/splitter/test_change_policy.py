@@ -102,7 +102,7 @@ def test_a_file_that_is_far_older_than_the_newest_is_read(tmp_path: Path) -> Non
 
 
 def test_bytes_that_are_no_text_come_through_as_they_are(tmp_path: Path) -> None:
-    """Nobody puts U+FFFD in their place."""
+    """No U+FFFD takes their place."""
     write(tmp_path / "a", b"good\n\xff\xfe bad \x80\n")
     with Follower(files=str(tmp_path)) as follower:
         assert read(follower.scanned()) == [b"good", b"\xff\xfe bad \x80"]
@@ -146,9 +146,7 @@ MEANWHILE: list[tuple[Change, type[DagflowError], str]] = [
 
 
 @pytest.mark.parametrize("existing", ["process", "ignore"])
-def test_a_change_that_is_ignored_is_reported_by_one_run_and_remembered_by_the_next(
-    tmp_path: Path, existing: str
-) -> None:
+def test_an_ignored_change_is_reported_once_and_remembered(tmp_path: Path, existing: str) -> None:
     """What is appended to the new version is its tail; beside the old one it would be another change, and ignored."""
     app = app_over(tmp_path, "fail", "16MiB", f", existing: {existing}, on_change: {{replaced: ignore}}")
     path = tmp_path / "in" / "b"
@@ -246,7 +244,7 @@ def test_the_tail_after_one_that_was_left_out_begins_where_that_did(tmp_path: Pa
 
 @pytest.mark.parametrize("pack", ["0", "16MiB"], ids=["alone", "in a pack"])
 @pytest.mark.parametrize(("act", "error", "reason"), MEANWHILE, ids=["vanished", "changed"])
-def test_a_file_that_goes_or_changes_between_planning_and_reading_is_noticed(
+def test_a_file_that_changes_between_plan_and_read_is_noticed(
     tmp_path: Path, act: Change, error: type[DagflowError], reason: str, pack: str
 ) -> None:
     """It ends the run, and nothing of its window is published; or it is left out, which the journal records."""

@@ -56,7 +56,7 @@ def test_blocks_are_cut_at_multiples_of_the_block_size(tmp_path: Path) -> None:
 
 
 def test_a_file_is_announced_before_its_blocks(tmp_path: Path) -> None:
-    """Whoever listens to both ports knows a file when its first block comes."""
+    """An operator that listens to both ports knows a file when its first block comes."""
     twelve_files(tmp_path)
     splitter = FileSplitterInput(files=str(tmp_path), block_size=4)
     order: list[FileMetadata | BlockMetadata] = []
@@ -101,7 +101,7 @@ def test_a_window_keeps_to_the_engines_budget(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_is_announced_and_has_no_blocks(tmp_path: Path) -> None:
-    """Whoever keeps account of files learns of it too."""
+    """An operator that counts files gets it too."""
     write(tmp_path / "empty", b"")
     window = split(tmp_path).window()
     assert [(file.relative_path, file.block_count) for file in window.files] == [("empty", 0)]
@@ -397,7 +397,7 @@ def test_max_bytes_per_window_bounds_the_bytes_of_a_window(tmp_path: Path) -> No
 
 
 def test_a_file_whose_name_says_that_it_is_compressed_is_one_block(tmp_path: Path) -> None:
-    """Nobody can read it from the middle on; a plan counts such files, because one task reads each."""
+    """It cannot be read from the middle on; a plan counts such files, because one task reads each."""
     for name in ("a.gz", "b.txt", "c.xz"):
         (tmp_path / name).write_bytes(b"x" * 25)
     splitter = FileSplitterInput(files=str(tmp_path), block_size=10)

@@ -15,7 +15,7 @@ def test_the_first_block_of_a_window_always_fits() -> None:
 
 
 def test_a_limit_of_blocks_takes_the_place_of_the_budget() -> None:
-    """Whoever sets blocks_threshold gets windows of that size."""
+    """An app that sets blocks_threshold gets windows of that size."""
     quota = WindowQuota(WindowBudget(2, 2), WindowLimits(blocks=3))
     assert [quota.take_block(100) for _ in range(4)] == [True, True, True, False]
     assert not quota.take_file()

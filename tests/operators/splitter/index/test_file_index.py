@@ -70,7 +70,7 @@ class IndexHistory(RuleBasedStateMachine):
 
     @rule(batches=st.lists(st.sets(st.sampled_from(PATHS), min_size=1), max_size=4), is_kept=st.booleans())
     def take_many(self, batches: list[set[bytes]], is_kept: bool) -> None:
-        """Take files in columns, after one that comes alone, and make a snapshot before anybody looks."""
+        """Take files in columns, after one that comes alone, and make a snapshot before any view."""
         self.take([PATHS[0]])
         for paths in map(sorted, batches):
             self.number += 1
@@ -193,7 +193,7 @@ def test_merged_runs_stay_until_snapshots_without_them_are_durable(tmp_path: Pat
 
 
 def test_files_that_come_faster_than_they_are_merged_leave_no_more_runs(tmp_path: Path, small_limits: None) -> None:
-    """Nobody waits for the merges in the background; still no level has more runs than a scan can hold."""
+    """Compactions in the background are not waited for; still no level has more runs than a scan can hold."""
     index, most = FileIndex(str(tmp_path)), 0
     for number in range(400):
         for each in range(3):

@@ -1,4 +1,4 @@
-"""What readers tell of the ends of files: on real files and a real journal, over restarts."""
+"""Fingerprints that readers report, on entries of the index."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import pickle
 import sys
 import tracemalloc
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.engine.run import RunOptions, run
-from dagflow.errors import DagflowError
-from dagflow.execution.program import Program
-from dagflow.plan.load import load_app
-from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.base import Runtime
-from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.fingerprint import fingerprint, left_out_from
 from operators import FileSplitterInput
 from operators.files.source_events import FileFingerprints
@@ -34,108 +26,6 @@ from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import FingerprintState, PendingFingerprints
 from tests.operators.splitter.driving import Driver, Follower, write
 from tests.properties.test_growing_files import append, read
-
-APP = """\
-name: sample
-attributes: {{checkpoint: {folder}/journal}}
-operators:
-  splitter:
-    class: FileSplitterInput
-    properties: {{files: ["{folder}/in"], pack_bytes: {pack}, block_size: {block}, on_change: {{appended: {appended}}}}}
-  reader: {{class: BlockReader}}
-  writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
-streams:
-  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
-  records: {{from: reader.messages, to: writer.input}}
-"""
-
-WAYS = pytest.mark.parametrize(
-    ("pack", "block"), [("0", 1 << 20), ("0", 2), ("16MiB", 1 << 20)], ids=["alone", "in blocks", "in a pack"]
-)
-
-
-class Counting(InlineRuntime):
-    """Counts the files that tasks look at for the splitter."""
-
-    looked = 0
-
-    def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """Apply it at once."""
-        Counting.looked += sum(map(len, items))
-        return super().map(function, items)
-
-
-def once(folder: Path, pack: str = "16MiB", block: int = 1 << 20, appended: str = "tail") -> tuple[RunSnapshot, int]:
-    """Run the app to completion; how it went, and at how many files tasks looked for the splitter."""
-    write(folder / "app.yaml", APP.format(folder=folder, pack=pack, block=block, appended=appended))
-    Counting.looked = 0
-    summary = run(load_app(str(folder / "app.yaml")), RunOptions(), runtime=Counting)
-    return summary, Counting.looked
-
-
-def published(folder: Path) -> list[bytes]:
-    """All records of the output, sorted."""
-    return sorted(line for path in (folder / "out").iterdir() for line in path.read_bytes().splitlines())
-
-
-@WAYS
-def test_a_later_run_tells_an_append_from_a_rewrite_by_what_the_reader_saw(
-    tmp_path: Path, pack: str, block: int
-) -> None:
-    """Nobody opened the files but those who read them; what the last window told is not lost with the driver."""
-    for number in range(6):
-        write(tmp_path / "in" / str(number), b"%d\n" % number * 3)
-    assert once(tmp_path, pack, block)[1] == 0
-    append(tmp_path / "in" / "2", b"appended\n")
-    (tmp_path / "in" / "4").write_bytes(b"rewritten, longer\n")
-    summary, looked = once(tmp_path, pack, block)
-    assert looked == 2
-    assert (summary.counts["splitter:files_appended"], summary.counts["splitter:files_replaced"]) == (1, 1)
-    expected = [b"%d" % number for number in range(6) for _ in range(3)] + [b"appended", b"rewritten, longer"]
-    assert published(tmp_path) == sorted(expected)
-    assert once(tmp_path, pack, block)[0].windows == 0
-
-
-@WAYS
-def test_what_nobody_told_is_looked_at_once(tmp_path: Path, pack: str, block: int) -> None:
-    """As where the app began to ask for tails later; the next run remembers, also where nothing else was new."""
-    for number in range(6):
-        write(tmp_path / "in" / str(number), b"%d\n" % number)
-    write(tmp_path / "in" / "empty", b"")
-    assert once(tmp_path, pack, block, "reread")[1] == 0
-    summary, looked = once(tmp_path, pack, block)
-    assert (looked, summary.files, summary.windows) == (6, 0, 1)
-    assert once(tmp_path, pack, block)[1] == 0
-    (tmp_path / "in" / "3").write_bytes(b"7\n8\n")
-    assert once(tmp_path, pack, block)[0].counts["splitter:files_replaced"] == 1
-
-
-@WAYS
-@pytest.mark.parametrize("dies_at", range(1, 5))
-def test_a_death_between_windows_loses_no_fingerprint(tmp_path: Path, pack: str, block: int, dies_at: int) -> None:
-    """Whatever window it strikes: a rewrite before the next run is told from an append."""
-    for number in range(8):
-        write(tmp_path / "in" / str(number), b"%d\n" % number)
-    text = APP.format(folder=tmp_path, pack=pack, block=block, appended="tail")
-    write(tmp_path / "app.yaml", text.replace("block_size", "max_files_per_window: 2, block_size"))
-    app = load_app(str(tmp_path / "app.yaml"))
-
-    def die(window: Any) -> None:
-        if window.window_id == dies_at:
-            raise DagflowError("the machine is gone")
-
-    def dying(program: Program) -> Runtime:
-        return InlineRuntime(program, before=die)
-
-    with pytest.raises(DagflowError, match="the machine is gone"):
-        run(app, RunOptions(), runtime=dying)
-    done = 2 * (dies_at - 1)
-    for number in range(done):
-        (tmp_path / "in" / str(number)).write_bytes(b"rewritten %d\n" % number)
-    summary = run(app, RunOptions(), runtime=InlineRuntime)
-    assert summary.counts.get("splitter:files_replaced", 0) == done
-    expected = [b"%d" % number for number in range(8)] + [b"rewritten %d" % number for number in range(done)]
-    assert published(tmp_path) == sorted(expected)
 
 
 def taken(path: Path) -> tuple[bytes, IndexEntry]:
@@ -175,7 +65,7 @@ Version = tuple[int, int]
 NAMES = [b"/in/%c" % letter for letter in b"abcdefgh"] + [b"/in/d/\xff", b"/in/d/x y", b"/other"]
 VERSIONS = st.tuples(st.integers(1, 2), st.integers(1, 2))
 LOOKED_AT = 9
-"""The fingerprint of a version of which nobody needs to tell."""
+"""The fingerprint of a version that no reader reports."""
 
 TAKEN = st.lists(
     st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(0, 2), st.integers(1, 2), st.booleans()), max_size=8),
@@ -205,10 +95,10 @@ def events_of(told: list[tuple[bytes, Version]], base: str, cuts: int) -> list[F
 
 @settings(max_examples=300)
 @given(taken=TAKEN, data=st.data(), base=st.sampled_from(["", "/in/"]), cuts=st.integers(1, 3))
-def test_an_entry_is_complete_once_its_own_version_was_told(
+def test_an_entry_is_complete_once_its_own_version_was_reported(
     taken: list[dict[bytes, tuple[int, int, bool]]], data: st.DataObject, base: str, cuts: int
 ) -> None:
-    """Whoever tells, in whatever order, of files of several windows at once, again, or of versions that nobody took."""
+    """Reports in any order, of several windows at once, repeated, or of versions that were never taken."""
     index = FileIndex()
     ends = PendingFingerprints(index)
     for number, files in enumerate(taken, 1):
@@ -237,9 +127,7 @@ def test_an_entry_is_complete_once_its_own_version_was_told(
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_an_end_that_was_read_counts_more_than_a_beginning_that_was_left_out(
-    index: FileIndex, tmp_path: Path, is_first: bool
-) -> None:
+def test_a_fingerprint_counts_more_than_a_skipped_first_block(index: FileIndex, tmp_path: Path, is_first: bool) -> None:
     """What is appended is read from there on: to read all of it again would publish what was read twice."""
     path = write(tmp_path / "a", b"1\n2\n3\n")
     ends = PendingFingerprints(index)
@@ -253,7 +141,7 @@ def test_an_end_that_was_read_counts_more_than_a_beginning_that_was_left_out(
     assert seen.fingerprint == fingerprint(str(path), 6)
 
 
-def test_what_is_told_of_many_files_makes_no_object_for_each(tmp_path: Path) -> None:
+def test_reports_of_many_files_make_no_object_for_each(tmp_path: Path) -> None:
     """A window has 20,000, and each name as an object, beside its columns, takes three times the room."""
     names = [f"{number // 1000:05}/file-{number:08}.txt" for number in range(20_000)]
     numbers = list(range(1, 20_001))
@@ -275,7 +163,7 @@ def test_what_is_told_of_many_files_makes_no_object_for_each(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("window_id", [1, 2])
-def test_what_is_told_of_another_version_is_not_taken_for_this_one(
+def test_a_report_of_another_version_is_not_taken_for_this_one(
     tmp_path: Path, index: FileIndex, window_id: int
 ) -> None:
     """A file may be taken again before the first version's window is committed, or emitted."""
@@ -296,9 +184,7 @@ def test_what_is_told_of_another_version_is_not_taken_for_this_one(
 
 
 @pytest.mark.parametrize("told_at", [2, 3])
-def test_what_is_told_late_of_an_older_version_does_not_take_the_place_of_the_newer_one(
-    tmp_path: Path, index: FileIndex, told_at: int
-) -> None:
+def test_a_late_report_of_an_older_version_changes_nothing(tmp_path: Path, index: FileIndex, told_at: int) -> None:
     """The file would be read once more: a large one may be taken again before its last block is read."""
     ends = PendingFingerprints(index)
     path = write(tmp_path / "a", b"1\n", mtime_s=1000)
@@ -317,7 +203,7 @@ def test_what_is_told_late_of_an_older_version_does_not_take_the_place_of_the_ne
     assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
 
 
-def test_what_a_later_snapshot_holds_is_not_given_back(tmp_path: Path, index: FileIndex) -> None:
+def test_reports_that_a_later_snapshot_has_are_not_restored(tmp_path: Path, index: FileIndex) -> None:
     """It would put an older version in the place of one that was taken since."""
     ends = PendingFingerprints(index)
     path = write(tmp_path / "a", b"1\n", mtime_s=1000)
@@ -336,8 +222,8 @@ def test_what_a_later_snapshot_holds_is_not_given_back(tmp_path: Path, index: Fi
     assert ends.state() == FingerprintState()
 
 
-def test_files_of_which_nobody_tells_do_not_fill_the_memory(tmp_path: Path, index: FileIndex) -> None:
-    """A reader of somebody's own may never tell; the newest are waited for longest."""
+def test_files_that_are_never_reported_do_not_fill_the_memory(tmp_path: Path, index: FileIndex) -> None:
+    """A reader of the app's own may never report; the newest files stay pending longest."""
     ends = PendingFingerprints(index, max_late=3)
     paths = [write(tmp_path / str(number)) for number in range(5)]
     for path in reversed(paths):
@@ -356,7 +242,7 @@ def test_files_of_which_nobody_tells_do_not_fill_the_memory(tmp_path: Path, inde
 
 
 @pytest.mark.parametrize("count", [2, 700])
-def test_what_was_told_outlives_the_index_that_was_told(tmp_path: Path, count: int) -> None:
+def test_reports_outlive_the_index_that_got_them(tmp_path: Path, count: int) -> None:
     """Few entries in the commit itself, many in a run of their own, which a snapshot that is older counts less than."""
     url = str(tmp_path / "state")
     index = FileIndex(url)
@@ -383,26 +269,26 @@ def test_what_was_told_outlives_the_index_that_was_told(tmp_path: Path, count: i
 
 
 def test_files_in_flight_are_held_in_a_fraction_of_their_paths(tmp_path: Path) -> None:
-    """Five windows of 20,000 files are under way at a time, and nobody asks for these entries until they are read."""
+    """Five windows of 20,000 files are in flight at a time, and their entries are not needed until they are read."""
     index = FileIndex(str(tmp_path / "index"))
-    awaited = PendingFingerprints(index)
+    pending = PendingFingerprints(index)
     paths = [b"/in/2024-11-22/%05d/file-%08d.txt" % (number // 1000, number) for number in range(20_000)]
     numbers = list(range(20_000))
     gc.collect()
     arrow = pa.total_allocated_bytes()
     tracemalloc.start()
     try:
-        awaited.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
+        pending.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
         index.snapshot()
         gc.collect()
         held = pa.total_allocated_bytes() - arrow + tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
     assert 0 < held < sum(map(len, paths)) // 2
-    assert awaited.are_pending([paths[1], paths[2] + b"x", paths[-1]]).tolist() == [True, False, True]
+    assert pending.are_pending([paths[1], paths[2] + b"x", paths[-1]]).tolist() == [True, False, True]
 
 
-def test_what_readers_tell_of_many_files_is_few_objects() -> None:
+def test_an_event_of_many_files_is_few_objects() -> None:
     """The driver holds it for several windows, so that it must not be an object for each file and number."""
     names = [f"file-{number}" for number in range(1000)]
     numbers = list(range(10**6, 10**6 + 1000))
@@ -428,7 +314,7 @@ EMITTED: list[dict[str, Any]] = [
     ("content", "change", "records"),
     [(b"7\n8\n9\n0\n", "replaced", [b"7", b"8", b"9", b"0"]), (b"1\n2\n3\n4\n", "appended", [b"4"])],
 )
-def test_a_file_that_got_longer_before_its_window_is_committed_waits_for_that(
+def test_a_file_that_grows_before_its_commit_waits_for_the_report(
     tmp_path: Path,
     properties: dict[str, Any],
     emitted: dict[str, Any],
@@ -436,7 +322,7 @@ def test_a_file_that_got_longer_before_its_window_is_committed_waits_for_that(
     change: str,
     records: list[bytes],
 ) -> None:
-    """Until its reader has told what it saw, nobody can tell an append from a rewrite in place."""
+    """Until its reader reports, an append cannot be distinguished from a rewrite in place."""
     path = write(tmp_path / "in" / "a", b"1\n2\n3\n", mtime_s=1000)
     with Follower(files=str(tmp_path / "in"), **properties, **emitted) as follower:
         windows = [follower.scanned(), *(follower.next_scan() for _ in range(4))]
@@ -452,7 +338,7 @@ def test_a_file_that_got_longer_before_its_window_is_committed_waits_for_that(
         assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (1, 1)
 
 
-def test_a_file_that_is_rewritten_in_a_run_to_completion_is_left_for_the_next_one(
+def test_a_file_rewritten_during_a_run_is_left_for_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that scans again for the rest of many files says that it leaves it, and the next one reads all of it."""

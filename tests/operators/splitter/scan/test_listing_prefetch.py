@@ -129,7 +129,7 @@ def test_a_helper_is_asked_for_about_as_much_as_it_answers(tmp_path: Path, first
     assert helpers.answers < 30
 
 
-def test_nobody_is_asked_for_what_the_walk_passes_over(tmp_path: Path) -> None:
+def test_skipped_directories_are_not_requested(tmp_path: Path) -> None:
     """Hidden directories, ignored ones, and those that a glob does not lead into, may hold millions of files."""
     for name in ("a", "b", "c", ".git", "ignored"):
         write(tmp_path / "in" / name / "deep" / "x")
@@ -191,15 +191,15 @@ def test_a_helper_does_not_answer_for_more_than_it_should(tmp_path: Path) -> Non
 
 
 @given(st.sets(st.binary(min_size=1, max_size=3)), st.binary(max_size=3), st.integers(0, 5))
-def test_upcoming_directories_come_in_the_order_of_the_walk(paths: set[bytes], entered: bytes, count: int) -> None:
+def test_queued_directories_come_in_the_order_of_the_walk(paths: set[bytes], entered: bytes, count: int) -> None:
     """And those before where the walk is are forgotten."""
-    upcoming = QueuedDirectories()
-    upcoming.add(paths)
-    upcoming.take_through(entered)
+    queued = QueuedDirectories()
+    queued.add(paths)
+    queued.take_through(entered)
     rest = sorted(path for path in paths if path > entered)
-    assert upcoming.take(count) == rest[:count]
-    assert upcoming.take(99) == rest[count:]
-    assert not upcoming
+    assert queued.take(count) == rest[:count]
+    assert queued.take(99) == rest[count:]
+    assert not queued
 
 
 NAMES = st.sampled_from([b"a", b"a.", b"a0", b"b", b"\xff", b"n\nl", b".h", b"_v", b"_SUCCESS", b"c.tmp", b"ign"])

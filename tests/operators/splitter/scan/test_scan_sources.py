@@ -147,7 +147,7 @@ def test_what_is_passed_over_is_remembered_although_nothing_is_read(tmp_path: Pa
         assert not follower.following.has_news()
 
 
-def test_a_file_that_is_being_written_waits_until_it_is_settled(tmp_path: Path) -> None:
+def test_a_file_that_is_being_written_waits_until_it_is_old_enough(tmp_path: Path) -> None:
     """It is taken by the first scan that finds it unmodified for long enough."""
     with Follower(files=str(tmp_path), settle_millis=2500) as follower:
         write(tmp_path / "a", mtime_s=follower.clock.now_millis() // 1000)

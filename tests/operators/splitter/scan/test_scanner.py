@@ -147,7 +147,7 @@ def test_a_name_that_is_no_text_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [".hidden", "_SUCCESS", "_temporary", "part-0._COPYING_", "half.tmp", ".x/y", "_temporary/y"]
 )
-def test_hidden_and_unfinished_names_are_passed_over_unless_they_are_named(tmp_path: Path, name: str) -> None:
+def test_hidden_and_unfinished_names_are_skipped_unless_named(tmp_path: Path, name: str) -> None:
     """A scan counts what it passes over; a file that is named by its own path is read."""
     path = write(tmp_path / name)
     counters: Counter[str] = Counter()

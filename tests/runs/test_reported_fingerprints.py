@@ -1,0 +1,119 @@
+"""Fingerprints that readers report: on real files and a real journal, over restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
+from dagflow.execution.program import Program
+from dagflow.plan.load import load_app
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.inline import InlineRuntime
+from tests.operators.splitter.driving import write
+from tests.properties.test_growing_files import append
+
+APP = """\
+name: sample
+attributes: {{checkpoint: {folder}/journal}}
+operators:
+  splitter:
+    class: FileSplitterInput
+    properties: {{files: ["{folder}/in"], pack_bytes: {pack}, block_size: {block}, on_change: {{appended: {appended}}}}}
+  reader: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+WAYS = pytest.mark.parametrize(
+    ("pack", "block"), [("0", 1 << 20), ("0", 2), ("16MiB", 1 << 20)], ids=["alone", "in blocks", "in a pack"]
+)
+
+
+class Counting(InlineRuntime):
+    """Counts the files that tasks look at for the splitter."""
+
+    looked = 0
+
+    def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Apply it at once."""
+        Counting.looked += sum(map(len, items))
+        return super().map(function, items)
+
+
+def once(folder: Path, pack: str = "16MiB", block: int = 1 << 20, appended: str = "tail") -> tuple[RunSnapshot, int]:
+    """Run the app to completion; how it went, and at how many files tasks looked for the splitter."""
+    write(folder / "app.yaml", APP.format(folder=folder, pack=pack, block=block, appended=appended))
+    Counting.looked = 0
+    summary = run(load_app(str(folder / "app.yaml")), RunOptions(), runtime=Counting)
+    return summary, Counting.looked
+
+
+def published(folder: Path) -> list[bytes]:
+    """All records of the output, sorted."""
+    return sorted(line for path in (folder / "out").iterdir() for line in path.read_bytes().splitlines())
+
+
+@WAYS
+def test_a_later_run_distinguishes_an_append_from_a_rewrite(tmp_path: Path, pack: str, block: int) -> None:
+    """Only readers open the files; the reports of the last window are not lost with the driver."""
+    for number in range(6):
+        write(tmp_path / "in" / str(number), b"%d\n" % number * 3)
+    assert once(tmp_path, pack, block)[1] == 0
+    append(tmp_path / "in" / "2", b"appended\n")
+    (tmp_path / "in" / "4").write_bytes(b"rewritten, longer\n")
+    summary, looked = once(tmp_path, pack, block)
+    assert looked == 2
+    assert (summary.counts["splitter:files_appended"], summary.counts["splitter:files_replaced"]) == (1, 1)
+    expected = [b"%d" % number for number in range(6) for _ in range(3)] + [b"appended", b"rewritten, longer"]
+    assert published(tmp_path) == sorted(expected)
+    assert once(tmp_path, pack, block)[0].windows == 0
+
+
+@WAYS
+def test_a_file_without_a_fingerprint_is_opened_once(tmp_path: Path, pack: str, block: int) -> None:
+    """As where the app began to ask for tails later; the next run remembers, also where nothing else was new."""
+    for number in range(6):
+        write(tmp_path / "in" / str(number), b"%d\n" % number)
+    write(tmp_path / "in" / "empty", b"")
+    assert once(tmp_path, pack, block, "reread")[1] == 0
+    summary, looked = once(tmp_path, pack, block)
+    assert (looked, summary.files, summary.windows) == (6, 0, 1)
+    assert once(tmp_path, pack, block)[1] == 0
+    (tmp_path / "in" / "3").write_bytes(b"7\n8\n")
+    assert once(tmp_path, pack, block)[0].counts["splitter:files_replaced"] == 1
+
+
+@WAYS
+@pytest.mark.parametrize("dies_at", range(1, 5))
+def test_a_death_between_windows_loses_no_fingerprint(tmp_path: Path, pack: str, block: int, dies_at: int) -> None:
+    """Whatever window it strikes: a rewrite before the next run is told from an append."""
+    for number in range(8):
+        write(tmp_path / "in" / str(number), b"%d\n" % number)
+    text = APP.format(folder=tmp_path, pack=pack, block=block, appended="tail")
+    write(tmp_path / "app.yaml", text.replace("block_size", "max_files_per_window: 2, block_size"))
+    app = load_app(str(tmp_path / "app.yaml"))
+
+    def die(window: Any) -> None:
+        if window.window_id == dies_at:
+            raise DagflowError("the machine is gone")
+
+    def dying(program: Program) -> Runtime:
+        return InlineRuntime(program, before=die)
+
+    with pytest.raises(DagflowError, match="the machine is gone"):
+        run(app, RunOptions(), runtime=dying)
+    done = 2 * (dies_at - 1)
+    for number in range(done):
+        (tmp_path / "in" / str(number)).write_bytes(b"rewritten %d\n" % number)
+    summary = run(app, RunOptions(), runtime=InlineRuntime)
+    assert summary.counts.get("splitter:files_replaced", 0) == done
+    expected = [b"%d" % number for number in range(8)] + [b"rewritten %d" % number for number in range(done)]
+    assert published(tmp_path) == sorted(expected)
