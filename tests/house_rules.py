@@ -274,7 +274,7 @@ def old_words(paths: Sequence[Path]) -> Iterator[Violation]:
             continue
         for token in tokenize.generate_tokens(io.StringIO("\n".join(lines_of(path)) + "\n").readline):
             # asyncio's own name for waiting until a buffer is sent.
-            if token.type == tokenize.NAME and "writer.drain()" not in token.line:
+            if token.type == tokenize.NAME and token.string not in KEPT_NAMES and "writer.drain()" not in token.line:
                 used = OLD_WORDS.intersection(_words_of(token.string)) or OLD_NAMES & {token.string}
                 if used:
                     yield _at(path, token.start[0], f"the name {token.string} has the old word {min(used)!r}")

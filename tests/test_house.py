@@ -26,7 +26,10 @@ EVERYTHING = [*SOURCES, *TESTS]
 HELD = {
     *("function_length", "property_lookups", "import_cycles", "class_names", "late_imports", "module_names"),
 }
-"""Rules that are enabled."""
+"""Rules that hold in every file."""
+
+HELD_IN_PRODUCT = {"old_words", "plain_prose", "module_length"}
+"""Rules that hold in the framework and the library."""
 
 FILE_SYSTEMS = {"fsspec", "s3fs", "gcsfs", "adlfs"}
 
@@ -83,6 +86,12 @@ def test_the_files_are_found() -> None:
 def test_a_rule_of_the_house_holds_everywhere(rule: str) -> None:
     """Each rule says in its docstring why."""
     assert [str(violation) for violation in RULES[rule](everything())] == []
+
+
+@pytest.mark.parametrize("rule", sorted(HELD_IN_PRODUCT))
+def test_a_rule_of_the_house_holds_in_the_product(rule: str) -> None:
+    """Each rule says in its docstring why."""
+    assert [str(violation) for violation in RULES[rule]([*FRAMEWORK, *LIBRARY])] == []
 
 
 def test_only_the_spark_runtime_imports_pyspark() -> None:

@@ -81,7 +81,7 @@ class S3PendingWriter(PendingWriter):
         return str(answer["UploadId"])
 
     def _send(self, upload: Future[str], number: int, data: bytes) -> dict[str, Any]:
-        # The upload was submitted before any of its parts, so a thread has it already: waiting here blocks nobody.
+        # The upload was submitted before its parts, so a thread has it already: waiting here blocks no other.
         return self._location.call(
             "upload_part",
             "upload a part",
