@@ -111,7 +111,7 @@ class BlockReader(RejectLimited, BacklogScaled, BlockPreScanner, Prefetcher):
             self._readers.files.close()
 
     def _set_up_alone(self) -> _Readers:
-        """Outside of an app and without a context: what is connected is told by the ports."""
+        """Set up outside of an app, for the ports that are connected."""
         ports = {"errors": self.errors, "blocks_metadata_output": self.blocks_metadata_output}
         self.setup(OperatorContext(connected=frozenset(name for name, port in ports.items() if port.is_connected)))
         assert self._readers is not None

@@ -73,8 +73,8 @@ def read_one(
         block: The block.
         covered: Is given how many bytes of the file the block accounts for.
     """
-    told: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), told.append)
+    refused: list[bytes] = []
+    accounting = BlockAccounting(URL, Counter(), refused.append)
     records: Records = []
     for batch in made.read(source, block, accounting):
         assert len(batch), "an empty batch"
@@ -85,7 +85,7 @@ def read_one(
     assert not accounting.lost, f"{accounting.lost} records were neither accepted nor refused"
     if covered is not None:
         covered.append(accounting.covered)
-    rejects = sorted((facts["offset"], facts["length"]) for facts in map(json.loads, told))
+    rejects = sorted((facts["offset"], facts["length"]) for facts in map(json.loads, refused))
     return records, rejects
 
 

@@ -10,9 +10,6 @@ from operators.reader.byte_source import ByteSource, GrowingSource
 
 Bytes = npt.NDArray[np.uint8]
 
-SLACK_BYTES = 1 << 10
-"""Room kept behind the bytes of a view, so that a delimiter can be put behind a file's last record."""
-
 
 class FileView:
     """The bytes of a file from one position to another.
@@ -22,7 +19,7 @@ class FileView:
     Attributes:
         start: Offset in the file of the first byte held.
         end: Offset one past the last byte held.
-        buffer: The bytes, with at least SLACK_BYTES of free room behind them.
+        buffer: Begins with the bytes held.
     """
 
     __slots__ = ("buffer", "end", "source", "start")
@@ -61,7 +58,8 @@ class FileView:
             EOFError: It ended before its size.
         """
         end = max(start, min(end, self.source.size_bytes))
-        buffer = pa.allocate_buffer(end - start + SLACK_BYTES)
+        # One byte more, because an empty buffer cannot be viewed as bytes.
+        buffer = pa.allocate_buffer(end - start + 1)
         target = memoryview(buffer).cast("B")
         filled = 0
         if self.start <= start < self.end:
@@ -76,15 +74,6 @@ class FileView:
             filled += count
         self.start, self.end, self.buffer = start, start + filled, buffer
         return self.data
-
-    def append(self, tail: bytes) -> None:
-        """Put bytes that are not in the file behind the last byte held; data does not show them."""
-        size = self.end - self.start
-        if size + len(tail) > self.buffer.size:
-            larger = pa.allocate_buffer(size + len(tail))
-            memoryview(larger).cast("B")[:size] = memoryview(self.buffer).cast("B")[:size]
-            self.buffer = larger
-        memoryview(self.buffer).cast("B")[size : size + len(tail)] = tail
 
 
 def read_exactly(source: ByteSource, start: int, end: int) -> Bytes:
