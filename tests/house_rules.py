@@ -31,9 +31,6 @@ OLD_WORDS = frozenset(
 )
 """Words that standard terms have replaced, as they occur within names; see docs/glossary.md."""
 
-KEPT_NAMES = frozenset(["target_drain_millis"])
-"""Properties of apps, which keep their names."""
-
 OLD_NAMES = frozenset(["side_by_side", "ReaderContext", "AwaitedEnds", "FoundFiles", "require_fit"])
 PERSONS = re.compile(r"\b([Ss]omebody|[Nn]obody|[Ww]hoever|[Aa]nybody)\b")
 PRONOUN = re.compile(r"(?:^|:\s)(They|Them|It|Its|This|That|These|Those|Both|Him|Her)\.$")
@@ -274,7 +271,7 @@ def old_words(paths: Sequence[Path]) -> Iterator[Violation]:
             continue
         for token in tokenize.generate_tokens(io.StringIO("\n".join(lines_of(path)) + "\n").readline):
             # asyncio's own name for waiting until a buffer is sent.
-            if token.type == tokenize.NAME and token.string not in KEPT_NAMES and "writer.drain()" not in token.line:
+            if token.type == tokenize.NAME and "writer.drain()" not in token.line:
                 used = OLD_WORDS.intersection(_words_of(token.string)) or OLD_NAMES & {token.string}
                 if used:
                     yield _at(path, token.start[0], f"the name {token.string} has the old word {min(used)!r}")
@@ -332,7 +329,9 @@ def property_lookups(paths: Sequence[Path]) -> Iterator[Violation]:
             continue
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
-                name = node.args[1]
+                owner, name = ast.unparse(node.args[0]), node.args[1]
+                if not re.search("operator|node|decider|policy|cls", owner):
+                    continue
                 if isinstance(name, ast.Constant) and not str(name.value).startswith("_") and name.value != "strerror":
                     yield _at(path, node.lineno, f"looks up {name.value!r}: let the class declare it")
 
