@@ -84,9 +84,8 @@ class _Concatenation(MergedFile):
 
     def finish(self) -> None:
         lengths = np.concatenate(self._lengths).astype(np.int64)
-        index = self.stream.open_beside(INDEX_SUFFIX)
-        index.write(encode_index(self._paths, np.cumsum(lengths) - lengths, lengths))
-        index.close(records=self._files)
+        index = encode_index(self._paths, np.cumsum(lengths) - lengths, lengths)
+        self.stream.add_companion(INDEX_SUFFIX, index)
 
 
 class _Lines(MergedFile):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import Buffer
 
-from dagflow.api.context import OutputFile, OutputFiles
+from dagflow.api.context import OutputFiles
 from dagflow.api.records import RecordBatch
 from operators.registry import Configurable
 
@@ -28,6 +28,7 @@ class FileStream:
         self._files = files
         self._url = url
         self._file = files.open(url)
+        self._companions: list[tuple[str, bytes]] = []
         self.size_bytes = 0
 
     def write(self, data: Buffer) -> None:
@@ -39,13 +40,17 @@ class FileStream:
         self._file.write(data)
         self.size_bytes += memoryview(data).nbytes
 
-    def open_beside(self, suffix: str) -> OutputFile:
-        """Begin a second file, such as an index, whose name is that of this one with a suffix."""
-        return self._files.open(self._url + suffix)
+    def add_companion(self, suffix: str, data: bytes) -> None:
+        """Add a second file, such as an index, whose name is that of this one with a suffix."""
+        self._companions.append((suffix, data))
 
     def close(self, *, records: int) -> None:
-        """Hand the file to the window's commit."""
+        """Hand the file to the window's commit, and then its companions: an index never precedes its file."""
         self._file.close(records=records)
+        for suffix, data in self._companions:
+            companion = self._files.open(self._url + suffix)
+            companion.write(data)
+            companion.close(records=records)
 
 
 class FileEncoder(ABC):
