@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from dagflow.api.context import Skipped
 from dagflow.api.ports import TupleBatch
@@ -229,6 +229,13 @@ def manifest_of(window: Window) -> WindowManifest:
     )
 
 
+@runtime_checkable
+class _Discovered(Protocol):
+    """A tuple that says when its file was discovered; those of an author's class may not."""
+
+    discovered_ms: int
+
+
 def _inputs(plan: WindowPlan) -> Iterator[InputRange]:
     for port, partition, item in planned_tuples(plan):
         for block in item if isinstance(item, TupleBatch) else (item,):
@@ -236,7 +243,7 @@ def _inputs(plan: WindowPlan) -> Iterator[InputRange]:
             if all(hasattr(block, name) for name in ("url", "version", "start", "end")):
                 version = block.version
                 facts = version.size_bytes, version.mtime_ns, version.etag, block.start, block.end
-                discovered_ms = getattr(block, "discovered_ms", 0)  # an author's class may lack it
+                discovered_ms = block.discovered_ms if isinstance(block, _Discovered) else 0
                 yield InputRange(redacted(block.url), *facts, 1, port, partition, discovered_ms)
 
 
