@@ -23,6 +23,7 @@ _PLAIN = frozenset(
         "addressing_style",
         "anon",
         "backend",
+        "backend",
         "consistency",
         "encoding",
         "endpoint_url",

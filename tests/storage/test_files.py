@@ -80,3 +80,10 @@ def test_etags_decide_where_there_are_any() -> None:
     assert planned.difference(replace(planned, mtime_ns=2)) == ""
     assert "etag" in planned.difference(replace(planned, etag="b"))
     assert "modified" in replace(planned, etag="").difference(replace(planned, mtime_ns=2))
+
+
+def test_a_directory_is_named_where_a_file_is_opened(root: str) -> None:
+    """The mistake is told as one."""
+    put(f"{root}/d/f", b"1")
+    with pytest.raises(StorageError, match="it is a directory"):
+        STORAGE.open_file(f"{root}/d")

@@ -1,47 +1,58 @@
-"""The laws of stores hold for those that dagflow knows."""
+"""Each kind of store that comes with dagflow keeps the laws of all."""
 
 from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dagflow.storage.context import StorageContext
 from dagflow.testing.storage_contract import StorageContract
+from tests.hdfs_cluster import hdfs, hdfs_root
+from tests.storage.shared import unfinished_uploads
+
+__all__ = ["hdfs", "hdfs_root"]
 
 
-class BuiltInContract(StorageContract):
-    """A store that needs no options."""
-
-    @pytest.fixture
-    def storage(self) -> StorageContext:
-        """Reach the store as the environment says."""
-        return StorageContext.default()
-
-
-class TestLocal(BuiltInContract):
-    """A directory of this machine."""
+class TestLocal(StorageContract):
+    """A local disk."""
 
     @pytest.fixture
     def root(self, tmp_path: Path) -> str:
-        """Return a directory that does not exist."""
-        return str(tmp_path / "some" / "where")
+        """A directory that does not exist yet."""
+        return str(tmp_path / "root")
 
 
-class TestMemory(BuiltInContract):
-    """A store that fsspec reaches."""
+class TestMemory(StorageContract):
+    """A store that only fsspec knows."""
 
     @pytest.fixture
     def root(self) -> str:
-        """Return a new place."""
+        """A name that no other test has."""
         return f"memory://{uuid.uuid4().hex}"
 
 
-class TestS3(BuiltInContract):
-    """A bucket on a server of the protocol."""
+class TestS3(StorageContract):
+    """A server that speaks S3's protocol."""
+
+    shows_owners = False
 
     @pytest.fixture
     def root(self, s3_root: str) -> str:
-        """Return a place in a new bucket."""
+        """A prefix in a bucket of this test's own."""
         return f"{s3_root}/some/where"
+
+    def uploads(self, root: str) -> list[Any]:
+        """Multipart uploads that are not completed."""
+        return unfinished_uploads(root)
+
+
+@pytest.mark.hdfs
+class TestHdfs(StorageContract):
+    """A real HDFS."""
+
+    @pytest.fixture
+    def root(self, hdfs_root: str) -> str:
+        """A directory that does not exist yet."""
+        return f"{hdfs_root}/some/where"
