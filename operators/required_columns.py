@@ -28,5 +28,8 @@ def column_of(batch: RecordBatch, name: str) -> pa.Array:
         LookupError: There is no such column.
     """
     rows = batch.to_arrow()
+    if not len(batch):
+        # A block without records is announced by an empty raw batch, whatever the columns of its format are.
+        return pa.nulls(0)
     require_columns(rows, [name])
     return rows.column(name)

@@ -171,6 +171,9 @@ class ByName(StreamCodec):
         Raises:
             LookupError: There is no such column or attribute.
         """
+        if not len(items):
+            # A batch without records may have any columns.
+            return pa.nulls(0)
         if isinstance(items, RecordBatch):
             columns = items.to_arrow()
             if self.name not in columns.schema.names:
