@@ -66,7 +66,7 @@ def everything(root: str) -> set[str]:
 
 
 def unfinished_uploads(root: str) -> list[Any]:
-    """The multipart uploads of S3 that nobody has completed."""
+    """The multipart uploads of S3 that are not completed."""
     filesystem, path = filesystem_of(root)
     if "s3" not in filesystem.protocol:
         return []

@@ -45,6 +45,6 @@ sys.exit("pandas" in sys.modules)
 
 
 def test_columns_of_no_pieces_need_no_pandas() -> None:
-    """A window that nobody is waited for in is compared in the driver, whose memory would grow by a third."""
+    """A window in which no reader is waited for is compared in the driver, whose memory would grow by a third."""
     pytest.importorskip("pandas")
     subprocess.run([sys.executable, "-c", _EMPTY], check=True)

@@ -61,7 +61,7 @@ def test_an_unknown_scheme_is_named() -> None:
         StorageContext.default().objects("s33://bucket/x")
 
 
-def test_a_lost_reply_is_settled_by_reading_back(tmp_path: Path) -> None:
+def test_a_lost_reply_is_found_out_by_reading_back(tmp_path: Path) -> None:
     """The object is there, so creation succeeded, whatever the reply was."""
     inner = StorageContext.default().objects(str(tmp_path))
     faults = Faults(1, "lost_reply")

@@ -30,7 +30,7 @@ def test_whatever_is_not_known_to_be_harmless_is_a_secret() -> None:
     """At any depth; what says where a store is may be shown."""
     assert secrets_of(OPTIONS) == {"AKIAQ7ZJ", SECRET}
     assert secrets_of({"s3": {"endpoint_url": "http://me:hidden@host"}}) == {"http://me:hidden@host"}
-    assert secrets_of({"sftp": {"username": "somebody", "port": 2222, "anon": True, "pw": "abc"}}) == set()
+    assert secrets_of({"sftp": {"username": "a user", "port": 2222, "anon": True, "pw": "abc"}}) == set()
 
 
 def test_a_clients_error_is_shown_without_them() -> None:

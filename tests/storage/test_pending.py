@@ -49,7 +49,7 @@ def test_the_hidden_directory_goes_with_its_last_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_a_sweep_keeps_what_is_awaited_whatever_its_directory_is_called(tmp_path: Path) -> None:
+def test_a_sweep_keeps_committed_files_under_another_path(tmp_path: Path) -> None:
     """What was committed through a link is found, and kept, by a run that was given the directory itself."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
@@ -87,7 +87,7 @@ def test_uploads_of_dead_attempts_end_when_their_name_is_published(s3_root: str)
     publish(other)
 
 
-def test_a_sweep_ends_only_old_uploads_that_nobody_wants(s3_root: str) -> None:
+def test_a_sweep_ends_only_old_uploads_without_an_owner(s3_root: str) -> None:
     """Whose an upload is cannot be seen, so only age condemns it; what a journal names is kept at any age."""
     kept, old = write(f"{s3_root}/out/f", b"kept"), write(f"{s3_root}/out/g", b"old")
     write(f"{s3_root}/other/h", b"elsewhere")

@@ -12,7 +12,7 @@ from tests.storage.shared import STORAGE, content, everything, pending_of, publi
 
 
 def nothing() -> None:
-    """Nobody has taken over."""
+    """No other driver has taken over."""
 
 
 def test_a_lost_file_is_found_before_anything_is_replaced(root: str) -> None:
@@ -41,13 +41,13 @@ def test_who_has_been_overtaken_replaces_and_removes_nothing(root: str) -> None:
     assert everything(root) == {"out/old", "out/new"}
 
 
-def test_an_empty_file_that_comes_too_late_does_not_replace_what_came_after_it(s3_root: str) -> None:
+def test_an_empty_file_that_comes_too_late_replaces_nothing(s3_root: str) -> None:
     """A driver slept between its look and its request: what another one has put there since stays."""
     publish(write(f"{s3_root}/f", b"first"))
     late, newer = write(f"{s3_root}/f", b""), write(f"{s3_root}/f", b"newer")
 
     class Sleeper(S3Location):
-        """Looks, and sleeps until somebody else has replaced the object."""
+        """Looks, and sleeps until another driver has replaced the object."""
 
         def call(self, method: str, action: str, **arguments: object) -> dict[str, object]:
             """One request, and after the first look what others do meanwhile."""
@@ -57,7 +57,7 @@ def test_an_empty_file_that_comes_too_late_does_not_replace_what_came_after_it(s
             return answer
 
     class Client(S3Client):
-        """Finds locations at which somebody sleeps."""
+        """Finds locations at which a driver sleeps."""
 
         def location(self, url: str) -> S3Location:
             """The sleeper's."""

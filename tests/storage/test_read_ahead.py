@@ -105,7 +105,7 @@ def _ranges(size: int) -> st.SearchStrategy[tuple[int, int]]:
 
 
 def test_what_comes_next_is_under_way_before_it_is_asked_for(watched: type[Watched]) -> None:
-    """All requests of a stretch are sent at once, without anybody reading."""
+    """All requests of a stretch are sent at once, before anything is read."""
     file = put("memory://coming/a", 5 * PART_BYTES)
     content = content_of(file)
     watched.ranges.clear()
@@ -132,7 +132,7 @@ def test_neighbouring_blocks_are_fetched_as_one_stretch(watched: type[Watched]) 
 
 
 def test_a_reader_never_holds_more_than_its_budget(watched: type[Watched]) -> None:
-    """Of a large file only so much is requested as may be held, however long nobody reads."""
+    """Of a large file only so much is requested as may be held, however long nothing is read."""
     file = put("memory://budget/a", 12 * PART_BYTES)
     ahead = ReadAhead(STORAGE, 4 * PART_BYTES)
     ahead.expect([Stretch(file, 0, file.size_bytes)])

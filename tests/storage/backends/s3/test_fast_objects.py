@@ -143,7 +143,7 @@ def test_credentials_that_change_are_asked_for_again(s3_server: str) -> None:
 def test_a_store_that_it_does_not_get_on_with_is_left_to_s3fs(caplog: pytest.LogCaptureFixture) -> None:
     """After a few failures it does not try any more, and says why."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        taken.bind(("127.0.0.1", 0))  # no server listens there
         endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"
         store = S3Store(
             "bucket",
@@ -161,7 +161,7 @@ def test_a_store_that_it_does_not_get_on_with_is_left_to_s3fs(caplog: pytest.Log
 
 
 class Gathering(ThreadingHTTPServer):
-    """A store that answers nobody before so many requests are there."""
+    """A store that answers no request before so many requests are there."""
 
     daemon_threads = True
     request_queue_size = CONNECTIONS
