@@ -6,7 +6,7 @@ FILES = "files"
 """Files whose first block, or only one, was emitted: counted once a version of a file, by splitters."""
 
 FILES_COMPLETED = "files_completed"
-"""Files whose last block has been read, counted by readers."""
+"""Files whose last block was emitted, or that have none: counted once a version of a file, by splitters."""
 
 BLOCKS_EMITTED = "blocks_emitted"
 """Blocks that splitters emitted."""

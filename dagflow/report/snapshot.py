@@ -77,8 +77,8 @@ class RunSnapshot:
         state: "running", "completed", "stopped" or "failed".
         windows: Windows that were committed.
         files: Files that those windows began: whose first block, or only one, was in them.
-        files_in_progress: Files that were begun in this or an earlier run and not read to their end; files that
-            were skipped are among them.
+        files_in_progress: Files that all runs together have begun and not cut to their end: the next windows go on
+            with them.
         blocks: Blocks that the windows read.
         bytes: Bytes of those blocks.
         rejected: Records that were refused.
@@ -187,6 +187,7 @@ class RunSnapshot:
         """The object that `dagflow status --json` prints."""
         return {
             **self.to_json(),
+            "files_in_progress": self.files_in_progress,
             "counts": self.counts,
             "last_planned": self.last_planned,
             "last_committed": self.last_committed,

@@ -10,7 +10,7 @@ import numpy as np
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
-from dagflow.metrics.names import BLOCKS, BYTES, FILES_COMPLETED
+from dagflow.metrics.names import BLOCKS, BYTES
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
@@ -116,7 +116,6 @@ class BlockProcessor:
         counters = self._context.counters
         counters[BLOCKS] += 1
         counters[BYTES] += block.size_bytes
-        counters[FILES_COMPLETED] += block.is_last
 
 
 def no_records(block: BlockMetadata) -> RecordBatch:

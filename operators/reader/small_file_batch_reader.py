@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
-from dagflow.metrics.names import BLOCKS, BYTES, FILES_COMPLETED
+from dagflow.metrics.names import BLOCKS, BYTES
 from dagflow.storage.location import redacted
 from dagflow.storage.small_files import SmallFiles
 from operators.files.file_columns import Column
@@ -158,7 +158,6 @@ class SmallFileBatchReader:
         self._accounting.book(f"{redacted(files.batch.base)} and {len(files.batch)} files below")
         size_bytes, with_bytes = int(files.sizes.sum()), int(np.count_nonzero(files.sizes))
         context.counters[BLOCKS] += with_bytes
-        context.counters[FILES_COMPLETED] += with_bytes
         context.counters[BYTES] += size_bytes
         context.progress.add(size_bytes)
         if "blocks_metadata_output" not in context.connected:

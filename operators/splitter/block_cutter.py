@@ -188,6 +188,8 @@ class BlockCutter:
         self._counters[names.FILES] += 1
         if count:
             self._open = replace(file, resumes=start > 0)
+        else:
+            self._counters[names.FILES_COMPLETED] += 1
         return True
 
     def _begin_small(self, file: OpenFile, relative_path: str) -> bool:
@@ -209,6 +211,7 @@ class BlockCutter:
 
     def _count_small(self, files: int, blocks: int, size_bytes: int) -> None:
         self._counters[names.FILES] += files
+        self._counters[names.FILES_COMPLETED] += files
         if blocks:
             self._counters[names.BLOCKS_EMITTED] += blocks
             self._counters[names.BYTES_EMITTED] += size_bytes
@@ -285,6 +288,7 @@ class BlockCutter:
             self._blocks.emit(BlockMetadata(*place, 0, *growth, discovered_ms=file.discovered_ms))
             self._counters[names.BLOCKS_EMITTED] += 1
             self._counters[names.BYTES_EMITTED] += end - start
+            self._counters[names.FILES_COMPLETED] += is_last
             self._next_block_id += 1
             file = None if is_last else file.after(block_id)
         self._open = file

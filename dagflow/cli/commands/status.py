@@ -105,11 +105,12 @@ def _version(file: TrackedFile | InputRange) -> str:
 
 def describe(summary: RunSnapshot) -> str:
     """A journal's figures, one to a line."""
+    in_progress = f" ({summary.files_in_progress:,} in progress)" if summary.files_in_progress else ""
     rows = [
         ("app", summary.app),
         ("state", summary.state),
         ("windows", f"{summary.windows:,} (last planned {summary.last_planned}, committed {summary.last_committed})"),
-        ("files", f"{summary.files:,}"),
+        ("files", f"{summary.files:,}{in_progress}"),
         ("blocks", f"{summary.blocks:,}"),
         ("bytes", f"{summary.bytes:,} ({size(summary.bytes)})"),
         *((f"records {port}", f"{number:,}") for port, number in summary.records.items()),

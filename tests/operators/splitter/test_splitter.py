@@ -215,7 +215,7 @@ def test_what_was_planned_is_counted(tmp_path: Path) -> None:
     write(tmp_path / "empty", b"")
     driver = split(tmp_path, block_size=2)
     driver.everything()
-    assert driver.counters == {"files": 2, "blocks_emitted": 3, "bytes_emitted": 5}
+    assert driver.counters == {"files": 2, "files_completed": 2, "blocks_emitted": 3, "bytes_emitted": 5}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,48 @@
+"""The snapshot of all runs on a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
+from dagflow.plan.load import load_app
+from dagflow.report.status import status
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+from tests.engine.test_driver import crashing
+
+APP = """\
+name: sample
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 8, blocks_threshold: 2, pack_bytes: PACK}}
+  reader: {class: BlockReader, properties: {on_error: skip}}
+  writer: {class: RecordWriter, properties: {path: out}}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: writer.input}
+"""
+
+
+@pytest.mark.parametrize("pack_bytes", [0, 4])
+def test_files_are_in_progress_until_their_last_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack_bytes: int
+) -> None:
+    """One that is cut further in later windows is, one that is empty or was left out is not."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.yaml").write_text(APP.replace("PACK", str(pack_bytes)))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.log").write_text("one\ntwo\nthree\nfour\n\n")
+    (tmp_path / "in" / "b.log").write_text("seven\n8\n")
+    (tmp_path / "in" / "c.log").write_text("")
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(load_app("app.yaml"), RunOptions(), runtime=crashing(2))
+    stopped = status("journal", StorageContext.default())
+    assert (stopped.windows, stopped.files, stopped.files_in_progress) == (1, 1, 1)
+    (tmp_path / "in" / "a.log").write_text("changed in between\n")
+    done = run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+    assert (done.files_in_progress, status("journal", StorageContext.default()).files_in_progress) == (0, 0)
+    assert done.total("left_out_bytes") > 0
