@@ -11,7 +11,31 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.location import join, name_of
 from operators.sink.formats.base import FileStream, SinkFormat
-from operators.sink.naming import numbered_name
+
+_EXTENSION = r"(\.\w+)*"
+
+BLOCK_NAMES = re.compile(rf"[0-9a-f]{{16}}{_EXTENSION}")
+"""The names of files that hold one block each, with any extension."""
+
+
+def block_name(block_id: int) -> str:
+    """The name of the file that holds the records of one block: its id in hex, so that names sort as blocks do."""
+    return f"{block_id:016x}"
+
+
+def numbered_names(prefix: str) -> re.Pattern[str]:
+    """The names of numbered files, with any extension: prefix, window, partition, and number in the window."""
+    return re.compile(rf"{prefix}-\d{{8}}-\d{{5}}-\d{{4}}{_EXTENSION}")
+
+
+def window_names(prefix: str) -> re.Pattern[str]:
+    """What window_name gives for a prefix, with any extension."""
+    return re.compile(rf"{prefix}-\d{{8}}{_EXTENSION}")
+
+
+def window_name(prefix: str, window_id: int) -> str:
+    """The name of the only file of a window."""
+    return f"{prefix}-{window_id:08d}"
 
 
 def claim_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> None:
@@ -138,7 +162,8 @@ class FileSink:
         if sum(map(len, self._numbered.values())) >= self._max_open:
             oldest = next(name for name, held in self._numbered.items() if held)
             self._end_numbered(oldest, self._numbered[oldest][0])
-        name = numbered_name(self._prefix, self._window_id, self._context.partition, self._count) + format.extension
+        partition = self._context.partition
+        name = f"{self._prefix}-{self._window_id:08d}-{partition:05d}-{self._count:04d}{format.extension}"
         self._count += 1
         url = join(self._root, directory, name) if directory else join(self._root, name)
         file = self._open(url, batch, format, self._max_bytes)
@@ -180,12 +205,13 @@ class _SinkFile:
         self.url = url
         self._stream = stream
         self._format = format
+        self._layout = format.layout_of(batch)
         self._encoder = format.start(stream, batch, max_bytes)
         self._records = 0
 
     def accepts(self, batch: RecordBatch, format: SinkFormat) -> bool:
         """Whether records of a batch may be added in a format."""
-        return format is self._format and self._encoder.accepts(batch)
+        return format is self._format and format.fits(batch, self._layout)
 
     def write(self, rows: Any) -> int:
         """Add rows, and return how many of them there was room for."""

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,9 +64,6 @@ class MergedFile(FileEncoder):
     @abstractmethod
     def append(self, paths: pa.BinaryArray, contents: pa.BinaryArray, borders: npt.NDArray[np.int32]) -> None:
         """Write files; borders are those of contents in its buffer."""
-
-    def finish(self) -> None:
-        """Nothing is held."""
 
 
 class _Concatenation(MergedFile):
@@ -162,10 +159,6 @@ class MergeFormat(SinkFormat):
     def extension(self) -> str:
         """How names of files end."""
         return self._extension
-
-    def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
-        """Path and content of each file."""
-        yield batch.to_arrow()
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
         """Begin a file."""

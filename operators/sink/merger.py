@@ -18,10 +18,9 @@ from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.storage.location import absolute, join
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBlocks
-from operators.sink.file_sink import FileSink, claim_directory
+from operators.sink.file_sink import FileSink, claim_directory, numbered_names
 from operators.sink.grouping import Grouping
 from operators.sink.merged_files import MERGE_FORMATS, files_batch
-from operators.sink.naming import numbered_names
 
 _PREFIX = "merged"
 

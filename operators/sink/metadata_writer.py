@@ -14,9 +14,8 @@ from dagflow.api.ports import InputPort
 from dagflow.api.properties import Location
 from dagflow.api.records import RecordBatch
 from dagflow.storage.location import absolute
-from operators.sink.file_sink import FileSink, claim_directory
+from operators.sink.file_sink import FileSink, claim_directory, window_name, window_names
 from operators.sink.formats.raw import RawSink
-from operators.sink.naming import window_name, window_names
 
 _PREFIX = "metadata"
 _FORMAT = RawSink()

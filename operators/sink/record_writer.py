@@ -13,9 +13,8 @@ from dagflow.api.ports import InputPort
 from dagflow.api.properties import Location, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.storage.location import absolute
-from operators.sink.file_sink import FileSink, claim_directory
+from operators.sink.file_sink import BLOCK_NAMES, FileSink, block_name, claim_directory, numbered_names
 from operators.sink.formats import SinkFormatSpec
-from operators.sink.naming import BLOCK_NAMES, block_name, numbered_names
 
 _PREFIX = "part"
 

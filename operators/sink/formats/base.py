@@ -59,10 +59,6 @@ class FileEncoder(ABC):
     Guarantee: rows are in the file in the order in which they were written; equal rows give equal bytes.
     """
 
-    def accepts(self, batch: RecordBatch) -> bool:
-        """Whether the rows of a batch may be in this file beside those that are there, as with equal columns."""
-        return True
-
     @abstractmethod
     def write(self, rows: Any) -> int:
         """Append rows until there are no more, or the file is as large as it should be.
@@ -75,8 +71,7 @@ class FileEncoder(ABC):
             has none takes at least one.
         """
 
-    @abstractmethod
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027  # optional
         """Write what is still held and what ends the file; called once, and not at all where a task fails."""
 
 
@@ -84,7 +79,7 @@ class SinkFormat(Configurable, ABC):
     """An output format: says how records become the bytes of files.
 
     A subclass declares its options as annotated class attributes, as an operator does its properties, and writes
-    rows_of and start; formats/text_format.py has a base class for formats that write one record behind the other.
+    extension and start; formats/text_format.py has a base class for formats that write one record behind the other.
 
     Guarantee: the same batches give the same bytes, on every machine, so that a window can be run again.
     """
@@ -101,13 +96,21 @@ class SinkFormat(Configurable, ABC):
         """The format that writes a batch; itself but for formats that choose another one."""
         return self
 
-    @abstractmethod
+    def layout_of(self, batch: RecordBatch) -> Any:
+        """What the records of a file have in common, such as the names of their columns; None for nothing."""
+        return None
+
+    def fits(self, batch: RecordBatch, layout: Any) -> bool:
+        """Whether the records of a batch may be in a file that began with records of a layout."""
+        return bool(self.layout_of(batch) == layout)
+
     def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
         """What files take in of a batch: Arrow arrays or record batches, one element per record, in order.
 
         Raises:
             ValueError: The format cannot hold such records.
         """
+        yield batch.to_arrow()
 
     @abstractmethod
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
@@ -118,23 +121,6 @@ class SinkFormat(Configurable, ABC):
             batch: The first batch of which rows will be written; it may be empty.
             max_bytes: The size that the file should have; None for no limit.
         """
-
-
-PIECE_ROWS = 1 << 16
-PIECE_BYTES = 64 << 20
-"""Batches are encoded in pieces of at most so many records, and about so many bytes: memory's bound."""
-
-
-def pieces_of(batch: RecordBatch) -> Iterator[RecordBatch]:
-    """A batch, or pieces of it that are small enough to be encoded at once; those know no blocks."""
-    size_bytes = batch.nbytes()
-    if len(batch) <= PIECE_ROWS and size_bytes <= PIECE_BYTES:
-        yield batch
-        return
-    rows = batch.to_arrow()
-    count = max(1, min(PIECE_ROWS, len(batch) * PIECE_BYTES // max(1, size_bytes)))
-    for start in range(0, len(batch), count):
-        yield RecordBatch(rows.slice(start, count))
 
 
 def require_distinct_columns(names: list[str], format_name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -54,9 +53,10 @@ class CsvSink(TextFormat):
         escaped = f"\\{self.delimiter}" if self.delimiter in r"\]^-[" else self.delimiter
         self._special = f'["\r\n{escaped}]'
 
-    def layout_of(self, batch: RecordBatch) -> Hashable:
+    def layout_of(self, batch: RecordBatch) -> list[str]:
         """A file has rows of the same columns."""
-        return tuple(batch.to_arrow().schema.names)
+        names: list[str] = batch.to_arrow().schema.names
+        return names
 
     def heading(self, batch: RecordBatch) -> bytes:
         """The row of names."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+import io
+from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,13 +44,20 @@ class ParquetSink(SinkFormat):
         """The same for all compressions: the file itself says which."""
         return ".parquet"
 
-    def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
-        """The columns."""
-        yield batch.to_arrow()
+    def layout_of(self, batch: RecordBatch) -> pa.Schema:
+        """Names and types of the columns: what else a schema says differs from batch to batch."""
+        return pa.schema([pa.field(field.name, field.type) for field in batch.to_arrow().schema])
+
+    def fits(self, batch: RecordBatch, layout: pa.Schema) -> bool:
+        """Whether a batch has the file's columns; one of nothing but nulls is of any type."""
+        schema = batch.to_arrow().schema
+        return schema.names == layout.names and all(
+            given == held or pa.types.is_null(given) for given, held in zip(schema.types, layout.types, strict=True)
+        )
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
         """Begin a file whose schema is that of the batch."""
-        return ParquetEncoder(self, stream, _plain(batch.to_arrow().schema), max_bytes)
+        return ParquetEncoder(self, stream, self.layout_of(batch), max_bytes)
 
 
 class ParquetEncoder(ChunkedEncoder):
@@ -73,14 +80,6 @@ class ParquetEncoder(ChunkedEncoder):
         self._row_groups = 0
         level = _ZSTD_LEVEL if format.compression == "zstd" else None
         self._writer = pq.ParquetWriter(self._file, schema, compression=format.compression, compression_level=level)
-
-    def accepts(self, batch: RecordBatch) -> bool:
-        """Whether a batch has the file's columns; one of nothing but nulls is of any type."""
-        schema = batch.to_arrow().schema
-        return schema.names == self._schema.names and all(
-            given == held or pa.types.is_null(given)
-            for given, held in zip(schema.types, self._schema.types, strict=True)
-        )
 
     def measure(self, rows: pa.RecordBatch, room: int) -> tuple[int, int]:
         """A part of the rows, by their average size."""
@@ -109,15 +108,14 @@ class ParquetEncoder(ChunkedEncoder):
 
     def __del__(self) -> None:
         # pyarrow ends every file when its writer goes; that of a task that failed must stay as it is.
-        self._file.closed = True
+        self._file.close()
 
 
-class _ArrowFile:
-    """An output file as pyarrow writes to it."""
+class _ArrowFile(io.RawIOBase):
+    """An output file as pyarrow writes to it; closing it leaves the stream to its owner."""
 
     def __init__(self, stream: FileStream) -> None:
         self._stream = stream
-        self.closed = False
 
     def write(self, data: Buffer) -> int:
         """Append bytes; nothing happens once the file is closed."""
@@ -129,26 +127,6 @@ class _ArrowFile:
         """How many bytes were written."""
         return self._stream.size_bytes
 
-    def flush(self) -> None:
-        """Nothing is held."""
-
-    def close(self) -> None:
-        """Take no more; the stream is closed by its owner."""
-        self.closed = True
-
-    def readable(self) -> bool:
-        """It is written only."""
-        return False
-
     def writable(self) -> bool:
-        """It is written."""
+        """It is written, and nothing else."""
         return True
-
-    def seekable(self) -> bool:
-        """It is written from its beginning to its end."""
-        return False
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """The names and types: what else a schema says differs from batch to batch."""
-    return pa.schema([pa.field(field.name, field.type) for field in schema])

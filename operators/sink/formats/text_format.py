@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -12,8 +12,12 @@ import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.records import RecordBatch
-from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat, pieces_of
+from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
 from operators.sink.formats.chunks import ChunkedEncoder
+
+PIECE_ROWS = 1 << 16
+PIECE_BYTES = 64 << 20
+"""Batches are encoded in pieces of at most so many records, and about so many bytes: memory's bound."""
 
 FRAME_BYTES = 4 << 20
 """Bytes in a frame of a compressed file. Frames are compressed apart, so that zstd files can be read in parallel."""
@@ -51,13 +55,9 @@ class TextFormat(SinkFormat):
         """What a file begins with whose first records are those of batch."""
         return b""
 
-    def layout_of(self, batch: RecordBatch) -> Hashable:
-        """What batches must have in common to be in one file, such as the names of their columns."""
-        return None
-
     def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
         """The encoded records."""
-        return map(self.encode, pieces_of(batch))
+        return map(self.encode, _pieces_of(batch))
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
         """Begin a file, with its heading."""
@@ -66,20 +66,27 @@ class TextFormat(SinkFormat):
         return _CompressedEncoder(self, stream, batch, max_bytes)
 
 
+def _pieces_of(batch: RecordBatch) -> Iterator[RecordBatch]:
+    """A batch, or pieces of it that are small enough to be encoded at once; those know no blocks."""
+    size_bytes = batch.nbytes()
+    if len(batch) <= PIECE_ROWS and size_bytes <= PIECE_BYTES:
+        yield batch
+        return
+    rows = batch.to_arrow()
+    count = max(1, min(PIECE_ROWS, len(batch) * PIECE_BYTES // max(1, size_bytes)))
+    for start in range(0, len(batch), count):
+        yield RecordBatch(rows.slice(start, count))
+
+
 class _PlainEncoder(FileEncoder):
     """Writes records as they are encoded."""
 
     def __init__(self, format: TextFormat, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> None:
-        self._format = format
-        self._layout = format.layout_of(batch)
         self._stream = stream
         self._max_bytes = max_bytes
         self._is_empty = True
         if heading := format.heading(batch):
             stream.write(heading)
-
-    def accepts(self, batch: RecordBatch) -> bool:
-        return self._format.layout_of(batch) == self._layout
 
     def write(self, rows: pa.BinaryArray) -> int:
         borders = borders_of(rows)
@@ -93,22 +100,14 @@ class _PlainEncoder(FileEncoder):
         self._stream.write(bytes_of(rows, borders[: count + 1]))
         return count
 
-    def finish(self) -> None:
-        """Nothing is held."""
-
 
 class _CompressedEncoder(ChunkedEncoder):
     """Writes records in frames that are compressed one by one."""
 
     def __init__(self, format: TextFormat, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> None:
         super().__init__(stream, FRAME_BYTES, max_bytes)
-        self._format = format
-        self._layout = format.layout_of(batch)
         self._heading = format.heading(batch)
         self._codec = pa.Codec(format.compression, compression_level=_LEVELS[format.compression])
-
-    def accepts(self, batch: RecordBatch) -> bool:
-        return self._format.layout_of(batch) == self._layout
 
     def measure(self, rows: pa.BinaryArray, room: int) -> tuple[int, int]:
         borders = borders_of(rows)

@@ -74,7 +74,7 @@ def test_the_suite_finds_an_output_format_that_is_wrong() -> None:
         ({"type": "parquet", "compression": "lzo"}, "format 'parquet', option 'compression'"),
         ({"compression": "gzip"}, "a format is a name, or a mapping with 'type' and options"),
         ("os.path.Nothing", "has no 'Nothing'"),
-        ("operators.sink.formats.base.SinkFormat", "does not define extension, rows_of, start"),
+        ("operators.sink.formats.base.SinkFormat", "does not define extension, start"),
         ("operators.reader.formats.csv.Csv", "is not a subclass of SinkFormat"),
     ],
 )
