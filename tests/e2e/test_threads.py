@@ -20,12 +20,13 @@ from tests.cli.processes import PATIENCE_S, environment
 
 STATE = """
 import numpy as np
-from operators.splitter.index.sorted_runs import SCHEMA, entries_of, packed, unpacked
+from operators.splitter.index.entries import SCHEMA, decoded, encoded, entries_of
 entries = entries_of([b"%06d" % number for number in range(20_000)], [np.arange(20_000)] * (len(SCHEMA) - 1))
-work = lambda: unpacked(packed(entries))
+work = lambda: decoded(encoded(entries))
 """
 INDEX = """
 from dagflow.storage.concatenated import find
+from dagflow.storage.context import StorageContext
 work = lambda: find(StorageContext.default(), sys.argv[1], "b")
 """
 COUNT = """
