@@ -8,7 +8,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,8 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN, read_until
 from dagflow.storage.location import redacted
-from operators.splitter.change_policy import OnChange, change_of, looks_appended
 from operators.splitter.clock import Clock
-from operators.splitter.completeness import CompletenessRules
+from operators.splitter.detection_rules import DetectionRules, change_of, looks_appended
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinter import Fingerprinter, Prefix
@@ -38,23 +37,6 @@ MAX_NEWEST = 100_000
 
 _Due = tuple[ListedFiles, IndexEntry | None]
 """New files; or one file that is new or changed, with its entry."""
-
-
-@dataclass(frozen=True, slots=True)
-class DetectionRules:
-    """Which files of a scan are read.
-
-    Attributes:
-        on_change: Policy for files that changed.
-        completeness: When a file is complete.
-        latest_first: Whether the newest files are read first.
-        may_grow: Whether files may grow while they are read, so that their fingerprints are taken before that.
-    """
-
-    on_change: OnChange = OnChange()  # noqa: RUF009  # frozen
-    completeness: CompletenessRules = CompletenessRules()  # noqa: RUF009  # frozen
-    latest_first: bool = False
-    may_grow: bool = False
 
 
 class ChangeDetector:

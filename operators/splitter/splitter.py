@@ -39,13 +39,13 @@ from operators.splitter.batching import (
     SmallFileBatcher,
 )
 from operators.splitter.block_cutter import BlockCutter, CutterState, OpenFile, estimated
-from operators.splitter.change_detection import ChangeDetector, DetectionRules
-from operators.splitter.change_policy import OnChange
+from operators.splitter.change_detection import ChangeDetector
 from operators.splitter.clock import Clock, SystemClock
-from operators.splitter.completeness import CompletenessRules
+from operators.splitter.detection_rules import CompletenessRules, DetectionRules, OnChange
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinter import Fingerprinter
 from operators.splitter.index.pending_fingerprints import FingerprintState
+from operators.splitter.index.taken_files import TakenFiles, TakenState
 from operators.splitter.named_files import BlockSize, CutCompressed, Threshold
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_roots import find_root
@@ -53,7 +53,6 @@ from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBas
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
-from operators.splitter.taken_files import TakenFiles, TakenState
 from operators.splitter.window_quota import quota_of
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import os
 import re
@@ -16,7 +17,6 @@ from operators.splitter.scan import worker_program
 from operators.splitter.scan.listed_stats import ListedStats
 from operators.splitter.scan.listing import Entries
 from operators.splitter.scan.local_listing import LocalLister
-from operators.splitter.scan.queued_directories import QueuedDirectories
 from operators.splitter.scan.worker_program import LIST, LISTED, NOT_REACHED, NOT_VISITED, WALK, WALKED
 from operators.splitter.scan.workers import Workers
 
@@ -105,6 +105,32 @@ class _Answer:
             names, columns = self.entries(index, index + 1)
             parent = _parent(path)
             yield from (parent + names[at] for at in np.flatnonzero(columns[0] == NOT_VISITED).tolist())
+
+
+class QueuedDirectories:
+    """Directories in the order of the walk, which is the order of their paths."""
+
+    def __init__(self) -> None:
+        self._paths: list[bytes] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._paths)
+
+    def add(self, directories: Iterable[bytes]) -> None:
+        """Queue directories; each lies behind the walk's position."""
+        for path in directories:
+            heapq.heappush(self._paths, path)
+
+    def take_through(self, directory: bytes) -> list[bytes]:
+        """Remove and return everything up to a directory that the walk enters; what comes before it was skipped."""
+        passed = []
+        while self._paths and self._paths[0] <= directory:
+            passed.append(heapq.heappop(self._paths))
+        return passed
+
+    def take(self, count: int) -> list[bytes]:
+        """Remove and return the next directories, at most count."""
+        return [heapq.heappop(self._paths) for _ in range(min(count, len(self._paths)))]
 
 
 class PrefetchingLister(LocalLister):

@@ -12,9 +12,8 @@ from dagflow.errors import MissingError
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import DIRECTORY, ListedStats
 from operators.splitter.scan.listing import Entries
-from operators.splitter.scan.name_filter import EVERYTHING, NameFilter, States
 from operators.splitter.scan.scan_roots import Root, below
-from operators.splitter.scan.selection import Selection
+from operators.splitter.scan.selection import EVERYTHING, NameFilter, Selection, States
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ import pytest
 
 from dagflow.testing.manual_clock import ManualClock
 from operators.splitter import change_detection
-from operators.splitter.change_detection import ChangeDetector, DetectionRules
+from operators.splitter.change_detection import ChangeDetector
+from operators.splitter.detection_rules import DetectionRules
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinter import Fingerprinter

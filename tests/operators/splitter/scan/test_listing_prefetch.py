@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from dagflow.storage.context import StorageContext
 from operators.splitter.scan import worker_program
-from operators.splitter.scan.listing_prefetch import PrefetchingLister
+from operators.splitter.scan.listing_prefetch import PrefetchingLister, QueuedDirectories
 from operators.splitter.scan.local_listing import LocalLister
-from operators.splitter.scan.queued_directories import QueuedDirectories
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
