@@ -40,7 +40,7 @@ SAME_NAME = frozenset(
         *("__init__", "__main__", "base", "registry"),
         # The two ends of one matter: what is read and what is written, a command and what it runs, the engine's part
         # of a capability and the operator's.
-        *("prescan", "rate_limit"),
+        "prescan",
         *(
             "context",
             "options",

@@ -1,20 +1,16 @@
-"""What happens before the first window: operators check the world, and pending files of earlier runs are removed."""
+"""Lets the operators of an app check, before the first window, what they read and where they publish."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from dagflow.api.operator import Operator
-from dagflow.errors import FencedError, JournalError, StorageError
+from dagflow.errors import StorageError
 from dagflow.journal import Journal
 from dagflow.runtime.probe import RunLocations
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.pending import pending_tag
-
-logger = logging.getLogger(__name__)
 
 
 class _Preparation:
@@ -84,37 +80,3 @@ def prepare(
     journal.note_outputs(preparation.claims)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
     return RunLocations(tuple(preparation.claims), tuple(preparation.inputs), tag)
-
-
-@contextlib.contextmanager
-def pending_files_swept(roots: Sequence[str], journal: Journal, storage: StorageContext) -> Iterator[None]:
-    """Remove, before and after the body, what tasks wrote and no window will publish.
-
-    A failure after the body is logged only: it changes nothing of what the run did, and the next run tries again.
-
-    Raises:
-        StorageError: The store refused, before the body.
-        JournalError: This driver does not hold the journal any more, before the body.
-    """
-
-    def sweep_roots(before_epoch: int) -> None:
-        keep = {file.pending_url for file in journal.state.unpublished_files()}
-        for root in roots:
-            storage.backend(root).pending.sweep(
-                root,
-                owner=journal.state.app_uuid,
-                before_epoch=before_epoch,
-                require_right=journal.check_epoch,
-                keep=keep,
-            )
-
-    sweep_roots(journal.epoch)
-    try:
-        yield
-    finally:
-        try:
-            sweep_roots(journal.epoch + 1)
-        except FencedError:
-            logger.info("pending files are left to the driver that has taken over")
-        except (StorageError, JournalError) as error:
-            logger.warning("pending files were not removed, the next run will try again error=%s", error)

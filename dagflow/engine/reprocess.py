@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 
 from dagflow.engine.file_changes import ReprocessedWindow
-from dagflow.engine.finish_reprocess import finish_reprocess
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preparation import pending_files_swept, prepare
+from dagflow.engine.preparation import prepare
+from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.reprocessor import Reprocessor
 from dagflow.engine.run import RunOptions, RuntimeFactory, start_spark
 from dagflow.engine.stop_request import StopRequest

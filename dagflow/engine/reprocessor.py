@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from dagflow.engine.control_graph import waits_for_results
 from dagflow.engine.file_changes import ReprocessedWindow, file_changes
-from dagflow.engine.finish_reprocess import finish_reprocess
 from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.recovery import finish_reprocess
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
 from dagflow.engine.window_codec import WindowCodec, require_names_apart

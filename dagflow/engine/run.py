@@ -10,14 +10,13 @@ from pathlib import Path
 from dagflow.api.context import WindowBudget
 from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
-from dagflow.engine.control_graph import ControlGraph
+from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory
-from dagflow.engine.finish_reprocess import finish_reprocess
-from dagflow.engine.operator_index import index_operators
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preparation import pending_files_swept, prepare
+from dagflow.engine.preparation import prepare
+from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_committer import WindowCommitter

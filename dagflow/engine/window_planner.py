@@ -10,9 +10,8 @@ from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
 from dagflow.engine.scaling import Scaling
-from dagflow.engine.window_load import Load, load_of
 from dagflow.engine.window_runner import WindowRunner
-from dagflow.engine.window_sizing import WindowSizing
+from dagflow.engine.window_sizing import Load, WindowSizing, load_of
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import Journal, SavedState, WindowPlan
 

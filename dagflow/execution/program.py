@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dagflow.api.control import SourceEventListener
 from dagflow.api.operator import Operator
-from dagflow.execution.pickling import pickled_operator
+from dagflow.errors import OperatorError
 from dagflow.execution.task_progress import ProgressAddress
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.context import StorageContext
@@ -55,3 +56,32 @@ class Program:
         listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
         listens = any(each.wants_source_events for each in listeners)
         return cls(app, plan, pickled, storage or StorageContext.default(), durability, listens)
+
+
+def pickled_operator(name: str, operator: Operator) -> bytes:
+    """An operator as tasks get it.
+
+    Raises:
+        OperatorError: It cannot be pickled.
+    """
+    try:
+        return pickle.dumps(operator, protocol=5)
+    except Exception as error:  # an author's class may raise anything here
+        attribute = _unpicklable_attribute(operator)
+        what = f"its attribute '{attribute}'" if attribute else "it"
+        raise OperatorError(
+            f"{what} cannot be pickled, and so not be sent to tasks: {type(error).__name__}: {error}",
+            operator=name,
+            hint="make in setup(), which runs where the operator does, what cannot travel: locks, connections, lambdas",
+        ) from error
+
+
+def _unpicklable_attribute(operator: Operator) -> str:
+    """The first attribute that cannot be pickled; "" where it is something else."""
+    for name, value in vars(operator).items():
+        if name not in operator.output_ports:
+            try:
+                pickle.dumps(value, protocol=5)
+            except Exception:  # as above
+                return name
+    return ""

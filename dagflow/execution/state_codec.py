@@ -11,7 +11,6 @@ from dagflow.api.control import SourceEventListener
 from dagflow.api.keyed_state import KeyedSnapshot, Segment
 from dagflow.api.operator import Operator, PreScanner
 from dagflow.errors import JournalError, OperatorError
-from dagflow.execution.pickling import pickling_failure
 from dagflow.journal.saved_state import SavedSegment, SavedState
 
 
@@ -108,7 +107,8 @@ class StateCodec:
             return pickle.dumps(state, protocol=5)
         except Exception as error:  # an author's class may raise anything here
             raise OperatorError(
-                f"{self._method}() gave {type(state).__name__}, which cannot be pickled: {pickling_failure(error)}",
+                f"{self._method}() gave {type(state).__name__}, which cannot be pickled: "
+                f"{type(error).__name__}: {error}",
                 operator=self._operator,
                 window_id=window_id,
                 partition=partition,

@@ -26,8 +26,7 @@ from dagflow.runtime.base import Runtime
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver, WindowProgress
 from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
-from dagflow.runtime.source_archive import package_zip
-from dagflow.runtime.spark_context import stop_context
+from dagflow.runtime.spark_context import send_sources, stop_context
 from dagflow.runtime.spark_errors import translated, translating
 from dagflow.spec.spark_master import SparkMaster
 
@@ -79,7 +78,7 @@ class SparkRuntime(Runtime):
         with translating("the start of the run"):
             self._broadcast: Broadcast[Program] = context.broadcast(self._program)
             if packages:
-                context.addPyFile(str(package_zip(packages)))
+                send_sources(context, packages)
 
     @property
     def parallelism(self) -> int:

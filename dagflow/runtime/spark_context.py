@@ -1,13 +1,16 @@
-"""Starts and stops a Spark context."""
+"""Starts and stops a Spark context, and sends Python sources to its executors."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shlex
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +99,41 @@ def stop_context(context: SparkContext) -> None:
         # Removed here, because this process may end before the thread that would remove it.
         Path(str(server.server_address)).unlink(missing_ok=True)
     threading.Thread(target=server.shutdown, daemon=True).start()
+
+
+def send_sources(context: SparkContext, paths: Iterable[Path]) -> None:
+    """Let executors import modules that are not installed there.
+
+    Args:
+        context: The context of the executors.
+        paths: Module files and package directories; each is importable by its own name.
+    """
+    context.addPyFile(str(_package_zip(paths)))
+
+
+def _package_zip(paths: Iterable[Path]) -> Path:
+    """A zip file of modules, named by its content, so that the same sources are zipped once."""
+    digest = hashlib.sha256()
+    members = [member for path in paths for member in _sources(path)]
+    for file, name in members:
+        digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
+    target = Path(tempfile.gettempdir()) / f"dagflow_{digest.hexdigest()[:16]}.zip"
+    if not target.exists():
+        draft = tempfile.NamedTemporaryFile(dir=target.parent, suffix=".zip", delete=False)  # noqa: SIM115  # renamed below
+        with draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file, name in members:
+                archive.writestr(zipfile.ZipInfo(name), file.read_bytes())
+        Path(draft.name).replace(target)
+    return target
+
+
+def _sources(path: Path) -> Iterator[tuple[Path, str]]:
+    if path.is_file():
+        yield path, path.name
+        return
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            yield file, str(Path(path.name) / file.relative_to(path))
 
 
 def keep_classes() -> Path:

@@ -1,4 +1,4 @@
-"""Limits the bytes per second that a task reads."""
+"""Limits the bytes per second that a task reads: to its share of the operator's rate, see OperatorContext.share."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.api.control import InputEstimate, WindowLimits
-from dagflow.engine.window_load import Load
 from dagflow.engine.window_sizing import (
     FIRST_BYTES_BY_SPEED,
     FIRST_WINDOW_BYTES,
@@ -18,6 +17,7 @@ from dagflow.engine.window_sizing import (
     MIN_MEASURED_S,
     TUPLES_PER_TASK,
     WINDOW_TARGET_S,
+    Load,
     PartitionSpeeds,
     WindowSizing,
     budget_by_speed,

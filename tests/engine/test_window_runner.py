@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.engine.rate_limit import with_rate_shares
+from dagflow.engine.window_runner import with_rate_shares
 from dagflow.execution.messages import WindowTask
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.plan.placement import place

@@ -11,7 +11,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
-from dagflow.execution.pickling import pickled_operator
+from dagflow.execution.program import pickled_operator
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import app_of
 from tests.execution.sample_operators import Calls, DropComments

@@ -1,14 +1,21 @@
-"""Replaces published files by those that reprocessing made."""
+"""Finishes what earlier runs of a checkpoint left: decided reprocessing, and pending files that no window publishes.
+
+Windows are left to the driver: it publishes those whose commit was decided, and runs those again that were planned.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+import logging
+from collections.abc import Collection, Iterator, Sequence
 
-from dagflow.errors import StorageError
+from dagflow.errors import FencedError, JournalError, StorageError
 from dagflow.journal import Journal
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.publishing import find_lost, replace_all
+
+logger = logging.getLogger(__name__)
 
 
 def finish_reprocess(journal: Journal, storage: StorageContext, again: Collection[int] = ()) -> None:
@@ -43,3 +50,37 @@ def finish_reprocess(journal: Journal, storage: StorageContext, again: Collectio
         replace_all(storage, files, removed, journal.check_epoch)
     for window_id in decided:
         journal.end_reprocess(window_id)
+
+
+@contextlib.contextmanager
+def pending_files_swept(roots: Sequence[str], journal: Journal, storage: StorageContext) -> Iterator[None]:
+    """Remove, before and after the body, what tasks wrote and no window will publish.
+
+    A failure after the body is logged only: it changes nothing of what the run did, and the next run tries again.
+
+    Raises:
+        StorageError: The store refused, before the body.
+        JournalError: This driver does not hold the journal any more, before the body.
+    """
+
+    def sweep_roots(before_epoch: int) -> None:
+        keep = {file.pending_url for file in journal.state.unpublished_files()}
+        for root in roots:
+            storage.backend(root).pending.sweep(
+                root,
+                owner=journal.state.app_uuid,
+                before_epoch=before_epoch,
+                require_right=journal.check_epoch,
+                keep=keep,
+            )
+
+    sweep_roots(journal.epoch)
+    try:
+        yield
+    finally:
+        try:
+            sweep_roots(journal.epoch + 1)
+        except FencedError:
+            logger.info("pending files are left to the driver that has taken over")
+        except (StorageError, JournalError) as error:
+            logger.warning("pending files were not removed, the next run will try again error=%s", error)
