@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import ClassVar, Self
 
+from typing_extensions import override
+
 from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.file_stat import FileStat, require_same_version
 from dagflow.storage.location import redacted
@@ -67,8 +69,8 @@ class RangedFile(ReadableFile):
         self.found = found
 
     @property
+    @override
     def size_bytes(self) -> int:
-        """See ReadableFile."""
         return self.found.size_bytes
 
     @abstractmethod
@@ -94,8 +96,8 @@ class RangedFile(ReadableFile):
             )
         return data
 
+    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ReadableFile."""
         end = min(offset + len(buffer), self.size_bytes)
         if end <= offset:
             return 0

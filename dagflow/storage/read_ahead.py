@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from dagflow.errors import TransientStorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
@@ -166,17 +168,17 @@ class AheadFile(ReadableFile):
         self._kept: dict[bool, tuple[int, bytes]] = {}
 
     @property
+    @override
     def size_bytes(self) -> int:
-        """See ReadableFile."""
         return self._opening.file.size_bytes
 
     @property
+    @override
     def is_pinned(self) -> bool:
-        """See ReadableFile."""
         return self._opening.file.is_pinned
 
+    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ReadableFile."""
         done, wanted = 0, max(0, min(len(buffer), self.size_bytes - offset))
         while done < wanted:
             start, data = self._bytes_at(offset + done, wanted - done)
@@ -207,8 +209,8 @@ class AheadFile(ReadableFile):
         except (TransientStorageError, CancelledError):
             return self._opening.file.fetch(part.start, part.end)
 
+    @override
     def close(self) -> None:
-        """See ReadableFile."""
         self._ahead.drop(self._opening)
 
 

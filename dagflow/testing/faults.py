@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from typing_extensions import override
+
 from dagflow.errors import TransientStorageError
 from dagflow.storage.objects import ObjectStore
 
@@ -131,22 +133,23 @@ class FaultyStore(ObjectStore):
         self._inner = inner
         self._faults = faults
 
+    @override
     def create_if_absent(self, name: str, data: bytes) -> None:
-        """See ObjectStore."""
         self._faults.call(lambda: self._inner.create(name, data))
 
+    @override
     def read(self, name: str) -> bytes:
-        """See ObjectStore."""
         self._faults.require_alive()
         return self._inner.read(name)
 
+    @override
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        """See ObjectStore."""
         self._faults.require_alive()
         return self._inner.list(directory, after)
 
+    @override
     def delete(self, names: Iterable[str]) -> None:
-        """See ObjectStore; each name is a call of its own, so that a deletion can stop half-way."""
+        """Each name is a call of its own, so that a deletion can stop half-way."""
         for name in names:
             self._faults.call(lambda name=name: self._inner.delete([name]))  # type: ignore[misc]  # a bound default
 

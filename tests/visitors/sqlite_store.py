@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, override
 
 from dagflow.errors import AlreadyExistsError, MissingError
 from dagflow.storage.base import Backend
@@ -37,17 +37,17 @@ class SqliteBackend(Backend):
         self.database = Database(str(options_of(options, scheme)["database"]))
 
     @property
+    @override
     def files(self) -> Files:
-        """See Backend."""
         return SqliteFiles(self.database)
 
     @property
+    @override
     def pending(self) -> PendingFiles:
-        """See Backend."""
         return SqlitePendingFiles(self.database)
 
+    @override
     def objects(self, url: str, roots: Roots) -> ObjectStore:
-        """See Backend."""
         return SqliteObjects(self.database, url, roots)
 
 
@@ -106,12 +106,12 @@ class SqliteFile(ReadableFile):
         self._data = data
 
     @property
+    @override
     def size_bytes(self) -> int:
-        """See ReadableFile."""
         return len(self._data)
 
+    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ReadableFile."""
         piece = self._data[offset : offset + len(buffer)]
         buffer[: len(piece)] = piece
         return len(piece)
@@ -123,8 +123,8 @@ class SqliteFiles(Files):
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @override
     def stat(self, url: str) -> FileStat:
-        """See Files."""
         found = self._database.find(url)
         if found is not None:
             return FileStat(url, len(found[0]), etag=found[1])
@@ -132,16 +132,16 @@ class SqliteFiles(Files):
             raise MissingError("there is nothing", url=url)
         return FileStat(url, 0, is_directory=True)
 
+    @override
     def open(self, url: str, expected: FileStat | None = None) -> ReadableFile:
-        """See Files."""
         found = self._database.find(url)
         if found is None:
             raise MissingError("there is nothing", url=url)
         require_same_version(expected, FileStat(url, len(found[0]), etag=found[1]))
         return SqliteFile(found[0])
 
+    @override
     def list(self, url: str) -> Iterator[FileStat]:
-        """See Files."""
         files = self._database.below(url)
         if not files:
             raise MissingError("there is nothing", url=url)
@@ -151,8 +151,8 @@ class SqliteFiles(Files):
             size_bytes, version = (0, "") if slash else files[child]
             yield FileStat(child, size_bytes, etag=version, is_directory=bool(slash))
 
+    @override
     def remove(self, url: str) -> None:
-        """See Files."""
         if not self._database.remove([url]):
             raise MissingError("there is nothing", url=url)
 
@@ -166,17 +166,17 @@ class SqliteWriter(PendingWriter):
         self._pending_url = join(parent(final_url), PENDING_DIRECTORY, tag, os.urandom(16).hex())
         self._data = bytearray()
 
+    @override
     def write(self, data: Buffer) -> None:
-        """See PendingWriter."""
         self._data += memoryview(data).cast("B")
 
+    @override
     def close(self, *, records: int) -> PendingFile:
-        """See PendingWriter."""
         self._database.add(self._pending_url, bytes(self._data))
         return PendingFile(self._final_url, self._pending_url, len(self._data), records)
 
+    @override
     def abandon(self) -> None:
-        """See PendingWriter."""
         self._data.clear()
 
 
@@ -186,14 +186,14 @@ class SqlitePendingFiles(PendingFiles):
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @override
     def open(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> PendingWriter:
-        """See PendingFiles."""
         return SqliteWriter(self._database, final_url, tag)
 
+    @override
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
-        """See PendingFiles."""
         if self._database.find(pending.pending_url) is None:
             return self._require_published(pending)
         try:
@@ -203,8 +203,8 @@ class SqlitePendingFiles(PendingFiles):
             raise conflict(pending) from error
         return None
 
+    @override
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
-        """See PendingFiles."""
         if self._database.find(pending.pending_url) is None:
             return self._require_published(pending)
         with self._database.transaction() as rows:
@@ -212,15 +212,16 @@ class SqlitePendingFiles(PendingFiles):
             rows.execute("UPDATE files SET url = ? WHERE url = ?", (pending.final_url, pending.pending_url))
         return None
 
+    @override
     def is_whole(self, pending: PendingFile) -> bool:
-        """See PendingFiles."""
         found = self._database.find(pending.pending_url) or self._database.find(pending.final_url)
         return found is not None and len(found[0]) == pending.size_bytes
 
+    @override
     def discard(self, pending: PendingFile) -> None:
-        """See PendingFiles."""
         self._database.remove([pending.pending_url])
 
+    @override
     def sweep(
         self,
         root_url: str,
@@ -230,7 +231,6 @@ class SqlitePendingFiles(PendingFiles):
         require_right: Callable[[], None],
         keep: Collection[str] = (),
     ) -> int:
-        """See PendingFiles."""
         dead = [
             url
             for url in self._database.below(root_url)
@@ -252,23 +252,23 @@ class SqliteObjects(ObjectStore):
         super().__init__(url, roots)
         self._database = database
 
+    @override
     def create_if_absent(self, name: str, data: bytes) -> None:
-        """See ObjectStore."""
         self._database.add(join(self.url, name), data)
 
+    @override
     def read(self, name: str) -> bytes:
-        """See ObjectStore."""
         found = self._database.find(join(self.url, name))
         if found is None:
             raise MissingError("there is nothing", url=join(self.url, name))
         return found[0]
 
+    @override
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        """See ObjectStore."""
         url = join(self.url, directory.rstrip("/")) if directory else self.url
         names = (file[len(self.url) + 1 :] for file in self._database.below(url))
         return iter(sorted(name for name in names if "/" not in name[len(directory) :] and name > after))
 
+    @override
     def delete(self, names: Iterable[str]) -> None:
-        """See ObjectStore."""
         self._database.remove(join(self.url, name) for name in names)

@@ -8,6 +8,8 @@ import re
 import time
 from typing import Any
 
+from typing_extensions import override
+
 from dagflow.errors import StorageError
 from dagflow.storage.backends.fsspec import FsspecBackend
 from dagflow.storage.backends.fsspec.client import FsspecClient
@@ -23,12 +25,12 @@ _STALE_S = 3600.0  # far above the time that one create() takes
 class HdfsBackend(FsspecBackend):
     """HDFS and viewfs, by hdfs-native."""
 
+    @override
     def make_client(self) -> FsspecClient:
-        """See FsspecBackend."""
         return HdfsClient(self.scheme, self.options)
 
+    @override
     def objects(self, url: str, roots: Roots) -> HdfsObjectStore:
-        """See Backend."""
         return HdfsObjectStore(self.client, url, roots)
 
 
@@ -38,12 +40,14 @@ class HdfsClient(FsspecClient):
     # It takes requests of several threads, though it is not asynchronous.
     is_concurrent = True
 
+    @override
     def arguments(self) -> dict[str, Any]:
-        """See FsspecClient; Hadoop's settings are all of them text."""
+        """Hadoop's settings are all of them text."""
         return {name: str(value) for name, value in options_of(self.options, self.scheme).items()}
 
+    @override
     def is_transient(self, error: Exception) -> bool:
-        """See FsspecClient; hdfs-native has one class for all that goes wrong."""
+        """Hdfs-native has one class for all that goes wrong."""
         if type(error) is RuntimeError and re.search(r"[Cc]onnect|timed out|SafeMode|Standby", str(error)):
             return True
         return super().is_transient(error)
@@ -55,8 +59,8 @@ class HdfsObjectStore(FsspecObjectStore):
     Guarantee: an object is written under another name, and appears whole under its own.
     """
 
+    @override
     def create_if_absent(self, name: str, data: bytes) -> None:
-        """See ObjectStore."""
         path, temporary = self.path_in_store(name), self.path_in_store(f"{_TEMPORARY}/{os.urandom(16).hex()}")
         with self.client.translated(self.url, f"create {name}"):
             self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -69,8 +73,9 @@ class HdfsObjectStore(FsspecObjectStore):
                     self.filesystem.rm_file(temporary)
                 raise
 
+    @override
     def probe(self) -> None:
-        """See ObjectStore; also removes what writers that died left behind."""
+        """Also removes what writers that died left behind."""
         super().probe()
         with contextlib.suppress(StorageError):
             self.delete(

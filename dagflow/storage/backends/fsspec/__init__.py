@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFiles
 from dagflow.storage.backends.fsspec.objects import open_objects
@@ -26,22 +28,22 @@ class FsspecBackend(Backend):
         return FsspecClient(self.scheme, self.options)
 
     @property
+    @override
     def is_concurrent(self) -> bool:
-        """See Backend."""
         return self.client.is_concurrent
 
     @property
+    @override
     def files(self) -> Files:
-        """See Backend."""
         return FsspecFiles(self.client)
 
     @property
+    @override
     def pending(self) -> PendingFiles:
-        """See Backend."""
         return FsspecPendingFiles(self.client)
 
+    @override
     def objects(self, url: str, roots: Roots) -> ObjectStore:
-        """See Backend."""
         return open_objects(self.client, url, roots)
 
 

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
+from typing_extensions import override
+
 from dagflow.errors import StorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.file_stat import FileStat, require_same_version
@@ -33,14 +35,14 @@ class FsspecFiles(Files):
     def __init__(self, client: FsspecClient) -> None:
         self.client = client
 
+    @override
     def stat(self, url: str) -> FileStat:
-        """See Files."""
         filesystem, path = self.client.locate(url)
         with self.client.translated(url, "look at"):
             return stat_of(url, filesystem.info(path))
 
+    @override
     def open(self, url: str, expected: FileStat | None = None) -> RangedFile:
-        """See Files."""
         found = self.stat(url)
         if found.is_directory:
             raise StorageError("it is a directory", url=redacted(url))
@@ -51,12 +53,13 @@ class FsspecFiles(Files):
         """A file that was looked at before, without another look."""
         return FsspecFile(self.client, found)
 
+    @override
     def open_planned(self, planned: FileStat) -> RangedFile | None:
-        """See Files."""
         return self.file_of(planned) if self.client.is_concurrent else None
 
+    @override
     def list(self, url: str) -> Iterator[FileStat]:
-        """See Files; the whole directory comes at once."""
+        """Yield from one answer that holds the whole directory."""
         filesystem, path = self.client.locate(url)
         with self.client.translated(url, "list"):
             listed = filesystem.ls(path, detail=True)
@@ -66,14 +69,15 @@ class FsspecFiles(Files):
         found = [stat_of(join(url, entry["name"].rstrip("/").rpartition("/")[2]), entry) for entry in entries]
         yield from sorted(found, key=sort_key)
 
+    @override
     def remove(self, url: str) -> None:
-        """See Files."""
         filesystem, path = self.client.locate(url)
         with self.client.translated(url, "remove"):
             filesystem.rm_file(path)
 
+    @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
-        """See Files; several files are read at a time, where the client takes that."""
+        """Several files are read at a time, where the client takes that."""
         threads = THREADS if self.client.is_concurrent else 1
         contents = read_each(lambda index: self._content(files.expected(index)), len(files.names), threads)
         return fill_buffer(contents, buffer, endings)
@@ -90,8 +94,8 @@ class FsspecFile(RangedFile):
         self._client = client
         self._filesystem, self._path = client.locate(found.url)
 
+    @override
     def request(self, start: int, end: int) -> bytes:
-        """See RangedFile."""
         with self._client.translated(self.found.url, f"read at {start}"):
             data: bytes = self._filesystem.cat_file(self._path, start=start, end=end)
             return data

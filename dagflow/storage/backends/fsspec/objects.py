@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
+from typing_extensions import override
 
 from dagflow.errors import StorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient
@@ -49,21 +50,21 @@ class FsspecObjectStore(ObjectStore):
         self.filesystem, path = client.locate(url)
         self._root = path.rstrip("/")
 
+    @override
     def create_if_absent(self, name: str, data: bytes) -> None:
-        """See ObjectStore."""
         with self.client.translated(self.url, f"create {name}"):
             path = self.path_in_store(name)
             self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.filesystem.pipe_file(path, data, mode="create")
 
+    @override
     def read(self, name: str) -> bytes:
-        """See ObjectStore."""
         with self.client.translated(self.url, f"read {name}"):
             data: bytes = self.filesystem.cat_file(self.path_in_store(name))
             return data
 
+    @override
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        """See ObjectStore."""
         with self.client.translated(self.url, f"list {directory}"):
             try:
                 entries = self.filesystem.ls(self.path_in_store(directory).rstrip("/"), detail=True)
@@ -72,8 +73,8 @@ class FsspecObjectStore(ObjectStore):
         names = (directory + entry["name"].rpartition("/")[2] for entry in entries if entry["type"] == "file")
         yield from sorted(name for name in names if name > after)
 
+    @override
     def delete(self, names: Iterable[str]) -> None:
-        """See ObjectStore."""
         for name in names:
             with self.client.translated(self.url, f"delete {name}"), contextlib.suppress(FileNotFoundError):
                 self.filesystem.rm_file(self.path_in_store(name))

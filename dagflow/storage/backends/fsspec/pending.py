@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection
 from typing import Any
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, override
 
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.checksums import updated_crc32
@@ -44,8 +44,8 @@ class FsspecPendingWriter(PendingWriter):
             self._filesystem.makedirs(self._path.rpartition("/")[0], exist_ok=True)
             self._file: Any = self._filesystem.open(self._path, "wb")
 
+    @override
     def write(self, data: Buffer) -> None:
-        """See PendingWriter."""
         view = memoryview(data).cast("B")
         with self._client.translated(self._url, "write"):
             self._file.write(view)
@@ -53,15 +53,15 @@ class FsspecPendingWriter(PendingWriter):
         if self._crc32 is not None:
             self._crc32 = updated_crc32(view, self._crc32)
 
+    @override
     def close(self, *, records: int) -> PendingFile:
-        """See PendingWriter."""
         with self._client.translated(self._url, "complete"):
             self._file.close()
         self._file = None
         return PendingFile(self._final, self._url, self._size_bytes, records, self._crc32)
 
+    @override
     def abandon(self) -> None:
-        """See PendingWriter."""
         if self._file is None:
             return
         file, self._file = self._file, None
@@ -82,14 +82,14 @@ class FsspecPendingFiles(PendingFiles):
     def __init__(self, client: FsspecClient) -> None:
         self._client = client
 
+    @override
     def open(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> PendingWriter:
-        """See PendingFiles."""
         return FsspecPendingWriter(self._client, final_url, tag, checksum)
 
+    @override
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
-        """See PendingFiles."""
         filesystem, source = self._client.locate(pending.pending_url)
         target = self._client.path_of(pending.final_url)
         with self._client.translated(pending.final_url, "publish"):
@@ -107,8 +107,8 @@ class FsspecPendingFiles(PendingFiles):
                 raise conflict(pending)
         _remove_empty(filesystem, source)
 
+    @override
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
-        """See PendingFiles."""
         filesystem, source = self._client.locate(pending.pending_url)
         target = self._client.path_of(pending.final_url)
         with self._client.translated(pending.final_url, "replace"):
@@ -124,8 +124,8 @@ class FsspecPendingFiles(PendingFiles):
                 raise lost_output(pending)
         _remove_empty(filesystem, source)
 
+    @override
     def is_whole(self, pending: PendingFile) -> bool:
-        """See PendingFiles."""
         filesystem, source = self._client.locate(pending.pending_url)
         target = self._client.path_of(pending.final_url)
         with self._client.translated(pending.final_url, "look at"):
@@ -133,13 +133,14 @@ class FsspecPendingFiles(PendingFiles):
                 return bool(filesystem.size(source) == pending.size_bytes)
             return bool(filesystem.exists(target) and filesystem.size(target) == pending.size_bytes)
 
+    @override
     def discard(self, pending: PendingFile) -> None:
-        """See PendingFiles."""
         filesystem, path = self._client.locate(pending.pending_url)
         with self._client.translated(pending.pending_url, "discard"), contextlib.suppress(FileNotFoundError):
             filesystem.rm_file(path)
         _remove_empty(filesystem, path)
 
+    @override
     def sweep(
         self,
         root_url: str,
@@ -149,7 +150,6 @@ class FsspecPendingFiles(PendingFiles):
         require_right: Callable[[], None],
         keep: Collection[str] = (),
     ) -> int:
-        """See PendingFiles."""
         filesystem, root = self._client.locate(root_url)
         # By name, which is unique: a store may have several URLs, so that a path says nothing.
         kept = {name_of(url) for url in keep}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from dagflow.storage.backends.local.files import LocalFiles
 from dagflow.storage.backends.local.objects import LocalObjectStore
 from dagflow.storage.backends.local.pending import LocalPendingFiles
@@ -22,22 +24,22 @@ class LocalBackend(Backend):
         self._pending = LocalPendingFiles()
 
     @property
+    @override
     def files(self) -> LocalFiles:
-        """See Backend."""
         return self._files
 
     @property
+    @override
     def pending(self) -> LocalPendingFiles:
-        """See Backend."""
         return self._pending
 
     @property
+    @override
     def sources(self) -> LocalSourceFiles:
-        """See Backend."""
         return LocalSourceFiles(self._files)
 
+    @override
     def objects(self, url: str, roots: Roots) -> LocalObjectStore:
-        """See Backend."""
         return LocalObjectStore(url, roots)
 
 

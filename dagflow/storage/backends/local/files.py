@@ -6,6 +6,8 @@ import os
 import stat as mode
 from collections.abc import Iterator
 
+from typing_extensions import override
+
 from dagflow.errors import SourceChangedError, StorageError
 from dagflow.storage.backends.local.disk import bounded_ns, translated
 from dagflow.storage.backends.local.small_files import load
@@ -22,17 +24,17 @@ class LocalFiles(Files):
     # Batches of this size stay in the second-level cache from the read to the write.
     batch_bytes = 1 << 20
 
+    @override
     def stat(self, url: str) -> FileStat:
-        """See Files."""
         with translated(url, "look at"):
             return stat_of(url, os.stat(url))
 
+    @override
     def open(self, url: str, expected: FileStat | None = None) -> ReadableFile:
-        """See Files."""
         return LocalFile(url, expected)
 
+    @override
     def list(self, url: str) -> Iterator[FileStat]:
-        """See Files."""
         with translated(url, "list"), os.scandir(url) as found:
             entries = [(os.fsencode(entry.name) + (b"/" if entry.is_dir() else b""), entry) for entry in found]
         entries.sort(key=lambda pair: pair[0])
@@ -47,17 +49,17 @@ class LocalFiles(Files):
                 with translated(join(url, entry.name), "look at"):
                     raise
 
+    @override
     def remove(self, url: str) -> None:
-        """See Files."""
         with translated(url, "remove"):
             os.unlink(url)
 
+    @override
     def require_version(self, expected: FileStat) -> None:
-        """See Files."""
         _require_version(expected, self.stat(expected.url))
 
+    @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
-        """See Files."""
         return load(files, buffer, endings)
 
 
@@ -81,12 +83,12 @@ class LocalFile(ReadableFile):
         self._size_bytes = found.size_bytes if expected is None else expected.size_bytes
 
     @property
+    @override
     def size_bytes(self) -> int:
-        """See ReadableFile."""
         return self._size_bytes
 
+    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ReadableFile."""
         buffer = buffer[: max(0, self._size_bytes - offset)]
         done = 0
         with translated(self._url, f"read at {offset}"):
@@ -99,8 +101,8 @@ class LocalFile(ReadableFile):
                 done += count
         return done
 
+    @override
     def close(self) -> None:
-        """See ReadableFile."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -7,6 +7,8 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 
+from typing_extensions import override
+
 from dagflow.storage.backends.local.disk import (
     make_directories,
     move_exclusive,
@@ -27,8 +29,8 @@ class LocalObjectStore(ObjectStore):
     a power loss leaves it whole or absent, and exactly one of several writers wins.
     """
 
+    @override
     def create_if_absent(self, name: str, data: bytes) -> None:
-        """See ObjectStore."""
         path = self._path(name)
         temporary = self._path(f"{_TEMPORARY}/{os.getpid()}-{os.urandom(8).hex()}")
         with translated(path, "create"):
@@ -51,14 +53,14 @@ class LocalObjectStore(ObjectStore):
         finally:
             os.close(descriptor)
 
+    @override
     def read(self, name: str) -> bytes:
-        """See ObjectStore."""
         path = self._path(name)
         with translated(path, "read"), open(path, "rb") as file:
             return file.read()
 
+    @override
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        """See ObjectStore."""
         path = self._path(directory)
         with translated(path, "list"):
             try:
@@ -69,19 +71,20 @@ class LocalObjectStore(ObjectStore):
                 return
         yield from sorted(name for name in names if name > after)
 
+    @override
     def path_of(self, name: str) -> str:
-        """See ObjectStore."""
         return self._path(name)
 
+    @override
     def delete(self, names: Iterable[str]) -> None:
-        """See ObjectStore."""
         for name in names:
             path = self._path(name)
             with translated(path, "delete"), contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
+    @override
     def probe(self) -> None:
-        """See ObjectStore; also removes what writers that died left behind."""
+        """Also removes what writers that died left behind."""
         super().probe()
         with contextlib.suppress(OSError), os.scandir(self._path(_TEMPORARY)) as entries:
             for entry in entries:

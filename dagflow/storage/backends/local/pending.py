@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, override
 
 from dagflow.errors import StorageError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, sync_directory, translated, write_all
@@ -49,8 +49,8 @@ class LocalPendingWriter(PendingWriter):
         with translated(final_url, "open a pending file for it"):
             self._descriptor = _create(self._path, durable=durability == "power")
 
+    @override
     def write(self, data: Buffer) -> None:
-        """See PendingWriter."""
         view = memoryview(data).cast("B")
         if len(view) < _DIRECT_BYTES:
             self._buffer += view
@@ -72,8 +72,8 @@ class LocalPendingWriter(PendingWriter):
         if self._crc32 is not None:
             self._crc32 = updated_crc32(view, self._crc32)
 
+    @override
     def close(self, *, records: int) -> PendingFile:
-        """See PendingWriter."""
         self._flush()
         with translated(self._final, "complete"):
             if self._durability == "power":
@@ -84,8 +84,8 @@ class LocalPendingWriter(PendingWriter):
             os.close(descriptor)
         return PendingFile(self._final, self._path, self._size_bytes, records, self._crc32)
 
+    @override
     def abandon(self) -> None:
-        """See PendingWriter."""
         if self._descriptor < 0:
             return
         descriptor, self._descriptor = self._descriptor, -1
@@ -99,14 +99,14 @@ class LocalPendingWriter(PendingWriter):
 class LocalPendingFiles(PendingFiles):
     """A hidden directory beside each final name, and an exclusive link to publish."""
 
+    @override
     def open(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> LocalPendingWriter:
-        """See PendingFiles."""
         return LocalPendingWriter(final_url, tag, durability, checksum)
 
+    @override
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
-        """See PendingFiles."""
         source, target = pending.pending_url, pending.final_url
         with translated(target, f"publish {source}"):
             try:
@@ -127,8 +127,8 @@ class LocalPendingFiles(PendingFiles):
                 sync_directory(os.path.dirname(target))
         _remove_empty(source)
 
+    @override
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
-        """See PendingFiles."""
         source, target = pending.pending_url, pending.final_url
         with translated(target, f"replace by {source}"):
             try:
@@ -141,20 +141,21 @@ class LocalPendingFiles(PendingFiles):
                 sync_directory(os.path.dirname(target))
         _remove_empty(source)
 
+    @override
     def is_whole(self, pending: PendingFile) -> bool:
-        """See PendingFiles."""
         with translated(pending.final_url, f"look at {pending.pending_url}"):
             try:
                 return os.stat(pending.pending_url).st_size == pending.size_bytes
             except FileNotFoundError:
                 return os.path.exists(pending.final_url) and _is_published(pending)
 
+    @override
     def discard(self, pending: PendingFile) -> None:
-        """See PendingFiles."""
         with translated(pending.pending_url, "discard"), contextlib.suppress(FileNotFoundError):
             os.unlink(pending.pending_url)
         _remove_empty(pending.pending_url)
 
+    @override
     def sweep(
         self,
         root_url: str,
@@ -164,7 +165,6 @@ class LocalPendingFiles(PendingFiles):
         require_right: Callable[[], None],
         keep: Collection[str] = (),
     ) -> int:
-        """See PendingFiles."""
         # By name, which is unique: a link may lead to the directory, so that a path says nothing.
         kept = {os.path.basename(path) for path in keep}
         removed = 0
@@ -177,8 +177,8 @@ class LocalPendingFiles(PendingFiles):
                     os.rmdir(directory)
         return removed
 
+    @override
     def sync_names(self, urls: Iterable[str]) -> None:
-        """See PendingFiles."""
         for directory in sorted({os.path.dirname(url) for url in urls}):
             with translated(directory, "sync"), contextlib.suppress(FileNotFoundError):
                 sync_directory(directory)

@@ -6,6 +6,8 @@ import errno
 import os
 import tempfile
 
+from typing_extensions import override
+
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, translated
 from dagflow.storage.file_stat import FileStat
@@ -16,15 +18,15 @@ from dagflow.storage.source_files import SourceFiles
 class LocalSourceFiles(SourceFiles):
     """Files of a local disk; of a symbolic link the link is archived, and leads to the same file from there."""
 
+    @override
     def require_archive(self, url: str) -> None:
-        """See SourceFiles."""
         with translated(url, "write into the archive"):
             make_directories(url, durable=False)
             with tempfile.TemporaryFile(dir=url):
                 pass
 
+    @override
     def archive_version(self, expected: FileStat, target: str) -> str:
-        """See SourceFiles."""
         if not is_local(target):
             return super().archive_version(expected, target)
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from dagflow.storage.backends.fsspec import FsspecBackend
 from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.backends.s3.files import S3Files
@@ -20,22 +22,22 @@ class S3Backend(FsspecBackend):
         super().__init__(scheme, options)
         self._files = S3Files(self.client)
 
+    @override
     def make_client(self) -> S3Client:
-        """See FsspecBackend."""
         return S3Client(self.scheme, self.options)
 
     @property
+    @override
     def files(self) -> S3Files:
-        """See Backend."""
         return self._files
 
     @property
+    @override
     def pending(self) -> S3PendingFiles:
-        """See Backend."""
         return S3PendingFiles(self.client)
 
+    @override
     def objects(self, url: str, roots: Roots) -> S3ObjectStore:
-        """See Backend."""
         return S3ObjectStore(self.client, url, roots)
 
 

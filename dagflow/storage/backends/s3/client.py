@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fsspec.asyn import sync
+from typing_extensions import override
 
 from dagflow.storage.backends.fsspec.client import FsspecClient, PreconditionError
 from dagflow.storage.backends.s3.session import USER_AGENT, prepare_session
@@ -19,8 +20,8 @@ more than a core asks for."""
 class S3Client(FsspecClient):
     """Gives the s3fs file system, and the bucket, of a URL."""
 
+    @override
     def locate(self, url: str) -> tuple[Any, str]:
-        """See FsspecClient."""
         filesystem, path = super().locate(url)
         prepare_session(filesystem)
         return filesystem, path
@@ -33,8 +34,8 @@ class S3Client(FsspecClient):
         """
         return S3Location(self, url)
 
+    @override
     def arguments(self) -> dict[str, Any]:
-        """See FsspecClient."""
         options = super().arguments()
         # The client's own limit is 10, and makes requests wait that could be under way.
         defaults = {"max_pool_connections": CONNECTIONS, "user_agent": USER_AGENT}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
+from typing_extensions import override
+
 from dagflow.errors import MissingError, SourceChangedError
 from dagflow.storage.backends.fsspec.client import PreconditionError
 from dagflow.storage.backends.fsspec.files import THREADS, FsspecFiles, read_each, sort_key, stat_of
@@ -29,12 +31,12 @@ class S3Files(FsspecFiles):
         super().__init__(client)
         self._fast_buckets = FastBuckets()
 
+    @override
     def file_of(self, found: FileStat) -> RangedFile:
-        """See FsspecFiles."""
         return S3File(self.client, found)
 
+    @override
     def list(self, url: str) -> Iterator[FileStat]:
-        """See Files."""
         location = self.client.location(url)
         prefix = f"{location.key}/" if location.key else ""
         is_empty = True
@@ -53,8 +55,8 @@ class S3Files(FsspecFiles):
         if is_empty and prefix:
             raise MissingError("there is no such directory", url=redacted(url))
 
+    @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
-        """See Files."""
         location = self.client.location(files.base)
         fast = None
         # Without etags nothing would tell that what was read is what was planned.
@@ -87,12 +89,12 @@ class S3File(RangedFile):
         self._location = client.location(found.url)
 
     @property
+    @override
     def is_pinned(self) -> bool:
-        """See ReadableFile."""
         return bool(self.found.etag)
 
+    @override
     def request(self, start: int, end: int) -> bytes:
-        """See RangedFile."""
         try:
             return self._location.get(
                 f"read at {start}", self.found.etag, Key=self._location.key, Range=f"bytes={start}-{end - 1}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from typing_extensions import override
+
 from dagflow.errors import AlreadyExistsError, StorageError
 from dagflow.storage.backends.fsspec.client import PreconditionError
 from dagflow.storage.backends.s3.client import S3Client
@@ -25,26 +27,26 @@ class S3ObjectStore(ObjectStore):
         super().__init__(url, roots)
         self._location = client.location(url)
 
+    @override
     def create_if_absent(self, name: str, data: bytes) -> None:
-        """See ObjectStore."""
         try:
             self._location.call("put_object", f"create {name}", Key=self._key(name), Body=data, IfNoneMatch="*")
         except PreconditionError as error:
             raise AlreadyExistsError("the name is taken", url=error.url) from error
 
+    @override
     def read(self, name: str) -> bytes:
-        """See ObjectStore."""
         return self._location.get(f"read {name}", Key=self._key(name))
 
+    @override
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        """See ObjectStore."""
         root = len(self._key(""))
         start = {"StartAfter": self._key(after)} if after else {}
         for page in self._location.list(f"list {directory}", Prefix=self._key(directory), Delimiter="/", **start):
             yield from (entry["Key"][root:] for entry in page.get("Contents", ()))
 
+    @override
     def delete(self, names: Iterable[str]) -> None:
-        """See ObjectStore."""
         rest = iter(names)
         while some := list(islice(rest, _DELETE_LIMIT)):
             keys = {"Objects": [{"Key": self._key(name)} for name in some], "Quiet": True}

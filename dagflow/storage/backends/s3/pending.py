@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from typing import Any
 from urllib.parse import quote
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, override
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.backends.s3.client import S3Client, S3Location
@@ -57,8 +57,8 @@ class S3PendingWriter(PendingWriter):
         self._buffer = bytearray()
         self._is_open = True
 
+    @override
     def write(self, data: Buffer) -> None:
-        """See PendingWriter."""
         view = memoryview(data).cast("B")
         if self._upload is None and view:
             # Begun with the first byte, it has its name long before the first part is full.
@@ -97,14 +97,14 @@ class S3PendingWriter(PendingWriter):
         if len(self._parts) >= _UNDER_WAY:
             self._parts[-_UNDER_WAY].result()  # bounds the memory, and reports a failure soon
 
+    @override
     def end(self) -> int:
-        """See PendingWriter."""
         if self._buffer and self._upload is not None:
             self._put_part(self._upload)
         return min(self._size_bytes, _UNDER_WAY * _PART_BYTES * (1 + len(self._parts) // _PARTS_PER_STEP))
 
+    @override
     def close(self, *, records: int) -> PendingFile:
-        """See PendingWriter."""
         self.end()
         upload = "" if self._upload is None else self._upload.result()
         etags = [part.result()["ETag"] for part in self._parts]
@@ -115,8 +115,8 @@ class S3PendingWriter(PendingWriter):
         token = json.dumps({"id": self._identity, "upload": upload, "parts": etags})
         return PendingFile(self._final, pending_url, self._size_bytes, records, self._crc32, token)
 
+    @override
     def abandon(self) -> None:
-        """See PendingWriter."""
         if self._is_open and self._upload is not None:
             wait(self._parts)  # a part that arrives behind the end of its upload would stay for ever
             with contextlib.suppress(StorageError):
@@ -139,18 +139,18 @@ class S3PendingFiles(PendingFiles):
         self._client = client
         self._stale_s = stale_s
 
+    @override
     def open(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> S3PendingWriter:
-        """See PendingFiles."""
         return S3PendingWriter(final_url, self._client.location(final_url), tag, checksum)
 
+    @override
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
-        """See PendingFiles."""
         _publish(pending, self._client.location(pending.final_url), {"IfNoneMatch": "*"})
 
+    @override
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
-        """See PendingFiles."""
         location = self._client.location(pending.final_url)
         if json.loads(pending.token)["upload"]:
             # An upload becomes an object once: a driver that wakes up late cannot put it over what came after.
@@ -160,26 +160,27 @@ class S3PendingFiles(PendingFiles):
         if found.get("Metadata", {}).get(_IDENTITY) != json.loads(pending.token)["id"]:
             _publish(pending, location, {"IfMatch": found["ETag"]} if found else {"IfNoneMatch": "*"})
 
+    @override
     def is_whole(self, pending: PendingFile) -> bool:
-        """See PendingFiles."""
         location, token = self._client.location(pending.final_url), json.loads(pending.token)
         if not token["upload"] or _head(location, location.key).get("Metadata", {}).get(_IDENTITY) == token["id"]:
             return True
         return token["upload"] in _uploads_of(location)
 
+    @override
     def discard(self, pending: PendingFile) -> None:
-        """See PendingFiles."""
         location, upload = self._client.location(pending.final_url), json.loads(pending.token)["upload"]
         if upload:
             _abort(location, location.key, upload)
 
+    @override
     def discard_rivals(self, pending: PendingFile) -> None:
-        """See PendingFiles."""
         location, own = self._client.location(pending.final_url), json.loads(pending.token)["upload"]
         for upload in _uploads_of(location):
             if upload != own:
                 _abort(location, location.key, upload)
 
+    @override
     def sweep(
         self,
         root_url: str,
@@ -189,7 +190,6 @@ class S3PendingFiles(PendingFiles):
         require_right: Callable[[], None],
         keep: Collection[str] = (),
     ) -> int:
-        """See PendingFiles."""
         location = self._client.location(root_url)
         kept_names = {name_of(url) for url in keep}
         found = _uploads(location, f"{location.key}/" if location.key else "")
