@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner, PartitionPolicy, StreamCodec
+from dagflow.spec.class_lookup import author_modules
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
 from dagflow.spec.user_modules import user_modules
@@ -203,10 +204,11 @@ class AppSpec:
 
     def user_modules(self) -> list[Path]:
         """Files and packages of the app's author that executors need."""
-        classes: list[type] = []
+        modules = author_modules(self.attributes.storage, self.search_path)
         for spec in self.operators.values():
             if spec.operator_class is not None:
-                classes.append(spec.operator_class)
+                modules.add(spec.operator_class.__module__)
             if isinstance(spec.partition, KeyedPartition):
-                classes.append(type(spec.partition.codec))
-        return user_modules(classes, self.search_path)
+                modules.add(type(spec.partition.codec).__module__)
+            modules |= author_modules(spec.properties, self.search_path)
+        return user_modules(modules, self.search_path)

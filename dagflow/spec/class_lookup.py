@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -118,10 +118,7 @@ def find_class(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
     top = name.partition(".")[0]
     _forget_other_users(top, origin_of(top, search_path))
     paths_before, modules_before = list(sys.path), set(sys.modules)
-    # At the end, so that a user's yaml.py or types.py hides nothing from the rest of the process.
-    fresh = [_AddedFolder(folder) for folder in search_path if folder not in sys.path]
-    sys.path += fresh
-    importlib.invalidate_caches()
+    _add_folders(search_path)
     try:
         found = _class_of(name, search_path, kind)
     except UnknownClassError:
@@ -131,6 +128,40 @@ def find_class(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
                 del sys.modules[other]
         raise
     return found
+
+
+def author_modules(values: object, search_path: Sequence[str]) -> set[str]:
+    """The author's modules that property values name by a dotted path, as `format: my_formats.Pairs` does.
+
+    Args:
+        values: A value as YAML gives it, or a mapping or list of such values.
+        search_path: Directories with modules of the app's author.
+
+    Returns:
+        The top-level names of the modules that are there.
+    """
+    if isinstance(values, Mapping):
+        values = list(values.values())
+    if isinstance(values, list):
+        return {top for value in values for top in author_modules(value, search_path)}
+    if not isinstance(values, str) or len(values) > _MAX_NAME or "." not in values:
+        return set()
+    if not all(part.isidentifier() for part in values.split(".")):
+        return set()
+    top = values.partition(".")[0]
+    return {top} if origin_of(top, search_path) is not None else set()
+
+
+def make_importable(modules: Iterable[str], search_path: Sequence[str]) -> None:
+    """Let the author's modules be imported by their names, also later and by other code, as find_class does.
+
+    Args:
+        modules: Top-level names of modules, as author_modules gives them; for none, nothing is done.
+        search_path: Directories with modules of the app's author.
+    """
+    for top in modules:
+        _forget_other_users(top, origin_of(top, search_path))
+        _add_folders(search_path)
 
 
 def _class_of(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
@@ -232,6 +263,13 @@ def _forget_other_users(top: str, origin: Path | None) -> None:
         del sys.modules[name]
     stale = {folder for folder in _added_folders() if _lies_in(module, (folder,))}
     sys.path[:] = [folder for folder in sys.path if folder not in stale]
+
+
+def _add_folders(search_path: Sequence[str]) -> None:
+    """Let modules be imported from the search path."""
+    # At the end, so that a user's yaml.py or types.py hides nothing from the rest of the process.
+    sys.path += [_AddedFolder(folder) for folder in search_path if folder not in sys.path]
+    importlib.invalidate_caches()
 
 
 def _added_folders() -> list[str]:

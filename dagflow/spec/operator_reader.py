@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagflow.spec.app_spec import OperatorSpec, PolicySpec
-from dagflow.spec.class_lookup import OPERATOR, POLICY, Kind, UnknownClassError, find_class
+from dagflow.spec.class_lookup import (
+    OPERATOR,
+    POLICY,
+    Kind,
+    UnknownClassError,
+    author_modules,
+    find_class,
+    make_importable,
+)
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.partition_reader import PartitionReader
 from dagflow.spec.problems import Place, quoted
@@ -82,7 +90,10 @@ class OperatorReader(NodeReader):
         node = self.section(mapping, "properties")
         written = mapping.entries.get("properties")
         class_node = mapping.get("class")
+        values: dict[str, Any] = plain(node)
         if cls is not None:
+            # A property may name a class of the author's, such as a format, which the operator imports itself.
+            make_importable(author_modules(values, self.search_path), self.search_path)
             PropertyCheck(
                 owner=who,
                 cls=cls,
@@ -92,5 +103,4 @@ class OperatorReader(NodeReader):
                 secrets=self.environment.secrets,
                 problems=self.problems,
             ).run()
-        values: dict[str, Any] = plain(node)
         return values

@@ -10,20 +10,20 @@ from pathlib import Path
 from dagflow.spec.class_lookup import origin_of
 
 
-def user_modules(classes: Iterable[type], search_path: Sequence[str]) -> list[Path]:
-    """The files and packages that the author's classes need.
+def user_modules(modules: Iterable[str], search_path: Sequence[str]) -> list[Path]:
+    """The files and packages that an app needs of its author's.
 
     What a module imports is followed, also where a function imports it late. Installed packages are
     not the author's own.
 
     Args:
-        classes: Operators of an app; built-in ones add nothing.
+        modules: Names of the modules that the app names; built-in and installed ones add nothing.
         search_path: Directories with modules of the app's author.
 
     Returns:
         Absolute paths of `.py` files and of package directories, sorted.
     """
-    waiting = [cls.__module__.partition(".")[0] for cls in classes]
+    waiting = [name.partition(".")[0] for name in modules]
     own: dict[str, Path] = {}
     while waiting:
         top = waiting.pop()

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.operator import Operator
-from dagflow.spec.class_lookup import OPERATOR, UnknownClassError, built_in_operators, find_class, search_path_of
+from dagflow.spec.class_lookup import (
+    OPERATOR,
+    UnknownClassError,
+    author_modules,
+    built_in_operators,
+    find_class,
+    search_path_of,
+)
 from dagflow.spec.user_modules import user_modules
 
 MINE = "from dagflow import Operator\n\n\nclass Mine(Operator):\n    pass\n"
@@ -118,7 +125,16 @@ def test_what_the_executors_need_is_followed_through_imports(tmp_path: Path, wri
     write("own_package/other.py", "")
     write("own_from_package.py", "this is not Python")
     search_path = [str(tmp_path)]
-    cls = find_class("own_main.Mine", search_path, OPERATOR)
-    found = user_modules([cls, find_class("BlockReader", search_path, OPERATOR)], search_path)
+    found = user_modules(["own_main", find_class("BlockReader", search_path, OPERATOR).__module__], search_path)
     names = ["own_early.py", "own_from_package.py", "own_late.py", "own_main.py", "own_package"]
     assert found == [tmp_path / name for name in names]
+
+
+def test_property_values_name_modules_by_dotted_paths(tmp_path: Path, write: Write) -> None:
+    """Anywhere in the values; what is no dotted path, or names no module of the author's, is none."""
+    write("own_formats.py", "")
+    write("own_checks.py", "")
+    search_path = [str(tmp_path)]
+    values = {"format": {"type": "own_formats.Pairs", "n": 2}, "checks": ["own_checks.is_good", None], "path": "a.b/c"}
+    assert author_modules(values, search_path) == {"own_formats", "own_checks"}
+    assert author_modules(["own_formats", "own formats.x", "own_formats.", "os.path", "x" * 999], search_path) == set()

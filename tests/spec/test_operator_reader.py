@@ -159,3 +159,32 @@ def test_a_policy_that_fails_is_named(tmp_path: Path, mistake: str, said: str) -
     (tmp_path / "app.yaml").write_text(app)
     with pytest.raises(OperatorError, match=f"operator 'reader': {said}"):
         run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+
+
+FORMAT = """\
+from operators.sink.formats.raw import RawSink
+
+
+class Shouting(RawSink):
+    name = "shouting"
+    loud: bool = False
+"""
+
+
+def test_classes_that_properties_name_are_found_beside_the_app(tmp_path: Path) -> None:
+    """A format is imported from there, its options are checked, and its module goes to the executors."""
+    (tmp_path / "own_shouting.py").write_text(FORMAT)
+    (tmp_path / "app.yaml").write_text(
+        "name: shouting\n"
+        "operators:\n"
+        f"  splitter: {{class: FileSplitterInput, properties: {{files: {tmp_path}/data}}}}\n"
+        "  reader: {class: BlockReader}\n"
+        "  writer: {class: RecordWriter, properties: {path: out, format: {type: own_shouting.Shouting, loud: true}}}\n"
+        "streams:\n"
+        "  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}\n"
+        "  records: {from: reader.messages, to: writer.input}\n"
+    )
+    logical = load_app(tmp_path / "app.yaml")
+    assert getattr(logical.operators["writer"].operator, "format").loud  # noqa: B009  # of the author's own type
+    assert logical.spec is not None
+    assert logical.spec.user_modules() == [tmp_path / "own_shouting.py"]
