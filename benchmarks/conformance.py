@@ -161,11 +161,11 @@ def by_dagflow(family: Family, folder: str, size: int) -> list[list[Any]]:
     """Each block read for itself, as a task reads it."""
     from operators.files.metadata import BlockMetadata, FileVersion
     from operators.reader.byte_accounting import BlockAccounting
-    from operators.reader.formats import make_format
+    from operators.reader.formats import RECORD_FORMATS
     from operators.reader.formats.base import with_entry_state
     from operators.testing import MemorySource
 
-    made = make_format(family.format)
+    made = RECORD_FORMATS.make(family.format)
     found: list[list[Any]] = []
     for content in family.contents:
         source = MemorySource(content)

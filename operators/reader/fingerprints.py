@@ -7,7 +7,7 @@ from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprin
 from operators.files.metadata import BlockMetadata
 from operators.files.source_events import FileFingerprints
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats.multi_file import BufferedFiles
+from operators.reader.scanning.multi_file import BufferedFiles
 
 
 def block_fingerprint(file: ByteSource, block: BlockMetadata, storage: StorageContext) -> FileFingerprints | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import with_entry_state
 
 
@@ -29,7 +29,7 @@ def read_block(url: str, start: int, end: int, format: object = "lines") -> Iter
         RecordError: The bytes are not what the format says.
         StorageError: The file cannot be read.
     """
-    made = make_format(format)
+    made = RECORD_FORMATS.make(format)
     if not 0 <= start <= end:
         raise ValueError(f"a block is a range [start, end) with 0 <= start <= end; got [{start}, {end})")
 

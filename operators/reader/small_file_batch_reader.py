@@ -24,9 +24,9 @@ from operators.reader.compression.recognition import is_any_compressed
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.fingerprints import buffered_fingerprints
-from operators.reader.formats.multi_file import BufferedFiles
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.rate_limit import RateLimiter
+from operators.reader.scanning.multi_file import BufferedFiles
 from operators.reader.task_accounting import TaskAccounting
 
 BUFFER_FILES = 4096

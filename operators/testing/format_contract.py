@@ -8,15 +8,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat, with_entry_state
-
-if TYPE_CHECKING:
-    pass
 
 Records = list[tuple[int, bytes]]
 """Offset and bytes of each record."""
@@ -137,7 +134,7 @@ class FormatContract(ABC):
     def test_every_range_of_every_short_content_gives_what_begins_in_it(self) -> None:
         """A block gives the records whose first byte it holds, with any chunk size, whatever lies around it."""
         for spec in self.formats:
-            made = make_format(spec)
+            made = RECORD_FORMATS.make(spec)
             for content in self._contents():
                 records, rejects = self.reference(content, made)
                 for chunk_bytes in (1, 1 << 20):
@@ -162,7 +159,7 @@ class FormatContract(ABC):
         @settings(deadline=None)
         @given(st.sampled_from(self.formats), contents, st.integers(1, 40), st.integers(1, 20))
         def check(spec: object, content: bytes, block_size: int, chunk_bytes: int) -> None:
-            made = make_format(spec)
+            made = RECORD_FORMATS.make(spec)
             made.chunk_bytes = chunk_bytes
             assert read_cut(made, content, block_size) == self.reference(content, made)
 

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 
 NAME = "input.txt"
 
@@ -49,7 +49,7 @@ class Case:
     @property
     def adds_up(self) -> bool:
         """Whether a run of it checks its account."""
-        return make_format(self.format).adds_up
+        return RECORD_FORMATS.make(self.format).adds_up
 
     @property
     def label(self) -> str:

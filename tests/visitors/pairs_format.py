@@ -9,7 +9,7 @@ from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, RecordFormat
-from operators.reader.formats.framing import frame_one
+from operators.reader.scanning.framing import frame_one
 
 
 class Pairs(RecordFormat):

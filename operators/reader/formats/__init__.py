@@ -29,11 +29,6 @@ RECORD_FORMATS = ClassRegistry(
 """The built-in record formats. One more is a file in this package and a line here."""
 
 
-def make_format(value: object) -> RecordFormat:
-    """Make a record format out of what YAML gives; see ClassRegistry.make."""
-    return RECORD_FORMATS.make(value)
-
-
 RecordFormatSpec = Annotated[
     RecordFormat,
     BeforeValidator(RECORD_FORMATS.make),

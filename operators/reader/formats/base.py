@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats.multi_file import MultiFileReader
+from operators.reader.scanning.multi_file import MultiFileReader
 from operators.registry import Configurable
 
 CHUNK_BYTES = 1 << 20

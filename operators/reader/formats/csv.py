@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
 from pydantic import Field
 
 from dagflow.api.records import RecordBatch
@@ -16,16 +18,70 @@ from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, GrowingSource
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.formats.column_parsing import ColumnTypes, parse_columns, reject, valid_text
-from operators.reader.formats.csv_rows import RowParser
-from operators.reader.formats.delimited import Delimited
-from operators.reader.formats.file_view import Bytes, FileView, read_exactly
-from operators.reader.formats.framing import borders_of, joined
-from operators.reader.formats.quote_scan import QuoteScan, RowEntry, newlines_outside
-from operators.reader.formats.quoting import INSIDE, LF, OUTSIDE, Dialect, Transition, quoting_of
-from operators.reader.formats.terminated import Terminators
+from operators.reader.scanning.column_parsing import ColumnTypes, arrow_type, parse_columns, reject, valid_text
+from operators.reader.scanning.delimited import Delimited
+from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
+from operators.reader.scanning.framing import borders_of, joined
+from operators.reader.scanning.quote_scan import QuoteScan, RowEntry, newlines_outside
+from operators.reader.scanning.quoting import INSIDE, OUTSIDE, Dialect, Transition, quoting_of
+from operators.reader.scanning.search import LF
+from operators.reader.scanning.terminated import BYTE_ORDER_MARK, Terminators
 
 Character = Annotated[str, Field(min_length=1, max_length=1, pattern=r"^[\x01-\x7e]$")]
+
+
+@dataclass(frozen=True, slots=True)
+class RowParser:
+    """Parses rows with Arrow.
+
+    Attributes:
+        delimiter: Between fields.
+        quote: Around fields.
+        escape: What makes the next character literal; None if there is none.
+        types: The type of each column that is not text, by its name.
+    """
+
+    delimiter: str
+    quote: str
+    escape: str | None
+    types: Mapping[str, str]
+
+    def parse(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
+        """Parse rows.
+
+        Args:
+            data: The rows, as bytes or a pyarrow.Buffer.
+            names: The columns; None takes them from the first row.
+            wrong: Takes in, for each row with another number of fields, counted from 0, that number.
+
+        Raises:
+            pyarrow.ArrowInvalid: A field is not of its column's type.
+        """
+
+        def take_note(row: Any) -> str:
+            wrong[row.number - 1] = row.actual_columns
+            return "skip"
+
+        # Arrow passes over a mark at the beginning. The file's own is not among the rows: this one is a row's text.
+        if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
+            data = BYTE_ORDER_MARK + data
+        types = {name: arrow_type(self.types.get(name, "string")) for name in names or ()}
+        return arrow_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.delimiter,
+                quote_char=self.quote,
+                escape_char=self.escape or False,
+                newlines_in_values=True,
+                invalid_row_handler=take_note,
+            ),
+            # That rows are UTF-8 was checked before, and quotes, escapes and delimiters are single ASCII characters.
+            # A word such as NA or NaN is no empty field: Arrow would make nulls of a dozen of them.
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=types, null_values=[""], strings_can_be_null=False, check_utf8=False
+            ),
+        )
 
 
 class Csv(Delimited):

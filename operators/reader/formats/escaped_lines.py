@@ -11,18 +11,19 @@ from pydantic import Field
 from dagflow.api.records import RecordBatch
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.formats.charset import Charset
-from operators.reader.formats.framing import borders_of
-from operators.reader.formats.lines import Lines, find_newlines
-from operators.reader.formats.search import (
+from operators.reader.formats.lines import Lines
+from operators.reader.scanning.charset import Charset
+from operators.reader.scanning.framing import borders_of
+from operators.reader.scanning.search import (
     BackwardSearch,
     CodeUnits,
     active_escapes,
     escaped_places,
+    find_newlines,
     occurrences,
     without_overlaps,
 )
-from operators.reader.formats.terminated import Terminators
+from operators.reader.scanning.terminated import Terminators
 
 
 class EscapedLines(Lines):

@@ -14,8 +14,8 @@ from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, RecordFormat
-from operators.reader.formats.file_view import FileView, read_exactly
-from operators.reader.formats.framing import frame_adjacent, frame_one
+from operators.reader.scanning.file_view import FileView, read_exactly
+from operators.reader.scanning.framing import frame_adjacent, frame_one
 
 
 class Fixed(RecordFormat):

@@ -16,14 +16,13 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.formats.column_parsing import ColumnTypes, arrow_type, parse_columns, reject, valid_text
-from operators.reader.formats.delimited import Delimited
-from operators.reader.formats.file_view import Bytes
-from operators.reader.formats.framing import borders_of, joined
-from operators.reader.formats.positions import positions_of
-from operators.reader.formats.terminated import Terminators
-
-LF, CR = b"\n\r"
+from operators.reader.scanning.column_parsing import ColumnTypes, arrow_type, parse_columns, reject, valid_text
+from operators.reader.scanning.delimited import Delimited
+from operators.reader.scanning.file_view import Bytes
+from operators.reader.scanning.framing import borders_of, joined
+from operators.reader.scanning.positions import positions_of
+from operators.reader.scanning.search import CR, LF
+from operators.reader.scanning.terminated import Terminators
 
 
 class JsonLines(Delimited):

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.records import RecordBatch
+from dagflow.api.records import Origin, RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.formats.charset import BadBytes, Charset, Decoder
-from operators.reader.formats.delimited import Delimited
-from operators.reader.formats.file_view import Bytes, read_exactly
-from operators.reader.formats.multi_file import MultiFileReader
-from operators.reader.formats.multi_file_lines import MultiFileLines
-from operators.reader.formats.positions import Positions, contains, positions_of
-from operators.reader.formats.search import (
+from operators.reader.scanning.charset import BadBytes, Charset, Decoder
+from operators.reader.scanning.delimited import Delimited
+from operators.reader.scanning.file_view import Bytes, read_exactly
+from operators.reader.scanning.multi_file import BufferedFiles, MultiFileReader
+from operators.reader.scanning.search import (
     BYTE,
+    NEWLINES,
     BackwardSearch,
     CodeUnit,
     CodeUnits,
+    find_newlines,
     occurrences,
     overlaps_itself,
     without_overlaps,
 )
-from operators.reader.formats.terminated import Terminators
-
-NEWLINES = ("\n", "\r\n", "\r")
+from operators.reader.scanning.terminated import BYTE_ORDER_MARK, Terminators
 
 
 class Lines(Delimited):
@@ -161,33 +159,36 @@ def _function(path: str) -> Callable[[bytes], bool]:
     return found  # type: ignore[no-any-return]  # what it returns is only asked for its truth
 
 
-def find_newlines(
-    units: CodeUnits, is_at_end: bool, line_feed: int = 10, carriage_return: int = 13, escaped: Positions | None = None
-) -> Terminators:
-    """Find LF, CR LF and CR, as Hadoop's line reader does; codes are indices into NEWLINES.
-
-    A CR that ends the stretch is left out unless the file ends there, because an LF may follow.
+class MultiFileLines(MultiFileReader):
+    """Reads files each of which ends with a newline, in one scan.
 
     Args:
-        units: Code units.
-        is_at_end: Whether the file ends where they do.
-        line_feed: The code unit of LF.
-        carriage_return: The code unit of CR.
-        escaped: Places at which neither counts.
+        format: Lines with delimiters of one byte, or newlines; without encoding and header, delimiters left out.
+        endings: See MultiFileReader.
     """
-    if escaped is None and not contains(units, carriage_return):
-        starts = positions_of(units == line_feed)
-        return Terminators(starts, starts + 1)
-    is_return = units == carriage_return
-    is_feed = units == line_feed
-    if escaped is not None:
-        escaped = escaped[escaped < len(units)]
-        is_return[escaped] = is_feed[escaped] = False
-    ends_line = is_feed.copy()
-    ends_line |= is_return
-    ends_line[:-1] ^= is_return[:-1] & is_feed[1:]
-    if len(units) and not is_at_end and is_return[-1]:
-        ends_line[-1] = False
-    last = positions_of(ends_line)
-    codes = np.where(is_return[last], 2, is_return[last - 1] & (last > 0)).astype(np.uint8)
-    return Terminators(last - (codes == 1), last + 1, codes)
+
+    def __init__(self, format: Lines, endings: bytes) -> None:
+        self._format = format
+        self.endings = endings
+
+    def read(self, files: BufferedFiles) -> RecordBatch | None:
+        """See MultiFileReader."""
+        data = files.data
+        has_bytes = files.sizes > 0
+        starts, stops = files.borders[:-1][has_bytes], files.borders[1:][has_bytes]
+        # A byte order mark is no part of the first line. A CR at a file's end, and an LF at the next one's beginning,
+        # are two newlines, which look like one here.
+        if not len(starts) or (data[starts] == BYTE_ORDER_MARK[0]).any() or (data[stops - 1] != self.endings[0]).any():
+            return None
+        found = self._format.find(data, True)
+        borders = np.empty(len(found.stops) + 1, np.int32)
+        borders[0] = 0
+        borders[1:] = found.stops
+        if int((found.starts - borders[:-1]).max()) > self._format.max_record:
+            return None
+        counts = np.diff(np.searchsorted(found.stops, stops, side="right"), prepend=0)
+        codes = np.repeat(np.arange(len(starts), dtype=np.int32), counts)
+        framed = pa.BinaryArray.from_buffers(pa.binary(), len(codes), [None, pa.py_buffer(borders), files.buffer])
+        blocks: Any = files.blocks(has_bytes)
+        origin = Origin(blocks, borders[:-1] - starts.astype(np.int32)[codes], 0, codes)
+        return RecordBatch(framed=framed, delimiters=found.delimiters(self._format.table), origin=origin)

@@ -11,13 +11,14 @@ import pyarrow as pa
 from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats.delimited import Delimited
-from operators.reader.formats.file_view import Bytes, FileView, read_exactly
-from operators.reader.formats.framing import frame_apart, pieces_of
-from operators.reader.formats.positions import Positions, positions_of
-from operators.reader.formats.terminated import Terminators
+from operators.reader.scanning.delimited import Delimited
+from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
+from operators.reader.scanning.framing import frame_apart, pieces_of
+from operators.reader.scanning.positions import Positions, positions_of
+from operators.reader.scanning.search import CR, LF
+from operators.reader.scanning.terminated import Terminators
 
-LF, CR, SPACE = b"\n\r "
+SPACE = ord(" ")
 BLANK_LINE = Delimiters((b"\n\n",))
 
 

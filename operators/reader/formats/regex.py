@@ -10,13 +10,12 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats.delimited import Delimited
-from operators.reader.formats.file_view import Bytes
-from operators.reader.formats.framing import pieces_of
-from operators.reader.formats.positions import positions_of
-from operators.reader.formats.terminated import Terminators
-
-LF, CR = b"\n\r"
+from operators.reader.scanning.delimited import Delimited
+from operators.reader.scanning.file_view import Bytes
+from operators.reader.scanning.framing import pieces_of
+from operators.reader.scanning.positions import positions_of
+from operators.reader.scanning.search import CR, LF
+from operators.reader.scanning.terminated import Terminators
 
 
 class Regex(Delimited):

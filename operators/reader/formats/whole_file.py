@@ -16,9 +16,9 @@ from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed, RecordFormat
-from operators.reader.formats.file_view import FileView
-from operators.reader.formats.framing import frame_adjacent
-from operators.reader.formats.multi_file import BufferedFiles, MultiFileReader
+from operators.reader.scanning.file_view import FileView
+from operators.reader.scanning.framing import frame_adjacent
+from operators.reader.scanning.multi_file import BufferedFiles, MultiFileReader
 
 
 class MultiFileRecords(MultiFileReader):

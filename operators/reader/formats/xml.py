@@ -16,9 +16,9 @@ from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, RecordFormat
-from operators.reader.formats.file_view import FileView, read_exactly
-from operators.reader.formats.framing import pieces_of
-from operators.reader.formats.positions import Positions
+from operators.reader.scanning.file_view import FileView, read_exactly
+from operators.reader.scanning.framing import pieces_of
+from operators.reader.scanning.positions import Positions
 
 SHOWN_BYTES = 4 << 10
 """Bytes that are kept with the reject of an element that is never closed, or of a whole file."""

@@ -21,9 +21,9 @@ from dagflow.runtime.inline import InlineRuntime
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.formats.framing import frame_one
 from operators.reader.formats.lines import Lines
 from operators.reader.reject_limit import check_rejects
+from operators.reader.scanning.framing import frame_one
 
 APP = """
 name: account

@@ -17,7 +17,7 @@ from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.stream import CorruptArchiveError, IncompleteArchiveError
 from operators.reader.content import ContentReader
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.testing import MemorySource, Records, read_cut
 from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX
 
@@ -39,7 +39,7 @@ def read_version(
     """What the block from where the version before ended to the end of this one gives."""
     version = FileVersion(len(compressed))
     block = BlockMetadata(1, url, version, start, len(compressed), True, is_open=is_open, resumes=start > 0)
-    made = make_format(format)
+    made = RECORD_FORMATS.make(format)
     records: Records = []
     for batch in ContentReader(made, "auto").read(MemorySource(compressed), block, accounting):
         raw = accounting.parse(made, batch).raw
@@ -66,10 +66,10 @@ def test_a_growing_file_gives_each_record_once(
     for start, size in zip([0, *sizes], sizes, strict=False):
         records += read_version(format, f"x{SUFFIX[compression]}", compressed[:size], start, accounting)
     content = b"".join(parts)
-    whole = read_cut(make_format(format), content, max(1, len(content)))[0]
+    whole = read_cut(RECORD_FORMATS.make(format), content, max(1, len(content)))[0]
     assert records == whole[: len(records)]
     assert len(whole) - len(records) <= 1
-    end = make_format(format).complete_end(MemorySource(content))
+    end = RECORD_FORMATS.make(format).complete_end(MemorySource(content))
     waiting = accounting.counters[WAITING_BYTES] - accounting.counters[RESUMED_BYTES]
     assert waiting == len(content) - (end or 0)
     assert accounting.due == accounting.covered
@@ -141,7 +141,9 @@ def test_only_the_first_block_of_a_growing_file_has_records() -> None:
     for start in range(0, len(compressed), 10):
         end = min(start + 10, len(compressed))
         block = BlockMetadata(1, "x", FileVersion(len(compressed)), start, end, end == len(compressed), is_open=True)
-        for batch in ContentReader(make_format("lines"), "auto").read(MemorySource(compressed), block, accounting):
+        for batch in ContentReader(RECORD_FORMATS.make("lines"), "auto").read(
+            MemorySource(compressed), block, accounting
+        ):
             accounting.count(batch)
             found += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
     assert found == [(0, b"one")]

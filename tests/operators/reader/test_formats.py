@@ -12,10 +12,10 @@ import pytest
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats import RECORD_FORMATS, make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.fixed import Fixed
-from operators.reader.formats.framing import frame_one
+from operators.reader.scanning.framing import frame_one
 from operators.testing import FormatContract, Records, Rejects, read_range
 from tests.operators.reader.test_byte_accounting import published, run_app
 
@@ -77,31 +77,31 @@ def test_the_suite_finds_a_format_that_is_wrong() -> None:
         ("operators.reader.formats.fixed.Fixd", "has no 'Fixd'; did you mean 'Fixed'"),
         ("operators.BlockReader", "is not a subclass of RecordFormat"),
         ("operators.RecordFormat", "format 'operators.RecordFormat' does not define read"),
-        ("operators.reader.formats.delimited.Delimited", "does not define find, table"),
+        ("operators.reader.scanning.delimited.Delimited", "does not define find, table"),
     ],
 )
 def test_mistakes_are_told_in_the_words_of_the_app(value: object, message: str) -> None:
     """The error says what was given, and the nearest valid name."""
     with pytest.raises(ValueError, match=message):
-        make_format(value)
+        RECORD_FORMATS.make(value)
 
 
 def test_all_mistakes_are_told_at_once() -> None:
     """An unknown option does not hide a missing one."""
     with pytest.raises(ValueError, match=r"no option 'size'.*needs option 'length'"):
-        make_format({"type": "fixed", "size": 8})
+        RECORD_FORMATS.make({"type": "fixed", "size": 8})
 
 
 def test_a_format_survives_pickling() -> None:
     """A format is pickled with its operator."""
-    made = pickle.loads(pickle.dumps(make_format({"type": "lines", "delimiter": "||"})))
+    made = pickle.loads(pickle.dumps(RECORD_FORMATS.make({"type": "lines", "delimiter": "||"})))
     assert read_range(made, b"|||a||", 0, 6)[0] == [(0, b""), (2, b"|a")]
 
 
 def test_a_format_that_is_made_already_stays() -> None:
     """Python code may pass a format instead of its name."""
     made = Fixed(length=3)
-    assert make_format(made) is made
+    assert RECORD_FORMATS.make(made) is made
 
 
 def test_the_former_name_of_record_format_is_an_error_with_the_new_one() -> None:
@@ -126,7 +126,7 @@ def test_the_registry_is_the_only_place_that_lists_formats() -> None:
     assert ", ".join(names) in RECORD_FORMATS.json_schema()["description"]
     assert [cls.name for cls in RECORD_FORMATS.classes().values()] == names
     with pytest.raises(ValueError, match=", ".join(sorted(names))):
-        make_format("unheard_of")
+        RECORD_FORMATS.make("unheard_of")
     named = [
         path
         for package in ("dagflow", "operators")

@@ -13,7 +13,7 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import GrowingFileReader, resumed_block
 from operators.testing import URL, MemorySource, Records, read_cut
@@ -76,7 +76,7 @@ def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
     options, pieces = data.draw(st.sampled_from(FORMATS))
     content = b"".join(data.draw(st.lists(st.sampled_from(pieces), max_size=24)))
     sizes = sorted(data.draw(st.sets(st.integers(1, max(1, len(content))), max_size=6)) | {len(content)})
-    made = make_format(options)
+    made = RECORD_FORMATS.make(options)
     made.chunk_bytes = data.draw(st.sampled_from([4, 7, 1 << 20]))
     accounting = BlockAccounting(URL, Counter(), lambda reject: None)
     records: Records = []
@@ -84,22 +84,22 @@ def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
     for size in sizes:
         block_size = data.draw(st.integers(1, 12))
         records += read_version(
-            make_format(options) if size % 2 else made, content[:size], start, block_size, accounting
+            RECORD_FORMATS.make(options) if size % 2 else made, content[:size], start, block_size, accounting
         )
         start = size
-    whole = read_cut(make_format(options), content, max(1, len(content)))[0]
+    whole = read_cut(RECORD_FORMATS.make(options), content, max(1, len(content)))[0]
     most_waiting = 2 if "pattern" in options else 1
     assert records == whole[: len(records)]
     assert len(whole) - len(records) <= most_waiting
     waiting = accounting.counters[WAITING_BYTES] - accounting.counters[RESUMED_BYTES]
-    assert waiting == len(content) - (make_format(options).complete_end(MemorySource(content)) or 0)
+    assert waiting == len(content) - (RECORD_FORMATS.make(options).complete_end(MemorySource(content)) or 0)
 
 
 @example(b"one\ntwo\nthr", b"ee\n")
 @given(st.binary(max_size=20), st.binary(max_size=20))
 def test_what_was_kept_is_read_again_with_its_end(before: bytes, added: bytes) -> None:
     """A version that was read to its end as if complete: nothing is lost, and every record of the new one is there."""
-    made = make_format("lines")
+    made = RECORD_FORMATS.make("lines")
     accounting = BlockAccounting(URL, Counter(), None)
     content = before + added
     kept = read_cut(made, before, max(1, len(before)))[0]
@@ -114,7 +114,7 @@ def test_a_long_record_in_progress_is_not_held_in_memory() -> None:
     """The search for its end goes through the file in steps, and finds where it begins."""
     content = b"short\n" + b"x" * 100_000
     for options in ("lines", {"type": "csv", "header": False, "columns": ["a"]}):
-        made = make_format(options)
+        made = RECORD_FORMATS.make(options)
         made.chunk_bytes = 64
         assert made.complete_end(MemorySource(content)) == 6
         assert made.complete_end(MemorySource(content + b"\ny")) == 100_007
@@ -131,7 +131,7 @@ def test_a_long_record_in_progress_is_not_held_in_memory() -> None:
 )  # fmt: skip
 def test_of_xml_only_what_may_be_an_element_waits(content: bytes, waiting: int) -> None:
     """A complete file, or one that no end can repair, does not wait; a file in UTF-16 is refused at once."""
-    made = make_format({"type": "xml", "tag": "a", "max_record": 50})
+    made = RECORD_FORMATS.make({"type": "xml", "tag": "a", "max_record": 50})
     assert made.complete_end(MemorySource(content)) == len(content) - waiting
     assert made.complete_end(MemorySource(content.decode().encode("utf-16"))) is None
 
@@ -146,7 +146,7 @@ def test_a_record_in_progress_is_found_from_the_end() -> None:
             reads.append(offset)
             return super().read_into(offset, buffer)
 
-    assert make_format("lines").complete_end(Watched(source.content)) == 500_000
+    assert RECORD_FORMATS.make("lines").complete_end(Watched(source.content)) == 500_000
     assert min(offset for offset in reads if offset) > 490_000
 
 
@@ -155,4 +155,4 @@ def test_a_format_that_has_no_place_to_go_on_from_says_so() -> None:
     block = BlockMetadata(0, URL, FileVersion(8), 4, 8, True, resumes=True)
     accounting = BlockAccounting(URL, Counter(), None)
     with pytest.raises(SourceChangedError, match=r"cannot be read from the middle on[\s\S]*appended: reread"):
-        list(GrowingFileReader(make_format("whole_file")).read(MemorySource(b"12345678"), block, accounting))
+        list(GrowingFileReader(RECORD_FORMATS.make("whole_file")).read(MemorySource(b"12345678"), block, accounting))

@@ -18,7 +18,7 @@ from operators.reader.block_files import BlockFiles
 from operators.reader.block_processor import BlockProcessor
 from operators.reader.block_reader import BlockReader
 from operators.reader.content import ContentReader
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.on_error import ErrorPolicy, OnError
 from operators.reader.rate_limit import RateLimitedFile, RateLimiter
 from operators.reader.task_accounting import TaskAccounting
@@ -141,7 +141,7 @@ def test_what_is_read_twice_is_paid_for_twice(tmp_path: Path, on_error: OnError,
     context = OperatorContext()
     files = BlockFiles(context.storage, limiter)
     accounting, errors = TaskAccounting(context, adds_up=True), ErrorPolicy(on_error, context)
-    reader = BlockProcessor(ContentReader(make_format("lines"), "auto"), files, accounting, errors, context)
+    reader = BlockProcessor(ContentReader(RECORD_FORMATS.make("lines"), "auto"), files, accounting, errors, context)
     version = FileVersion(size, path.stat().st_mtime_ns)
     for _ in reader.read(BlockMetadata(1, str(path), version, 0, size, True)):
         pass

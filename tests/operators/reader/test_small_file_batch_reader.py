@@ -20,7 +20,7 @@ from operators import BlockReader
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.compression.stream import CorruptArchiveError
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 
 PIECES = [b"a", b"bb", b"\n", b"\r", b"\r\n", b";", b"\xef\xbb\xbf", b"\xef", b""]
 CONTENTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join), min_size=1, max_size=8)
@@ -89,7 +89,7 @@ def test_a_batch_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytes
 
 def test_the_common_formats_read_files_at_once() -> None:
     """Lines and whole files are read many at once, unless an option forbids it."""
-    fast = [make_format(format).multi_file_reader() is not None for format in FORMATS]
+    fast = [RECORD_FORMATS.make(format).multi_file_reader() is not None for format in FORMATS]
     assert fast == [True, True, False, True, False, False, True, False]
 
 

@@ -25,7 +25,7 @@ from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.opening import block_content
 from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.compression.stream import KEPT_BYTES, CorruptArchiveError, DecompressedFile
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 
 
 def snappy_framed(data: bytes) -> bytes:
@@ -68,7 +68,7 @@ FORMATS: list[Any] = [
 
 def outcome(path: Path, format: Any, setting: CompressionSetting = "auto") -> tuple[list[tuple[int, bytes]], list[str]]:
     """Offset and bytes of every record of a file that is one block, and the reasons of rejects."""
-    chosen = make_format(format)
+    chosen = RECORD_FORMATS.make(format)
     rejects: list[bytes] = []
     with StorageContext.default().open_file(str(path), None) as file:
         block = BlockMetadata(1, str(path), FileVersion(file.size_bytes), 0, file.size_bytes, True)
@@ -173,7 +173,7 @@ def test_looking_back_beyond_what_is_kept_starts_again(tmp_path: Path) -> None:
 def test_only_the_first_block_of_a_compressed_file_has_records(tmp_path: Path) -> None:
     """Where a splitter could not know that a file is compressed, its blocks still give each record once."""
     path = write(tmp_path / "data", gzip.compress(b"a\nb\n"))
-    chosen, size = make_format("lines"), path.stat().st_size
+    chosen, size = RECORD_FORMATS.make("lines"), path.stat().st_size
     found = []
     with StorageContext.default().open_file(str(path), None) as file:
         for start in range(0, size, 7):

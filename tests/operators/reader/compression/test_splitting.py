@@ -26,7 +26,7 @@ from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.opening import block_content
 from operators.reader.compression.splitting import CutProgress, assign_range, chains_of
 from operators.reader.compression.stream import CorruptArchiveError
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.growing import GrowingFileReader
 from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
@@ -85,7 +85,7 @@ def read_cut(codec_name: str, compressed: bytes, block_size: int, format: Any, l
     """Offset and bytes of every record of a file that is cut at multiples of block_size."""
     compression, made, source, url = (
         COMPRESSION_BY_NAME[codec_name],
-        make_format(format),
+        RECORD_FORMATS.make(format),
         MemorySource(compressed),
         URL[codec_name],
     )
@@ -108,7 +108,7 @@ def read_cut(codec_name: str, compressed: bytes, block_size: int, format: Any, l
 
 def read_plain(content: bytes, format: Any) -> Records:
     """Offset and bytes of every record of a file that is not compressed."""
-    made = make_format(format)
+    made = RECORD_FORMATS.make(format)
     records: Records = []
     block = BlockMetadata(1, "x", FileVersion(len(content)), 0, len(content), True)
     for batch in made.read(MemorySource(content), block, BlockAccounting("x", Counter(), None)):

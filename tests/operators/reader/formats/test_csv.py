@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.csv import Csv
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
@@ -69,7 +69,7 @@ def test_what_another_writer_quotes_comes_out_as_it_went_in(
     text = io.StringIO()
     csv.writer(text, lineterminator=newline, quoting=csv.QUOTE_ALL).writerows([["x", "y"], *rows])
     content = text.getvalue().encode()
-    made = make_format("csv")
+    made = RECORD_FORMATS.make("csv")
     made.chunk_bytes = chunk_bytes
     assert columns_of(made, content, block_size) == [{"x": row[0], "y": row[1]} for row in rows]
 
@@ -90,14 +90,14 @@ def columns_of(made: RecordFormat, content: bytes, block_size: int) -> list[dict
 
 def test_types_are_given_by_name() -> None:
     """With a header some of the columns may have types; the others are text."""
-    made = make_format({"type": "csv", "columns": {"n": "int", "when": "timestamp[ms]"}})
+    made = RECORD_FORMATS.make({"type": "csv", "columns": {"n": "int", "when": "timestamp[ms]"}})
     [row] = columns_of(made, b"n,when,text\n1,2024-05-01 10:00:00,02\n", 100)
     assert (row["n"], row["when"].year, row["text"]) == (1, 2024, "02")
 
 
 def test_rows_that_do_not_fit_are_refused_one_by_one() -> None:
     """Each by itself, with its place, and the rows around it stay."""
-    made = make_format({"type": "csv", "columns": {"n": "int64"}})
+    made = RECORD_FORMATS.make({"type": "csv", "columns": {"n": "int64"}})
     content = b'n,t\n1,a\n2\nx,b\n3,\xff\n4,"c"\n5,d,e\n6,"f'
     records, rejects = read_range(made, content, 0, len(content))
     assert [record for _, record in records] == [b"1,a", b'4,"c"']
@@ -107,7 +107,7 @@ def test_rows_that_do_not_fit_are_refused_one_by_one() -> None:
 @pytest.mark.parametrize("kind", ["int64", "double", "bool", "decimal(9, 2)", "date32", "timestamp[us]"])
 def test_only_an_empty_field_is_null(kind: str) -> None:
     """A word that stands for nothing in some other program is a field that is not of its type."""
-    made = make_format({"type": "csv", "columns": {"n": kind}})
+    made = RECORD_FORMATS.make({"type": "csv", "columns": {"n": kind}})
     words = [b"NULL", b"null", b"NA", b"N/A", b"n/a", b"#N/A", b"-1.#IND"]
     content = b"n,t\n,a\n" + b"".join(word + b",b\n" for word in words)
     records, rejects = read_range(made, content, 0, len(content))
@@ -118,7 +118,7 @@ def test_only_an_empty_field_is_null(kind: str) -> None:
 
 def test_numbers_that_are_none_stay_what_they_are() -> None:
     """What was NaN in the file is not missing."""
-    made = make_format({"type": "csv", "columns": {"n": "double"}})
+    made = RECORD_FORMATS.make({"type": "csv", "columns": {"n": "double"}})
     numbers = [row["n"] for row in columns_of(made, b"n,t\nNaN,\nnan,\n-inf,\n", 100)]
     assert list(map(str, numbers)) == ["nan", "nan", "-inf"]
 
@@ -126,13 +126,13 @@ def test_numbers_that_are_none_stay_what_they_are() -> None:
 def test_a_quote_over_many_blocks_is_known_in_each() -> None:
     """Blocks in the middle of a field do not take its newlines for the ends of rows."""
     content = b'a\n"' + b"x\n" * 20_000 + b'"\nb\n'
-    assert columns_of(make_format("csv"), content, 4099) == [{"a": "x\n" * 20_000}, {"a": "b"}]
+    assert columns_of(RECORD_FORMATS.make("csv"), content, 4099) == [{"a": "x\n" * 20_000}, {"a": "b"}]
 
 
 @pytest.mark.parametrize("block_size", [1, 4, 7, 100])
 def test_a_byte_order_mark_behind_the_beginning_is_text(block_size: int) -> None:
     """As where files were put one behind another; wherever blocks are cut, only the file's own is left out."""
-    made = make_format({"type": "csv", "header": False, "columns": ["a"]})
+    made = RECORD_FORMATS.make({"type": "csv", "header": False, "columns": ["a"]})
     content = b"\xef\xbb\xbfx\n\n\xef\xbb\xbf\n\xef\xbb\xbfy\n"
     assert columns_of(made, content, block_size) == [{"a": "x"}, {"a": "\ufeff"}, {"a": "\ufeffy"}]
 
@@ -149,7 +149,7 @@ def test_a_byte_order_mark_behind_the_beginning_is_text(block_size: int) -> None
 def test_headers_that_cannot_be_used_fail(options: dict[str, Any], content: bytes, message: str) -> None:
     """With the file and what is wrong."""
     with pytest.raises(RecordError, match=rf"memory\.bin offset 0 .*{message}"):
-        read_range(make_format({"type": "csv", **options}), content, 0, len(content))
+        read_range(RECORD_FORMATS.make({"type": "csv", **options}), content, 0, len(content))
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ def test_headers_that_cannot_be_used_fail(options: dict[str, Any], content: byte
 def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], message: str) -> None:
     """Before anything is read."""
     with pytest.raises(ValueError, match=message):
-        make_format({"type": "csv", **options})
+        RECORD_FORMATS.make({"type": "csv", **options})
 
 
 def test_blocks_behind_the_first_know_the_header() -> None:
     """Each reads it for itself."""
     content = b"\xef\xbb\xbfcomment\nx,y\n1,2\n3,4\n"
-    made = make_format({"type": "csv", "skip_header": 1})
+    made = RECORD_FORMATS.make({"type": "csv", "skip_header": 1})
     for block_size in range(1, 25):
         assert read_cut(made, content, block_size)[0] == [(15, b"1,2"), (19, b"3,4")]
         assert columns_of(made, content, block_size) == [{"x": "1", "y": "2"}, {"x": "3", "y": "4"}]
@@ -189,7 +189,7 @@ class TestEscapes(CsvContract):
 
 def test_decimals_keep_their_digits_and_rows_with_too_many_are_refused() -> None:
     """A column of decimals has so many digits, and so many of them behind the point."""
-    made = make_format({"type": "csv", "header": False, "columns": {"price": "decimal(9, 2)"}})
+    made = RECORD_FORMATS.make({"type": "csv", "header": False, "columns": {"price": "decimal(9, 2)"}})
     content = b"1234567.89\n0.1\n1.234\n"
     told: list[bytes] = []
     accounting = BlockAccounting(URL, Counter(), told.append)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.escaped_lines import EscapedLines
 from operators.testing import FormatContract, Records, Rejects, read_cut
@@ -70,7 +70,7 @@ class TestUnescape(EscapedContract):
 )
 def test_cases_known_to_go_wrong_elsewhere(content: bytes, delimiter: str | None, expected: list[bytes]) -> None:
     """Each comes out the same at every block size."""
-    made = make_format({"type": "escaped_lines", "delimiter": delimiter})
+    made = RECORD_FORMATS.make({"type": "escaped_lines", "delimiter": delimiter})
     for block_size in range(1, len(content) + 2):
         assert [record for _, record in read_cut(made, content, block_size)[0]] == expected
 
@@ -79,7 +79,7 @@ def test_cases_known_to_go_wrong_elsewhere(content: bytes, delimiter: str | None
 def test_a_run_of_escapes_over_many_blocks_keeps_its_parity(count: int) -> None:
     """The newline behind it ends the record or not, wherever the cuts are."""
     content = b"x\n" + b"\\" * count + b"\nb\nc"
-    made = make_format("escaped_lines")
+    made = RECORD_FORMATS.make("escaped_lines")
     assert read_cut(made, content, 4099)[0] == escaped_records(content, None, b"\\")
 
 
@@ -95,4 +95,4 @@ def test_a_run_of_escapes_over_many_blocks_keeps_its_parity(count: int) -> None:
 def test_escapes_that_cannot_work_are_refused(options: dict[str, str], message: str) -> None:
     """An escape is one ASCII character outside of the delimiter."""
     with pytest.raises(ValueError, match=message.replace("|", r"\|")):
-        make_format({"type": "escaped_lines", **options})
+        RECORD_FORMATS.make({"type": "escaped_lines", **options})

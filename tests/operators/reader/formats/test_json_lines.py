@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.json_lines import JsonLines
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
@@ -70,14 +70,16 @@ def test_whatever_is_json_is_a_record(values: list[Any], ensure_ascii: bool, blo
     content = b"".join(line + b"\n" for line in lines)
     valid = [line for line in lines if json_records(line, False)[0]]
     rejects = len(lines) - len(valid)
-    records, refused = read_cut(make_format("json_lines"), content, block_size)
+    records, refused = read_cut(RECORD_FORMATS.make("json_lines"), content, block_size)
     assert [record for _, record in records] == valid
     assert len(refused) == rejects
 
 
 def test_columns_have_the_types_that_are_asked_for() -> None:
     """Members that are absent are null, others that are not asked for are left out."""
-    made = make_format({"type": "json_lines", "columns": {"n": "int", "x": "float", "t": "string", "b": "bool"}})
+    made = RECORD_FORMATS.make(
+        {"type": "json_lines", "columns": {"n": "int", "x": "float", "t": "string", "b": "bool"}}
+    )
     content = b'{"t":"a","n":1,"x":2,"b":true,"other":[1]}\n{"x":null}\r\n\n{"n":3}'
     assert columns_of(made, content) == [
         {"n": 1, "x": 2.0, "t": "a", "b": True},
@@ -88,7 +90,7 @@ def test_columns_have_the_types_that_are_asked_for() -> None:
 
 def test_lines_that_do_not_fit_are_refused_one_by_one() -> None:
     """Each by itself, with its reason; the lines around it stay."""
-    made = make_format({"type": "json_lines", "columns": {"n": "int64"}})
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": {"n": "int64"}})
     told: list[bytes] = []
     content = b'{"n":1}\n{"n":"x"}\n[1]\n{"n":\n2}\n{"n":2} {"n":3}\n{"n":4,"n":5}\n{"n":"\xff"}\n{"n":6}\n'
     assert columns_of(made, content, told) == [{"n": 1}, {"n": 6}]
@@ -111,12 +113,12 @@ def test_lines_that_do_not_fit_are_refused_one_by_one() -> None:
 def test_types_that_no_line_can_have_are_refused(columns: dict[str, str], message: str) -> None:
     """Before anything is read, in words of the app."""
     with pytest.raises(ValueError, match=message):
-        make_format({"type": "json_lines", "columns": columns})
+        RECORD_FORMATS.make({"type": "json_lines", "columns": columns})
 
 
 def test_columns_can_be_inferred() -> None:
     """From each batch for itself; where that is impossible, the way out is named."""
-    made = make_format({"type": "json_lines", "columns": "infer"})
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "infer"})
     assert columns_of(made, b'{"a":1}\n{"b":["x"]}\n') == [{"a": 1, "b": None}, {"a": None, "b": ["x"]}]
     with pytest.raises(RecordError, match=r"the columns cannot be inferred: .*\n.*give the columns"):
         columns_of(made, b'{"a":1}\n{"a":"x"}\n')
@@ -129,7 +131,9 @@ def test_a_line_that_is_nested_too_deeply_is_refused_by_itself(columns: object, 
     closing = {b"[": b"]", b'{"a":': b"}"}[opening]
     deep = opening * 100_000 + b"1" + closing * 100_000
     content = b'{"a":1}\n' + deep + b'\n{"a":2}\n'
-    records, rejects = read_range(make_format({"type": "json_lines", "columns": columns}), content, 0, len(content))
+    records, rejects = read_range(
+        RECORD_FORMATS.make({"type": "json_lines", "columns": columns}), content, 0, len(content)
+    )
     assert [record for _, record in records] == [b'{"a":1}', b'{"a":2}']
     assert rejects == [(8, len(deep))]
 
@@ -137,11 +141,11 @@ def test_a_line_that_is_nested_too_deeply_is_refused_by_itself(columns: object, 
 def test_a_line_that_is_no_json_fails_with_its_place() -> None:
     """Where rejects are not taken in."""
     with pytest.raises(RecordError, match=r"memory\.bin offset 2 \(4 bytes\): not JSON: "):
-        columns_of(make_format("json_lines"), b"1\n{1:}\n")
+        columns_of(RECORD_FORMATS.make("json_lines"), b"1\n{1:}\n")
 
 
 def test_a_used_format_still_survives_pickling() -> None:
     """What it keeps for speed stays behind."""
-    made = make_format("json_lines")
+    made = RECORD_FORMATS.make("json_lines")
     read_range(made, b"1\n", 0, 2)
     assert read_range(pickle.loads(pickle.dumps(made)), b"1\n", 0, 2)[0] == [(0, b"1")]

@@ -11,7 +11,7 @@ import pytest
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.length_prefixed import LengthPrefixed
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, read_cut
@@ -57,7 +57,7 @@ class TestVarints(LengthPrefixedContract):
 
 def test_a_wrong_length_fails_with_its_place() -> None:
     """The error says what the length was."""
-    made = make_format({"type": "length_prefixed", "max_record": 1000})
+    made = RECORD_FORMATS.make({"type": "length_prefixed", "max_record": 1000})
     content = struct.pack("<I", 1) + b"a" + struct.pack("<I", 5000) + b"b"
     accounting = BlockAccounting(URL, Counter(), None)
     block = BlockMetadata(0, URL, FileVersion(len(content)), 0, len(content), True)
@@ -68,7 +68,7 @@ def test_a_wrong_length_fails_with_its_place() -> None:
 def test_blocks_that_follow_each_other_are_not_walked_through_again() -> None:
     """The second block begins where the first one stopped, without a look at what lies before."""
     content = b"".join(struct.pack("<I", 10) + b"0123456789" for _ in range(100))
-    made = make_format("length_prefixed")
+    made = RECORD_FORMATS.make("length_prefixed")
     made.chunk_bytes = 14
     read: list[int] = []
 
@@ -89,7 +89,7 @@ def test_blocks_that_follow_each_other_are_not_walked_through_again() -> None:
 def test_a_long_file_gives_the_same_at_every_cut() -> None:
     """Records that are larger than chunks and blocks, and empty ones."""
     content = b"".join(struct.pack(">H", size) + b"x" * size for size in (0, 1, 5000, 0, 60_000, 3, 0))
-    made = make_format({"type": "length_prefixed", "prefix": 2, "byte_order": "big"})
+    made = RECORD_FORMATS.make({"type": "length_prefixed", "prefix": 2, "byte_order": "big"})
     made.chunk_bytes = 1000
     for block_size in (7, 999, 5003, 70_000):
         assert read_cut(made, content, block_size) == prefixed_records(content, 2, "big", 1 << 30)

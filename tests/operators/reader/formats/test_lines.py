@@ -9,7 +9,7 @@ import pytest
 
 from dagflow.errors import RecordError
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.lines import Lines
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
@@ -103,7 +103,7 @@ class TestLongRecords(LinesContract):
 )
 def test_cases_known_to_go_wrong_elsewhere(content: bytes, delimiter: str | None, expected: list[bytes]) -> None:
     """Each comes out the same at every block size."""
-    made = make_format({"type": "lines", "delimiter": delimiter})
+    made = RECORD_FORMATS.make({"type": "lines", "delimiter": delimiter})
     for block_size in range(1, len(content) + 2):
         assert [record for _, record in read_cut(made, content, block_size)[0]] == expected
 
@@ -111,7 +111,7 @@ def test_cases_known_to_go_wrong_elsewhere(content: bytes, delimiter: str | None
 def test_a_run_of_delimiter_bytes_over_many_blocks_keeps_its_phase() -> None:
     """In a run of an odd number of bytes, every block knows which two belong together."""
     content = b"x" + b"|" * 100_001 + b"y|z"
-    made = make_format({"type": "lines", "delimiter": "||"})
+    made = RECORD_FORMATS.make({"type": "lines", "delimiter": "||"})
     expected = delimited_records(content, b"||")
     assert read_cut(made, content, 4099)[0] == expected
     assert expected[-1] == (100_001, b"|y|z")
@@ -120,7 +120,7 @@ def test_a_run_of_delimiter_bytes_over_many_blocks_keeps_its_phase() -> None:
 def test_a_record_over_many_blocks_belongs_to_the_first() -> None:
     """Blocks that lie inside of it give nothing."""
     content = b"a" * 5000 + b"\nb"
-    made = make_format("lines")
+    made = RECORD_FORMATS.make("lines")
     assert read_range(made, content, 0, 10)[0] == [(0, b"a" * 5000)]
     assert read_range(made, content, 10, 5000)[0] == []
     assert read_range(made, content, 5000, 5002)[0] == [(5001, b"b")]
@@ -128,14 +128,14 @@ def test_a_record_over_many_blocks_belongs_to_the_first() -> None:
 
 def test_a_long_record_fails_with_its_place_and_a_way_out() -> None:
     """on_long: fail is the default, and names file, offset and the option."""
-    made = make_format({"type": "lines", "max_record": "1KiB"})
+    made = RECORD_FORMATS.make({"type": "lines", "max_record": "1KiB"})
     with pytest.raises(RecordError, match=r"memory\.bin offset 2 .*longer than max_record, 1024 bytes\n.*on_long"):
         read_range(made, b"a\n" + b"b" * 2000, 0, 2002)
 
 
 def test_at_most_a_block_and_a_longest_record_are_read() -> None:
     """A file without any delimiter does not make the reader run away."""
-    made = make_format({"type": "lines", "max_record": 10_000, "on_long": "cut"})
+    made = RECORD_FORMATS.make({"type": "lines", "max_record": 10_000, "on_long": "cut"})
     content = b"a" * 1_000_000
     source = MemorySource(content)
 
@@ -146,14 +146,14 @@ def test_at_most_a_block_and_a_longest_record_are_read() -> None:
 
 def test_kept_delimiters_are_part_of_the_record() -> None:
     """The records side by side are the file, also where the last delimiter is missing."""
-    made = make_format({"type": "lines", "keep_delimiter": True})
+    made = RECORD_FORMATS.make({"type": "lines", "keep_delimiter": True})
     content = b"a\r\n\nb\rc"
     assert read_cut(made, content, 3)[0] == [(0, b"a\r\n"), (3, b"\n"), (4, b"b\r"), (6, b"c")]
 
 
 def test_a_last_record_without_delimiter_is_framed_with_the_default_one() -> None:
     """A writer ends it; the record itself does not change."""
-    made = make_format({"type": "lines", "delimiter": "||"})
+    made = RECORD_FORMATS.make({"type": "lines", "delimiter": "||"})
     content = b"a||b"
     batches = list(made.read(MemorySource(content), block_of(content, 0, 4), accounting_without_rejects()))
     assert b"".join(batch.framed().to_pylist()[0] for batch in batches) == b"a||b||"
@@ -162,7 +162,7 @@ def test_a_last_record_without_delimiter_is_framed_with_the_default_one() -> Non
 
 def test_framed_batches_hold_each_record_with_the_newline_it_had() -> None:
     """What a writer copies is the file."""
-    made = make_format("lines")
+    made = RECORD_FORMATS.make("lines")
     content = b"a\r\nb\n\rc\r\n"
     batches = list(made.read(MemorySource(content), block_of(content, 0, len(content)), accounting_without_rejects()))
     assert b"".join(record for batch in batches for record in batch.framed().to_pylist()) == content
@@ -179,7 +179,7 @@ VALIDATOR = f"{has_four_bytes.__module__}.{has_four_bytes.__name__}"
 def test_validate_leaves_out_what_is_no_record() -> None:
     """Whatever the cuts, the records for which it gives false are passed over."""
     content = b"aaaa\nbb\ncccc\nddddd\n"
-    made = make_format({"type": "lines", "validate": VALIDATOR})
+    made = RECORD_FORMATS.make({"type": "lines", "validate": VALIDATOR})
     for block_size in range(1, len(content) + 2):
         assert [record for _, record in read_cut(made, content, block_size)[0]] == [b"aaaa", b"cccc"]
 
@@ -187,10 +187,10 @@ def test_validate_leaves_out_what_is_no_record() -> None:
 def test_a_validate_that_is_no_function_is_refused() -> None:
     """It is looked up when the app is checked."""
     with pytest.raises(ValueError, match=r"there is no function 'nowhere\.check'"):
-        make_format({"type": "lines", "validate": "nowhere.check"})
+        RECORD_FORMATS.make({"type": "lines", "validate": "nowhere.check"})
 
 
 def test_the_option_read_ahead_is_refused_with_what_to_do() -> None:
     """It made records of what stood at a cut."""
     with pytest.raises(ValueError, match=r"no longer has the option 'read_ahead': .* remove the option"):
-        make_format({"type": "lines", "read_ahead": False, "validate": VALIDATOR})
+        RECORD_FORMATS.make({"type": "lines", "read_ahead": False, "validate": VALIDATOR})

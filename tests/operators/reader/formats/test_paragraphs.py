@@ -6,7 +6,7 @@ from collections import Counter
 from typing import ClassVar
 
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.paragraphs import Paragraphs
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
@@ -55,14 +55,14 @@ def test_a_package_list_gives_one_record_a_package() -> None:
     content = b"Package: a\nDescription: b\n c\n .\n d\n\nPackage: e\n"
     expected = [(0, b"Package: a\nDescription: b\n c\n .\n d"), (36, b"Package: e")]
     for block_size in range(1, 50):
-        assert read_cut(make_format("paragraphs"), content, block_size)[0] == expected
+        assert read_cut(RECORD_FORMATS.make("paragraphs"), content, block_size)[0] == expected
 
 
 def test_blank_lines_over_many_blocks_are_one_gap() -> None:
     """However long, they neither make a record nor lose one."""
     content = b"a\n" + b" \n" * 50_000 + b"b\n"
-    assert read_cut(make_format("paragraphs"), content, 4099)[0] == [(0, b"a"), (100_002, b"b")]
-    assert read_range(make_format("paragraphs"), content, 10, 100_000)[0] == []
+    assert read_cut(RECORD_FORMATS.make("paragraphs"), content, 4099)[0] == [(0, b"a"), (100_002, b"b")]
+    assert read_range(RECORD_FORMATS.make("paragraphs"), content, 10, 100_000)[0] == []
 
 
 def test_paragraphs_are_written_back_with_one_blank_line() -> None:
@@ -70,7 +70,9 @@ def test_paragraphs_are_written_back_with_one_blank_line() -> None:
     for content in (b"a\nb\n\nc\n", b"a\nb\n \n\n\nc", b"a\nb\r\n\r\nc\r\n"):
         accounting = BlockAccounting(URL, Counter(), None)
         batches = list(
-            make_format("paragraphs").read(MemorySource(content), block_of(content, 0, len(content)), accounting)
+            RECORD_FORMATS.make("paragraphs").read(
+                MemorySource(content), block_of(content, 0, len(content)), accounting
+            )
         )
         framed = b"".join(record for batch in batches for record in batch.framed().to_pylist())
         assert framed == b"a\nb\n\nc\n\n"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.regex import Regex
 from operators.testing import FormatContract, Records, Rejects, read_cut
@@ -56,7 +56,7 @@ def test_the_last_byte_that_the_pattern_sees_may_be_of_a_newline(length: int) ->
     """At every cut, and however much is read at a time, a line of about max_record bytes before CR LF is one line."""
     content = b"9\r\n" + b"a" * (length - 1) + b"9\r\nb\r\n"
     for pattern, action in itertools.product((".*9$", r".*9\r"), ("skip", "reject", "cut")):
-        made = make_format({"type": "regex", "pattern": pattern, "max_record": 6, "on_long": action})
+        made = RECORD_FORMATS.make({"type": "regex", "pattern": pattern, "max_record": 6, "on_long": action})
         made.chunk_bytes = 1 << 20
         expected = read_cut(made, content, len(content))
         for made.chunk_bytes, block_size in itertools.product((1, 2, 7), range(1, len(content))):
@@ -67,7 +67,7 @@ def test_a_stack_trace_stays_with_its_log_line() -> None:
     """At every block size."""
     entries = [b"2024-05-01 x\n  at y\n  at z", b"2024-05-02 ok", b"2024-05-03 \xff"]
     content = b"\n".join(entries) + b"\n"
-    made = make_format({"type": "regex", "pattern": r"\d{4}-\d\d-\d\d "})
+    made = RECORD_FORMATS.make({"type": "regex", "pattern": r"\d{4}-\d\d-\d\d "})
     for block_size in range(1, len(content) + 1):
         assert [record for _, record in read_cut(made, content, block_size)[0]] == entries
 
@@ -75,6 +75,6 @@ def test_a_stack_trace_stays_with_its_log_line() -> None:
 def test_a_pattern_that_is_none_is_refused() -> None:
     """By what is wrong with it."""
     with pytest.raises(ValueError, match=r"pattern '\(' is not a valid RE2 expression"):
-        make_format({"type": "regex", "pattern": "("})
+        RECORD_FORMATS.make({"type": "regex", "pattern": "("})
     with pytest.raises(ValueError, match="needs option 'pattern'"):
-        make_format("regex")
+        RECORD_FORMATS.make("regex")

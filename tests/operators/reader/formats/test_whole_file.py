@@ -12,7 +12,7 @@ import pytest
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.whole_file import WholeFile
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_range
@@ -39,7 +39,7 @@ class TestWholeFile(FormatContract):
 
 def test_an_empty_file_is_a_record() -> None:
     """Where a block says that the file is there."""
-    made = make_format("whole_file")
+    made = RECORD_FORMATS.make("whole_file")
     block = BlockMetadata(0, URL, FileVersion(0), 0, 0, True)
     [batch] = made.read(MemorySource(b""), block, BlockAccounting(URL, Counter(), None))
     assert batch.to_pylist() == [b""]
@@ -47,7 +47,7 @@ def test_an_empty_file_is_a_record() -> None:
 
 def test_columns_name_the_file() -> None:
     """Path and content, one row a file."""
-    made = make_format({"type": "whole_file", "columns": True})
+    made = RECORD_FORMATS.make({"type": "whole_file", "columns": True})
     accounting = BlockAccounting(URL, Counter(), None)
     [batch] = made.read(MemorySource(b"a\nb"), block_of(b"a\nb", 0, 3), accounting)
     assert made.parse(batch, accounting).batch.to_arrow().to_pylist() == [{"path": URL, "content": b"a\nb"}]
@@ -55,7 +55,7 @@ def test_columns_name_the_file() -> None:
 
 def test_a_path_that_is_no_text_is_escaped() -> None:
     """A column of text cannot hold its bytes, and the record has to have a path."""
-    made = make_format({"type": "whole_file", "columns": True})
+    made = RECORD_FORMATS.make({"type": "whole_file", "columns": True})
     accounting = BlockAccounting(URL, Counter(), None)
     block = replace(block_of(b"a", 0, 1), url=os.fsdecode(b"/in/\xc3\xbc-\xff"))
     [batch] = made.read(MemorySource(b"a"), block, accounting)
@@ -65,4 +65,4 @@ def test_a_path_that_is_no_text_is_escaped() -> None:
 def test_a_file_that_is_too_long_fails_with_a_way_out() -> None:
     """on_long: fail is the default."""
     with pytest.raises(RecordError, match=r"longer than max_record, 2 bytes\n.*on_long"):
-        read_range(make_format({"type": "whole_file", "max_record": 2}), b"abc", 0, 3)
+        read_range(RECORD_FORMATS.make({"type": "whole_file", "max_record": 2}), b"abc", 0, 3)

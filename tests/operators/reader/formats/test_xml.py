@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from dagflow.errors import RecordError
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.xml import Xml
 from operators.testing import FormatContract, Records, Rejects, read_cut, read_range
@@ -51,7 +51,7 @@ def test_pages_of_an_export_come_out_whole() -> None:
     head = b'<?xml version="1.0"?>\n<!DOCTYPE x [ <!ELEMENT page (#PCDATA)> ]>\n<x>\n<!-- <page>no</page> -->\n'
     pages = [b'<page n="1>2">a<page/>b</page>', b"<page>\n<![CDATA[</page>]]></page>", b"<page/>"]
     content = head + b"\n  ".join(pages) + b"\n</x>\n"
-    made = make_format({"type": "xml", "tag": "page"})
+    made = RECORD_FORMATS.make({"type": "xml", "tag": "page"})
     for block_size in range(1, len(content) + 1):
         records = read_cut(made, content, block_size)[0]
         assert [record for _, record in records] == pages
@@ -60,17 +60,17 @@ def test_pages_of_an_export_come_out_whole() -> None:
 
 def test_what_cannot_be_read_fails_with_its_place() -> None:
     """Elements that are too long."""
-    made = make_format({"type": "xml", "tag": "a", "max_record": 10})
+    made = RECORD_FORMATS.make({"type": "xml", "tag": "a", "max_record": 10})
     made.chunk_bytes = 4
     with pytest.raises(RecordError, match=r"offset 1 .*the element a is longer than max_record, 10 bytes"):
         read_range(made, b" <a>" + b"x" * 100 + b"</a>", 0, 50)
     with pytest.raises(ValueError, match="option 'tag'"):
-        make_format({"type": "xml", "tag": "a b"})
+        RECORD_FORMATS.make({"type": "xml", "tag": "a b"})
 
 
 def test_an_element_that_is_too_long_and_never_closed_fails_at_any_cut() -> None:
     """Whether the end of the file was in sight when its length was found does not count."""
-    made = make_format({"type": "xml", "tag": "a", "max_record": 10})
+    made = RECORD_FORMATS.make({"type": "xml", "tag": "a", "max_record": 10})
     content = b" <a>" + b"x" * 20
     for chunk_bytes in (1, 4, 1 << 20):
         made.chunk_bytes = chunk_bytes

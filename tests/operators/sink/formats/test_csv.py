@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from dagflow.api.records import RecordBatch
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.sink.formats import SINK_FORMATS
 from operators.sink.formats.base import SinkFormat
 from operators.sink.formats.csv import CsvSink
@@ -85,7 +85,7 @@ def test_python_reads_every_text_back(rows: list[tuple[str, str]], line_ending: 
 def test_the_reader_reads_every_text_back(rows: list[tuple[str, str]], block_size: int) -> None:
     """The record format gives the same columns from blocks of any size."""
     text = rows_of(batch_of(a=[a for a, _ in rows], b=[b for _, b in rows])).encode()
-    found = columns_of(make_format("csv"), text, block_size)
+    found = columns_of(RECORD_FORMATS.make("csv"), text, block_size)
     assert [(row["a"], row["b"]) for row in found] == rows
 
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.reader.formats.base import ByteAccounting
-from operators.reader.formats.framing import borders_of
-from operators.reader.formats.search import BYTE, CodeUnit
+from operators.reader.scanning.framing import borders_of
+from operators.reader.scanning.search import BYTE, CodeUnit
 
 BadBytes = Literal["fail", "replace", "reject"]
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.positions import Positions
+from operators.reader.scanning.positions import Positions
 
 
 def frame_adjacent(

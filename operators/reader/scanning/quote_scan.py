@@ -8,13 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats.file_view import Bytes, FileView, read_exactly
-from operators.reader.formats.lines import find_newlines
-from operators.reader.formats.positions import contains, positions_of
-from operators.reader.formats.quoting import (
-    CR,
+from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
+from operators.reader.scanning.positions import contains, positions_of
+from operators.reader.scanning.quoting import (
     INSIDE,
-    LF,
     OUTSIDE,
     Dialect,
     Quoting,
@@ -22,8 +19,8 @@ from operators.reader.formats.quoting import (
     quoting_of,
     undecided_from,
 )
-from operators.reader.formats.search import BackwardSearch, escaped_places
-from operators.reader.formats.terminated import Terminators
+from operators.reader.scanning.search import CR, LF, BackwardSearch, escaped_places, find_newlines
+from operators.reader.scanning.terminated import Terminators
 
 
 def newlines_outside(data: Bytes, is_at_end: bool, quoting: Quoting, state: int) -> Terminators:

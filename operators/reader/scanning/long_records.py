@@ -11,9 +11,9 @@ from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting
-from operators.reader.formats.file_view import Bytes, read_exactly
-from operators.reader.formats.framing import one_unended
-from operators.reader.formats.terminated import TerminatedFormat
+from operators.reader.scanning.file_view import Bytes, read_exactly
+from operators.reader.scanning.framing import one_unended
+from operators.reader.scanning.terminated import TerminatedFormat
 
 OnLong = Literal["fail", "skip", "cut", "reject"]
 

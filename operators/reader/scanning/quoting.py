@@ -18,12 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.reader.formats.file_view import Bytes
-from operators.reader.formats.positions import Positions, positions_of
-from operators.reader.formats.search import NONE, escaped_places
+from operators.reader.scanning.file_view import Bytes
+from operators.reader.scanning.positions import Positions, positions_of
+from operators.reader.scanning.search import CR, LF, NONE, escaped_places
 
 OUTSIDE, INSIDE = 0, 1
-LF, CR = b"\n\r"
 
 
 @dataclass(frozen=True, slots=True)

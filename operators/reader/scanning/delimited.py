@@ -13,10 +13,10 @@ from dagflow.api.records import NO_DELIMITER, RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting
-from operators.reader.formats.file_view import Bytes, FileView
-from operators.reader.formats.framing import frame_adjacent, one_unended
-from operators.reader.formats.long_records import LongRecords, OnLong
-from operators.reader.formats.terminated import TerminatedFormat, Terminators
+from operators.reader.scanning.file_view import Bytes, FileView
+from operators.reader.scanning.framing import frame_adjacent, one_unended
+from operators.reader.scanning.long_records import LongRecords, OnLong
+from operators.reader.scanning.terminated import TerminatedFormat, Terminators
 
 
 class Delimited(TerminatedFormat):

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from dagflow.api.records import Delimiters
 from operators.reader.byte_source import ByteSource, GrowingSource
 from operators.reader.formats.base import RecordFormat
-from operators.reader.formats.file_view import Bytes, FileView, read_exactly
-from operators.reader.formats.positions import Positions
+from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
+from operators.reader.scanning.positions import Positions
 
 PROBE_BYTES = 4 << 10
 """The first step of reading beyond a block, or of looking for its first record; it doubles from there."""

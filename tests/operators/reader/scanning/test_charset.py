@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
-from operators.reader.formats import make_format
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.lines import Lines
 from operators.testing import FormatContract, Records, Rejects, read_cut
@@ -67,20 +67,20 @@ class TestSingleBytes(EncodedContract):
 def test_text_comes_through_whatever_it_was_encoded_in(texts: list[str], encoding: str, block_size: int) -> None:
     """Every line is the text that was written, as UTF-8."""
     content = "".join(text + "\n" for text in texts).encode(encoding)
-    made = make_format({"type": "lines", "encoding": encoding})
+    made = RECORD_FORMATS.make({"type": "lines", "encoding": encoding})
     assert [record.decode() for _, record in read_cut(made, content, block_size)[0]] == texts
 
 
 def test_a_bad_byte_fails_with_its_place_and_a_way_out() -> None:
     """on_bad_bytes: fail is the default."""
-    made = make_format({"type": "lines", "encoding": "ascii"})
+    made = RECORD_FORMATS.make({"type": "lines", "encoding": "ascii"})
     with pytest.raises(RecordError, match=r"offset 3 \(4 bytes\): not valid ascii: .* at byte 3 .*\n.*on_bad_bytes"):
         read_cut(made, b"ab\nJos\xe9\nAlice", 100)
 
 
 def test_utf_8_is_checked_record_by_record() -> None:
     """A character that is torn between two records is in neither."""
-    made = make_format({"type": "lines", "encoding": "utf-8", "delimiter": "|", "on_bad_bytes": "reject"})
+    made = RECORD_FORMATS.make({"type": "lines", "encoding": "utf-8", "delimiter": "|", "on_bad_bytes": "reject"})
     assert read_cut(made, b"a\xc3|\xa9|b", 100) == ([(5, b"b")], [(0, 2), (3, 1)])
 
 
@@ -97,7 +97,7 @@ def test_utf_8_is_checked_record_by_record() -> None:
 def test_encodings_that_cannot_be_cut_are_refused(options: dict[str, str], message: str) -> None:
     """Each says why."""
     with pytest.raises(ValueError, match=message):
-        make_format({"type": "lines", **options})
+        RECORD_FORMATS.make({"type": "lines", **options})
 
 
 def test_every_encoding_of_python_is_either_refused_or_read() -> None:
@@ -106,7 +106,7 @@ def test_every_encoding_of_python_is_either_refused_or_read() -> None:
 
     for name in sorted(set(encodings.aliases.aliases.values())):
         try:
-            made = make_format({"type": "lines", "encoding": name})
+            made = RECORD_FORMATS.make({"type": "lines", "encoding": name})
         except ValueError:
             continue
         content = "one\ntwo\n".encode(name)

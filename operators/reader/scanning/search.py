@@ -10,13 +10,19 @@ import numpy.typing as npt
 
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import CHUNK_BYTES
-from operators.reader.formats.file_view import Bytes, read_exactly
-from operators.reader.formats.positions import Positions, positions_of
+from operators.reader.scanning.file_view import Bytes, read_exactly
+from operators.reader.scanning.positions import Positions, contains, positions_of
+from operators.reader.scanning.terminated import Terminators
 
 CodeUnits = npt.NDArray[Any]
 """Code units: bytes, or the 2 or 4 bytes that UTF-16 and UTF-32 are made of."""
 
 NONE = np.empty(0, np.int64)
+
+LF, CR = b"\n\r"
+
+NEWLINES = ("\n", "\r\n", "\r")
+"""What ends a line, in the order of the codes that find_newlines gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,38 @@ def active_escapes(units: CodeUnits, escape: int) -> Positions:
     first = found[is_first][np.cumsum(is_first) - 1]
     active: Positions = found[(found - first) % 2 == 0]
     return active
+
+
+def find_newlines(
+    units: CodeUnits, is_at_end: bool, line_feed: int = LF, carriage_return: int = CR, escaped: Positions | None = None
+) -> Terminators:
+    """Find LF, CR LF and CR, as Hadoop's line reader does; codes are indices into NEWLINES.
+
+    A CR that ends the stretch is left out unless the file ends there, because an LF may follow.
+
+    Args:
+        units: Code units.
+        is_at_end: Whether the file ends where they do.
+        line_feed: The code unit of LF.
+        carriage_return: The code unit of CR.
+        escaped: Places at which neither counts.
+    """
+    if escaped is None and not contains(units, carriage_return):
+        starts = positions_of(units == line_feed)
+        return Terminators(starts, starts + 1)
+    is_return = units == carriage_return
+    is_feed = units == line_feed
+    if escaped is not None:
+        escaped = escaped[escaped < len(units)]
+        is_return[escaped] = is_feed[escaped] = False
+    ends_line = is_feed.copy()
+    ends_line |= is_return
+    ends_line[:-1] ^= is_return[:-1] & is_feed[1:]
+    if len(units) and not is_at_end and is_return[-1]:
+        ends_line[-1] = False
+    last = positions_of(ends_line)
+    codes = np.where(is_return[last], 2, is_return[last - 1] & (last > 0)).astype(np.uint8)
+    return Terminators(last - (codes == 1), last + 1, codes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What record formats are made of: finds delimiters, frames records, parses text and columns."""
