@@ -161,5 +161,5 @@ class ClassRegistry(Generic[T]):
 
 
 def _nearest(name: str, names: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name, names, 1)
+    close = difflib.get_close_matches(name, names, 1) or [known for known in names if name and known.startswith(name)]
     return f"; did you mean '{close[0]}'?" if close else ";"

@@ -283,7 +283,8 @@ def _yaml_text(value: object) -> str:
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if isinstance(value, str):
-        return value if value and value.isprintable() and value.strip() == value else repr(value)
+        is_plain = value.isprintable() and value.strip() == value and any(map(str.isalnum, value))
+        return value if is_plain else repr(value)
     if isinstance(value, BaseModel):
         value = value.model_dump()
     if isinstance(value, list | tuple):

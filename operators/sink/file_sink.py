@@ -132,13 +132,16 @@ class FileSink:
     def write_named(self, batch: RecordBatch, format: SinkFormat, name: str) -> None:
         """Append records to the file of a name, however large it becomes; an empty batch only begins it.
 
-        A file of another name ends the one before it.
+        A file of another name ends the one before it. An empty raw batch begins none in a format of columns.
 
         Raises:
             ValueError: The format cannot hold the records, or not in one file with those that are there.
             StorageError: The store refused them.
         """
         format = format.for_batch(batch)
+        if not len(batch) and batch.is_raw and format.layout_of(batch) is not None:
+            # It announces a block without records, of which nothing says what columns they would have.
+            return
         url = join(self._root, name + format.extension)
         if self._named is None or self._named.url != url:
             self._end_named()

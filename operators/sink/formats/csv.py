@@ -36,20 +36,22 @@ class CsvSink(TextFormat):
 
     delimiter: Annotated[
         str,
-        Field(pattern=r"^[\x01-\x7e]$", description="what stands between fields, one character"),
+        Field(description="what stands between fields, one character of ASCII"),
     ] = ","
     header: Annotated[bool, Field(description="whether files begin with the names of the columns")] = True
     line_ending: Annotated[Literal["lf", "crlf"], Field(description="newline that ends a row")] = "lf"
-    null_value: Annotated[
-        str, Field(pattern=r'^[^"\r\n]*$', description="what stands for a missing value, never in quotes")
-    ] = ""
+    null_value: Annotated[str, Field(description="what stands for a missing value, never in quotes")] = ""
 
     def check_options(self) -> None:
-        """Refuse a delimiter that cannot be told from values, and a null_value that holds it."""
+        """Refuse a delimiter that cannot be told from values, and a null_value that would need quotes."""
+        if len(self.delimiter) != 1 or not "\x01" <= self.delimiter <= "\x7e":
+            raise ValueError(
+                f'delimiter {self.delimiter!r} is not one character of ASCII; a tab is "\\t", in double quotes'
+            )
         if self.delimiter in '"\r\n' or self.delimiter.isalnum():
             raise ValueError(f"delimiter {self.delimiter!r} is a quote, a newline, a letter or a digit")
-        if self.delimiter in self.null_value:
-            raise ValueError(f"null_value {self.null_value!r} holds the delimiter")
+        if not {self.delimiter, '"', "\r", "\n"}.isdisjoint(self.null_value):
+            raise ValueError(f"null_value {self.null_value!r} holds the delimiter, a quote or a newline")
         escaped = f"\\{self.delimiter}" if self.delimiter in r"\]^-[" else self.delimiter
         self._special = f'["\r\n{escaped}]'
 

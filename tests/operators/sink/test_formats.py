@@ -70,6 +70,7 @@ def test_the_suite_finds_an_output_format_that_is_wrong() -> None:
     ("value", "problem"),
     [
         ("cvs", "there is no format 'cvs'; did you mean 'csv'\\? formats: auto, csv, json_lines, parquet, raw"),
+        ("json", "there is no format 'json'; did you mean 'json_lines'"),
         ({"type": "parquet", "codec": "zstd"}, "format 'parquet' has no option 'codec'.*it takes: compression"),
         ({"type": "parquet", "compression": "lzo"}, "format 'parquet', option 'compression'"),
         ({"compression": "gzip"}, "a format is a name, or a mapping with 'type' and options"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
 import pytest
 
 from dagflow.api.records import Delimiters, Origin, RecordBatch
@@ -166,6 +170,21 @@ def published(root: Path, format: str, file_name: str, runtime: Any) -> dict[str
     app.write_text(APP.format(root=root, data=root.parent / "in.csv", format=format, file_name=file_name))
     run(load_app(str(app)), runtime=runtime)
     return {path.name: path.read_bytes() for path in (root / "out").iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_all_files_of_blocks_have_the_columns_of_records(format: str, tmp_path: Path) -> None:
+    """What columns a block without records would have is not known, so it has no file in a format of columns."""
+    (tmp_path / "in.csv").write_text("n,t\n" + "".join(f"{n},{'text ' * 90}\n" for n in range(3)))
+    files = published(tmp_path / "run", format, "block", InlineRuntime)
+    assert len(files) == 3
+    columns = {tuple(read_table(name, data).schema.names) for name, data in files.items()}
+    assert columns == {("n", "t")}
+
+
+def read_table(name: str, data: bytes) -> pa.Table:
+    """The rows of a file of CSV or Parquet."""
+    return pq.read_table(pa.BufferReader(data)) if name.endswith("parquet") else arrow_csv.read_csv(io.BytesIO(data))
 
 
 class Failing(InlineRuntime):

@@ -137,9 +137,9 @@ def test_other_columns_go_to_files_of_their_own() -> None:
     [
         ({"delimiter": '"'}, "is a quote, a newline, a letter or a digit"),
         ({"delimiter": "x"}, "is a quote, a newline, a letter or a digit"),
-        ({"delimiter": ",,"}, "option 'delimiter'"),
+        ({"delimiter": r"\t"}, "is not one character of ASCII; a tab is"),
         ({"null_value": "a,b"}, "holds the delimiter"),
-        ({"null_value": '"'}, "option 'null_value'"),
+        ({"null_value": '"'}, "holds the delimiter, a quote or a newline"),
         ({"delimeter": ";"}, "did you mean 'delimiter'"),
     ],
 )
