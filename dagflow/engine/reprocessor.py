@@ -88,7 +88,7 @@ class Reprocessor:
         self._runtime = runtime
         self._stop = stop
         self._codec = WindowCodec(app.plan, app.operators, pending_tag(journal.state.app_uuid, journal.epoch))
-        self._counts = Scaling(app.plan, app.operators, parallelism).counts
+        self._counts = Scaling(app.plan, app.deciders, parallelism).counts
 
     def reprocess(self, window_ids: Iterable[int]) -> list[ReprocessedWindow]:
         """Run windows again, then replace the files of all of them.

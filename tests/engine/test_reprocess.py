@@ -114,6 +114,16 @@ def test_files_that_a_replay_no_longer_makes_go_and_new_ones_come(folder: Path) 
     assert sorted(published(folder).values()) == ["b1\nb2\n", "c1\nc2\n"]
 
 
+def test_a_stage_that_is_new_in_a_replay_has_the_partitions_of_its_policy(folder: Path) -> None:
+    """The policy that the app names decides, as in a run; the window's plan knows nothing of the stage."""
+    alone = 'drop: {prefix: "#"}}, partitioner: {class: StatelessPartitioner, properties: {count: 1}}'
+    again(2, change=('drop: {prefix: "#"}}, partition: parallel', alone))
+    with contextlib.closing(Journal.open(STORAGE.objects("journal"), app="sample")) as journal:
+        window = journal.window(2)
+    assert window.intent is not None
+    assert [(each.stage, each.partition) for each in window.intent.produced] == [("filter", 0)]
+
+
 def test_a_replay_that_fails_replaces_nothing(folder: Path) -> None:
     """Neither a changed input nor a name that is taken."""
     before = published(folder)
