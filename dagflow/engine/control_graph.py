@@ -63,15 +63,14 @@ class ControlResult:
 def _split(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> tuple[list[str], list[str]]:
     """The control operators that feed stages, and those that work when a window's results are in, upstream first."""
     fed = {edge.target.operator for stage in plan.stages for edge in stage.reports}
-    fed.update(name for name in plan.control if _runs_at_commit(operators[name]))
+    for name in plan.control:
+        operator = operators[name]
+        if isinstance(operator, ControlOperator) and operator.runs_at_commit:
+            fed.add(name)
     for edge in sorted(plan.control_edges, key=lambda edge: plan.control.index(edge.source.operator)):
         if edge.source.operator in fed:
             fed.add(edge.target.operator)
     return [name for name in plan.control if name not in fed], [name for name in plan.control if name in fed]
-
-
-def _runs_at_commit(operator: Operator) -> bool:
-    return isinstance(operator, ControlOperator) and operator.runs_at_commit
 
 
 def _upstream_of(plan: PhysicalPlan, stage: Stage) -> set[str]:
@@ -128,6 +127,7 @@ class ControlGraph:
         self._outputs = outputs
         self._sources = self._chain(sources)
         self._sinks = self._chain(sinks, outputs)
+        self._chains = self._sources, self._sinks
         for edge in entries:
             self._sources.connect(edge.source, self._collector(edge.target))
         for edge in plan.control_edges:
@@ -137,6 +137,7 @@ class ControlGraph:
             buffer.connect(self._watch)
         self._upstream = {stage.head: _upstream_of(plan, stage) for stage in plan.stages if stage.takes_from_driver}
         heads = self._sources.operators.items()
+        self._inputs = {name: each for name, each in heads if isinstance(each, InputOperator)}
         self._listeners = {name: each for name, each in heads if isinstance(each, SourceEventListener)}
         self._counted = Counters()
         self._counted_late = Counters()
@@ -185,13 +186,12 @@ class ControlGraph:
             JournalError: The name of an operator that has left state is gone.
         """
         states = {**planned.operators, **committed.control}
-        stateful = {name for c in (self._sources, self._sinks) for name, o in c.operators.items() if is_stateful(o)}
+        stateful = {name for chain in self._chains for name, o in chain.operators.items() if is_stateful(o)}
         require_owners(states, self._names, stateful - states.keys(), last_run)
-        for chain in (self._sources, self._sinks):
-            for name, operator in chain.operators.items():
-                if name not in states:
-                    continue
-                chain.call(name, operator.restore, StateCodec.of_snapshots(name, operator).decode(states[name]))
+        for chain in self._chains:
+            for name in chain.operators:
+                if name in states:
+                    chain.restore(name, states[name])
         for name in committed.source_events.keys() & self._listeners.keys():
             listener = self._listeners[name]
             state = StateCodec.of_events(name, listener).decode(committed.source_events[name])
@@ -207,20 +207,19 @@ class ControlGraph:
         self._late = []
         self._activity = 0
         self._sources.begin_window(window_id)
-        for name, operator in self._sources.operators.items():
-            if isinstance(operator, InputOperator):
-                self._sources.call(name, operator.emit_tuples)
+        for name, operator in self._inputs.items():
+            self._sources.call(name, operator.emit_tuples)
         self._sources.end_window()
         if not self._activity and not self._has_news():
             return None
         counts = self._sources.counts()
         counters, self._counted = counts.since(self._counted), counts
-        states = _snapshots(self._sources, window_id)
-        return Emission(window_id, dict(self._tuples), states, counters, tuple(self._late), now_ms())
+        tuples, late = dict(self._tuples), tuple(self._late)
+        return Emission(window_id, tuples, self._sources.snapshots(), counters, late, now_ms())
 
     def _has_news(self) -> bool:
-        inputs = {name: each for name, each in self._sources.operators.items() if isinstance(each, InputOperator)}
-        return any([self._sources.call(name, operator.has_news) for name, operator in inputs.items()])
+        # Every operator is asked: one that is not would keep its news for a later window.
+        return any([self._sources.call(name, operator.has_news) for name, operator in self._inputs.items()])
 
     def unemitted_bytes(self) -> dict[str, int]:
         """Bytes that the control operators know they will emit in later windows, by the head of the receiving stage."""
@@ -232,9 +231,8 @@ class ControlGraph:
 
     def scan_now(self) -> None:
         """Let the input operators look for new input at once."""
-        for name, operator in self._sources.operators.items():
-            if isinstance(operator, InputOperator):
-                self._sources.call(name, operator.scan_now)
+        for name, operator in self._inputs.items():
+            self._sources.call(name, operator.scan_now)
 
     def process_results(
         self,
@@ -260,7 +258,7 @@ class ControlGraph:
         self._sinks.end_window()
         counts = self._sinks.counts()
         counters, self._counted_late = counts.since(self._counted_late), counts
-        return ControlResult(_snapshots(self._sinks, window_id), self._outputs.take_finished(), counters)
+        return ControlResult(self._sinks.snapshots(), self._outputs.take_finished(), counters)
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> dict[str, SavedState]:
         """Give the events of a window's tasks to the operators that listen to them.
@@ -285,7 +283,7 @@ class ControlGraph:
         Raises:
             DagflowError: A listener failed.
         """
-        for chain in (self._sources, self._sinks):
+        for chain in self._chains:
             for name, operator in chain.operators.items():
                 if isinstance(operator, CommitListener):
                     chain.call(name, operator.committed, window_id)
@@ -298,16 +296,6 @@ class ControlGraph:
         """End the operators."""
         self._sources.teardown()
         self._sinks.teardown()
-
-
-def _snapshots(chain: Chain, window_id: int) -> dict[str, SavedState]:
-    """The states of a chain's operators after a window, by operator; none of operators without state."""
-    states = {name: chain.call(name, operator.snapshot) for name, operator in chain.operators.items()}
-    return {
-        name: StateCodec.of_snapshots(name, chain.operators[name]).encode(state, window_id)
-        for name, state in states.items()
-        if state is not None
-    }
 
 
 def index_operators(names: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:

@@ -10,13 +10,12 @@ from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.reprocessor import Reprocessor
-from dagflow.engine.run import RunOptions, RuntimeFactory, start_spark
+from dagflow.engine.run import RunOptions, RuntimeFactory, lazy_runtime
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError
 from dagflow.execution.program import Program
 from dagflow.journal import Journal, JournalRetention, read_state
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.base import LazyRuntime
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, moved_with, redacted
@@ -95,8 +94,7 @@ def reprocess(
         _require_same_locations(locations.outputs, journal)
         # Whatever durability the app asks for: a record of the journal says that these files are complete.
         program = Program.of(app.name, placed.plan, placed.operators, storage, "power")
-        start = runtime or (lambda program: start_spark(app, program, options, locations))
-        tasks = LazyRuntime(lambda: start(program))
+        tasks = lazy_runtime(app, program, options, locations, runtime)
         parallelism = SparkMaster.parse(options.master or app.attributes.master).parallelism
         reprocessor = Reprocessor(journal, placed, tasks.get, stop or StopRequest(), parallelism)
         with pending_files_swept(locations.outputs, journal, storage):

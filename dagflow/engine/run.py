@@ -9,7 +9,6 @@ from pathlib import Path
 
 from dagflow.api.context import WindowBudget
 from dagflow.api.control import ControlOperator, InputOperator
-from dagflow.api.operator import Operator
 from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory
@@ -126,8 +125,8 @@ def run(
             )
             with pending_files_swept(locations.outputs, journal, storage):
                 program = Program.of(app.name, placed.plan, placed.operators, storage, app.attributes.durability)
-                start = runtime or (lambda program: start_spark(app, program, options, locations))
-                return _drive(placed, options, journal, checkpoint, controls, LazyRuntime(lambda: start(program)))
+                tasks = lazy_runtime(app, program, options, locations, runtime)
+                return _drive(placed, options, journal, checkpoint, controls, tasks)
         finally:
             journal.close()
 
@@ -164,7 +163,8 @@ def _require_source_files(app: LogicalPlan, store: ObjectStore) -> None:
         state = read_state(store)
     except MissingError:
         return
-    removers = [name for name, node in app.operators.items() if _removes_input(node.operator)]
+    operators = {name: node.operator for name, node in app.operators.items()}
+    removers = [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
     # The app may have had one that it has no more.
     removers += [name for name, counters in state.totals.operators.items() if CLEANED in counters.counts]
     if state.last_committed and removers:
@@ -173,10 +173,6 @@ def _require_source_files(app: LogicalPlan, store: ObjectStore) -> None:
             "it may be the only copy",
             hint="use another checkpoint and another output, or remove both yourself where copies of the files exist",
         )
-
-
-def _removes_input(operator: Operator) -> bool:
-    return isinstance(operator, ControlOperator) and operator.removes_input
 
 
 def _drive(
@@ -192,13 +188,11 @@ def _drive(
     control = _control_graph(app, journal, checkpoint, controls.follow_millis is not None, sizing, runtime)
     try:
         states = OperatorStates(app.plan, app.operators, app.storage.objects(checkpoint), journal.epoch)
-        planned, committed = journal.state.control_state, journal.state.committed_state
-        last_run = journal.state.operators
+        committed, last_run = journal.state.committed_state, journal.state.operators
         states.restore(committed.partitions, last_run)
+        control.restore(journal.state.control_state, committed, last_run)
         runner = WindowRunner(app, states, runtime, sizing, pending_tag(journal.state.app_uuid, journal.epoch))
         planner = WindowPlanner(app, journal, control, states, runner, sizing)
-        control.restore(planned, committed, last_run)
-        planner.restore(planned.prescans, last_run)
         journal.note_operators(app.operators)
         committer = WindowCommitter(app, journal, control, states, runner.codec)
         statistics = RunStatistics(app.name, app.plan, app.operators)
@@ -224,7 +218,20 @@ def _control_graph(
     return ControlGraph(app, services, outputs, index)
 
 
-def start_spark(app: LogicalPlan, program: Program, options: RunOptions, locations: RunLocations) -> Runtime:
+def lazy_runtime(
+    app: LogicalPlan,
+    program: Program,
+    options: RunOptions,
+    locations: RunLocations,
+    runtime: RuntimeFactory | None = None,
+) -> LazyRuntime:
+    """The runtime of a program, which starts with the first window that has tasks; without a factory it is Spark."""
+    if runtime is not None:
+        return LazyRuntime(lambda: runtime(program))
+    return LazyRuntime(lambda: _start_spark(app, program, options, locations))
+
+
+def _start_spark(app: LogicalPlan, program: Program, options: RunOptions, locations: RunLocations) -> Runtime:
     """Start Spark, and check that its executors can run the app."""
     # Heavy: a run that finds nothing to do needs no Spark.
     from dagflow.runtime.spark import SparkRuntime

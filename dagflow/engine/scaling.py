@@ -128,7 +128,8 @@ class Scaling:
 
     def scaled_by_speed(self) -> dict[str, int]:
         """The partition counts of the stages whose policies decide by speed, by stage head."""
-        by_speed = (each for each in self._elastic if _steers_by_speed(self._deciders[each]))
+        deciders = {stage: self._deciders[stage] for stage in self._elastic}
+        by_speed = [s for s, each in deciders.items() if isinstance(each, Partitioner) and each.steers_by_speed]
         return {stage: self.counts[stage] for stage in by_speed}
 
     def observe(
@@ -158,10 +159,6 @@ class Scaling:
         """The decisions since the last call."""
         decisions, self._decisions = self._decisions, []
         return decisions
-
-
-def _steers_by_speed(decider: object) -> bool:
-    return isinstance(decider, Partitioner) and decider.steers_by_speed
 
 
 def _now_millis() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from dagflow.engine.control_graph import ControlGraph, Emission
 from dagflow.engine.operator_state import OperatorStates
@@ -13,7 +13,7 @@ from dagflow.engine.scaling import Scaling
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import Journal, SavedState, WindowPlan
+from dagflow.journal import Journal, WindowPlan
 
 
 class WindowPlanner:
@@ -21,14 +21,15 @@ class WindowPlanner:
 
     Args:
         app: The app.
-        journal: Takes the plans.
+        journal: Takes the plans, and has the pre-scan states that earlier windows left.
         control: The control operators.
         states: States of the partitioned operators, which may fix a stage's partition count.
         runner: Runs pre-scans, and knows how many tasks run at the same time.
         sizing: How large windows are, and how fast partitions.
 
     Raises:
-        DagflowError: A stage has state for another number of partitions than the app sets.
+        DagflowError: A stage has state for another number of partitions than the app sets, or the name of an operator
+            that has left pre-scan state is gone.
     """
 
     def __init__(
@@ -53,15 +54,12 @@ class WindowPlanner:
         sizing.size_by_speed(self._scaling.scaled_by_speed)
         states.require_counts(self._scaling.counts)
         self._prescans = PreScans(app.operators, runner.runtime)
+        self._prescans.restore(journal.state.control_state.prescans, journal.state.operators)
 
     @property
     def has_emitted(self) -> bool:
         """Whether an emitted window waits to be planned."""
         return bool(self._emitted)
-
-    def restore(self, prescans: Mapping[str, SavedState], last_run: Collection[str]) -> None:
-        """Take back the pre-scan states that earlier windows left; last_run are all operators of the run before."""
-        self._prescans.restore(prescans, last_run)
 
     def emit_ahead(self, windows: int) -> None:
         """Emit until this many windows wait to be planned, or there is no more to emit for now."""

@@ -21,6 +21,8 @@ from dagflow.execution.failures import (
 )
 from dagflow.execution.operator_clock import OperatorClock
 from dagflow.execution.port_buffer import Consumer, PortBuffer
+from dagflow.execution.state_codec import StateCodec
+from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.physical import Edge, PortRef
 
@@ -235,6 +237,29 @@ class Chain:
             self.call(name, operator.end_window)
             for buffer in self._buffers_of(name):
                 buffer.is_ended = True
+
+    def snapshots(self) -> dict[str, SavedState]:
+        """The states of the operators after the window just ended, by operator; none of operators without state.
+
+        Raises:
+            OperatorError: An operator failed, or gave what cannot be kept.
+        """
+        states = {name: self.call(name, operator.snapshot) for name, operator in self.operators.items()}
+        return {
+            name: StateCodec.of_snapshots(name, self.operators[name]).encode(state, self.window_id, self.partition)
+            for name, state in states.items()
+            if state is not None
+        }
+
+    def restore(self, operator: str, saved: SavedState) -> None:
+        """Give an operator the state that snapshots() kept of it.
+
+        Raises:
+            JournalError: The state is of a version, or a form, that this program does not know.
+            OperatorError: The operator failed.
+        """
+        instance = self.operators[operator]
+        self.call(operator, instance.restore, StateCodec.of_snapshots(operator, instance).decode(saved))
 
     def teardown(self, names: Iterable[str] | None = None) -> None:
         """End operators; where one of them fails, the others are ended all the same.

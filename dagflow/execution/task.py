@@ -17,7 +17,6 @@ from dagflow.execution.chain import Chain
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
-from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_progress import TaskProgress, TaskReport
 from dagflow.journal.saved_state import SavedState
@@ -110,8 +109,7 @@ class StageTask:
             self._set_up.append(name)
             state = self._window.states.get((name, self._partition))
             if state is not None:
-                restored = StateCodec.of_snapshots(name, operator).decode(state)
-                self._chain.call(name, operator.restore, restored)
+                self._chain.restore(name, state)
 
     def _edges(self) -> Iterator[Any]:
         yield from self._stage.edges
@@ -184,7 +182,7 @@ class StageTask:
                     yield from self._sent()
                 yield from self._sent()
             self._chain.end_window()
-            states = self._snapshots()
+            states = self._chain.snapshots()
         except Exception:
             self._tear_down_after_failure()
             raise
@@ -201,15 +199,6 @@ class StageTask:
     def _sent(self) -> list[ShuffleItem]:
         sent, self._outgoing = self._outgoing, []
         return sent
-
-    def _snapshots(self) -> dict[str, SavedState]:
-        states = {}
-        for name, operator in self._chain.operators.items():
-            state = self._chain.call(name, operator.snapshot)
-            if state is not None:
-                codec = StateCodec.of_snapshots(name, operator)
-                states[name] = codec.encode(state, self._window.window_id, self._partition)
-        return states
 
 
 def _discard(_: TaskReport) -> None:
