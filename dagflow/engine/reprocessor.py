@@ -113,11 +113,11 @@ class Reprocessor:
             discard_all(self._storage, [file for rerun in reruns for file in rerun.files])
             raise
         kept = {file.final_url for file in new}
-        self._journal.begin_reprocess(
-            [
+        self._journal.append(
+            *(
                 Reprocess(rerun.intent, sorted(rerun.published.urls - kept), rerun.published.intent.counters)
                 for rerun in reruns
-            ]
+            )
         )
         finish_reprocess(self._journal, self._storage)
         return [

@@ -110,7 +110,7 @@ class WindowCommitter:
             finished_ms=finished_ms,
             committed_ms=now_ms(),
         )
-        self._journal.append_intent(intent)
+        self._journal.append(intent)
         self._publish(window_id, files)
         self._journal.mark_done(window_id)
         self._control.committed(window_id)

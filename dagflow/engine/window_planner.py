@@ -90,7 +90,7 @@ class WindowPlanner:
             self._scaling.counts,
             self._scaling.take_decisions(),
         )
-        self._journal.append_plan(planned)
+        self._journal.append(planned)
         return planned
 
     def committed(self, load: Load, results: Sequence[TaskResult]) -> None:

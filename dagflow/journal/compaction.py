@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dagflow.errors import MissingError
-from dagflow.journal.create_if_absent import create_if_absent, is_whole
-from dagflow.journal.log import Log
+from dagflow.journal.log import Log, is_whole
 from dagflow.storage.objects import ObjectStore
 
 COMPACTED_ARCHIVES = 32
@@ -30,14 +29,13 @@ def archives_in(store: ObjectStore, directory: str) -> Iterator[str]:
     return (name for name in store.list(directory) if _RANGE.fullmatch(name.removeprefix(directory)))
 
 
-def compact_archives(store: ObjectStore, log: Log, directory: str) -> None:
+def compact_archives(log: Log, directory: str) -> None:
     """Put the newest small archives into one, if there are enough of them.
 
     A death in between leaves ranges that overlap; readers pass over windows that they have seen, and the next
     compaction removes what is covered.
 
     Args:
-        store: The checkpoint.
         log: This driver's right to act.
         directory: Where the archives of this generation are.
 
@@ -45,6 +43,7 @@ def compact_archives(store: ObjectStore, log: Log, directory: str) -> None:
         FencedError: Another driver has taken over; nothing was removed.
         StorageError: The store failed.
     """
+    store = log.store
     names = list(archives_in(store, directory))
     if covered := _covered(names):
         # What covers others was written by a driver that died; where it was torn, they are all there is.
@@ -61,7 +60,7 @@ def compact_archives(store: ObjectStore, log: Log, directory: str) -> None:
     if len(parts) < 2 or content is None:
         return
     name = f"{directory}{_range_of(parts[0])[0]:012d}-{_range_of(parts[-1])[1]:012d}"
-    create_if_absent(store, log, name, content, sum(map(_windows_in, parts)))
+    log.create_if_absent(name, content, sum(map(_windows_in, parts)))
     log.check_epoch()
     store.delete(parts)
 

@@ -6,20 +6,12 @@ import os
 import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, get_args
 
 from dagflow.errors import JournalError
 from dagflow.journal.typed_json import from_json, to_json
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
-
-
-class Event(Protocol):
-    """One thing that a record says; a frozen dataclass."""
-
-    @property
-    def kind(self) -> str:
-        """The name of its class in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +158,22 @@ class Cleared:
     kind: ClassVar[str] = "CLEARED"
 
 
-EVENTS: tuple[type[Any], ...] = (
-    *(Fence, Start, WindowPlan, WindowIntent, Done),
-    *(Reprocess, Reprocessed, Outputs, Operators, SetAside, Cleared),
+Event = (
+    Fence
+    | Start
+    | WindowPlan
+    | WindowIntent
+    | Done
+    | Reprocess
+    | Reprocessed
+    | Outputs
+    | Operators
+    | SetAside
+    | Cleared
 )
+"""One thing that a record says; its class names it in the log as `kind`."""
 
-_CLASS_BY_KIND = {event.kind: event for event in EVENTS}
+_CLASS_BY_KIND: dict[str, type[Event]] = {event.kind: event for event in get_args(Event)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.compaction import compact_archives
-from dagflow.journal.events import Done, Event, Fence, Operators, Outputs, Reprocess, Reprocessed, RunOrigin, Start
+from dagflow.journal.events import Done, Event, Fence, Operators, Outputs, Reprocessed, RunOrigin, Start
 from dagflow.journal.log import Log, Replay, SlotTakenError, apply_record, load
 from dagflow.journal.retention import (
     JournalRetention,
@@ -26,7 +26,7 @@ from dagflow.journal.retention import (
     trim,
 )
 from dagflow.journal.state import JournalState
-from dagflow.journal.windows import Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.roots import require_located
@@ -148,35 +148,38 @@ class Journal:
         """This driver's epoch; later drivers have higher ones."""
         return self._log.epoch
 
-    def append_plan(self, plan: WindowPlan) -> None:
-        """Make a window's plan durable; to be called before any of it runs, in the order of windows.
+    def append(self, *events: Event) -> None:
+        """Make events durable, all of them or none, and what was noted before; writes nothing where there is neither.
+
+        A WindowPlan comes before any of its window runs. When the WindowIntent of a window is written, its files may
+        be published, and whatever happens they will be; Reprocess events are the same for files that replace others.
 
         Raises:
-            ValueError: It is not the next window.
-            FencedError: Another driver has taken over; the window must not run.
-            StorageError: The store failed.
+            ValueError: The events cannot follow on what the journal says, for example another window is the next one.
+            FencedError: Another driver has taken over: nothing may be run, published or replaced.
+            StorageError: The store failed; whether the events are in the log is not known.
         """
-        self.append(plan)
-
-    def append_intent(self, intent: WindowIntent) -> None:
-        """Commit a window: when this returns its files may be published, and whatever happens they will be.
-
-        Raises:
-            ValueError: It is not the oldest planned window.
-            FencedError: Another driver has taken over; nothing must be published.
-            StorageError: The store failed.
-        """
-        self.append(intent)
-
-    def begin_reprocess(self, windows: Sequence[Reprocess]) -> None:
-        """Commit to replacing what done windows published by what they made now: all of it, in one record.
-
-        Raises:
-            ValueError: A window is not done.
-            FencedError: Another driver has taken over; nothing must be replaced.
-            StorageError: The store failed; whether it is decided is not known.
-        """
-        self.append(*windows)
+        self._require_open()
+        # Applied first: an event that the state refuses is never written.
+        for event in events:
+            self.state.apply(event)
+        written = [*self._noted, *events]
+        if not written:
+            return
+        # Whatever ends the write leaves its outcome in doubt; the next driver reads what came of it.
+        self._closed_by = "a write that was interrupted"
+        try:
+            self._seq = self._log.append(self._seq + 1, written).seq
+        except SlotTakenError as error:
+            is_overtaken = error.record is not None and error.record.epoch > self.epoch
+            reason = self._log.fenced() if is_overtaken else error
+            self._closed_by = reason.message
+            raise reason from error
+        except DagflowError as error:
+            self._closed_by = error.message
+            raise
+        self._closed_by = ""
+        self._noted.clear()
 
     def end_reprocess(self, window_id: int) -> None:
         """Note that all files of a reprocessed window are in their places.
@@ -187,7 +190,7 @@ class Journal:
         """
         before = find_window(self._store, self.state, window_id)
         now = replace(before, intent=self.state.reprocessing[window_id].intent.without_state(), published_ms=now_ms())
-        name = keep_reprocessed(self._store, self._log, self.state, self._seq, now)
+        name = keep_reprocessed(self._log, self.state, self._seq, now)
         self.append(Reprocessed(window_id, name))
 
     def window(self, window_id: int) -> Window:
@@ -276,16 +279,16 @@ class Journal:
             StorageError: The store failed.
         """
         self.flush()
-        archive(self._store, self._log, self.state)
+        archive(self._log, self.state)
 
     def _make_smaller(self) -> None:
-        archive(self._store, self._log, self.state)
+        archive(self._log, self.state)
         forget(self.state, self._retention.kept_windows)
-        take_snapshot(self._store, self._log, self.state, self._seq)
+        take_snapshot(self._log, self.state, self._seq)
         self._snapshot_seq = self._seq
-        trim(self._store, self._log)
-        remove_forgotten(self._store, self._log, self.state)
-        compact_archives(self._store, self._log, archive_directory(self.state))
+        trim(self._log)
+        remove_forgotten(self._log, self.state)
+        compact_archives(self._log, archive_directory(self.state))
 
     def published(self) -> Iterator[str]:
         """The final URL of every file that this journal has published, or will publish.
@@ -299,36 +302,6 @@ class Journal:
     def close(self) -> None:
         """Take no more records; the next driver finds out what was not flushed."""
         self._closed_by = self._closed_by or "close()"
-
-    def append(self, *events: Event) -> None:
-        """Write a record of what was noted and of events; nothing where there is neither.
-
-        Raises:
-            ValueError: The events cannot follow on what the journal says.
-            FencedError: Another driver has taken over.
-            StorageError: The store failed.
-        """
-        self._require_open()
-        # Applied first: an event that the state refuses is never written.
-        for event in events:
-            self.state.apply(event)
-        written = [*self._noted, *events]
-        if not written:
-            return
-        # Whatever ends the write leaves its outcome in doubt; the next driver reads what came of it.
-        self._closed_by = "a write that was interrupted"
-        try:
-            self._seq = self._log.append(self._seq + 1, written).seq
-        except SlotTakenError as error:
-            is_overtaken = error.record is not None and error.record.epoch > self.epoch
-            reason = self._log.fenced() if is_overtaken else error
-            self._closed_by = reason.message
-            raise reason from error
-        except DagflowError as error:
-            self._closed_by = error.message
-            raise
-        self._closed_by = ""
-        self._noted.clear()
 
     def _require_open(self) -> None:
         if self._closed_by:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dagflow.errors import AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
 from dagflow.journal.events import Event, Fence, Holder, Record
-from dagflow.journal.frames import TornError, decode, encode
+from dagflow.journal.frames import TornError, decode, decode_all, encode
 from dagflow.journal.state import JournalState
 from dagflow.journal.typed_json import from_json, to_json
 from dagflow.storage.location import redacted
@@ -121,7 +121,7 @@ def _newest_snapshot(store: ObjectStore) -> tuple[JournalState, int]:
     for name in sorted(store.list(SNAPSHOTS), reverse=True):
         try:
             url = redacted(f"{store.url}/{name}")
-            return JournalState.from_json(decode(store.read(name), url, store.roots), url), number_of(name)
+            return from_json(JournalState, decode(store.read(name), url, store.roots), url), number_of(name)
         except MissingError:
             continue
         except TornError as error:
@@ -176,6 +176,18 @@ def apply_record(state: JournalState, record: Record, store: ObjectStore) -> Non
             raise JournalError(f"the record contradicts those before it: {error}", url=url) from error
 
 
+def is_whole(store: ObjectStore, name: str, frames: int) -> bool:
+    """Whether an object can be read and holds so many frames.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    try:
+        return len(list(decode_all(store.read(name), redacted(f"{store.url}/{name}")))) == frames
+    except (JournalError, MissingError):
+        return False
+
+
 class Log:
     """A driver's right to append, and its use.
 
@@ -184,24 +196,24 @@ class Log:
 
     Args:
         store: Where the log is.
+
+    Attributes:
+        store: The same.
+        holder: This process, as other drivers are told.
+        epoch: This driver's epoch; later drivers have higher ones.
     """
 
     def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._holder = Holder.this_process()
+        self.store = store
+        self.holder = Holder.this_process()
         self.epoch = self._claim()
 
-    @property
-    def holder(self) -> Holder:
-        """This process, as others are told."""
-        return self._holder
-
     def _claim(self) -> int:
-        epoch = max(map(number_of, self._store.list(EPOCHS)), default=0)
+        epoch = max(map(number_of, self.store.list(EPOCHS)), default=0)
         while True:
             epoch += 1
             try:
-                self._store.create(slot_name(EPOCHS, epoch), encode(to_json(self._holder), self._store.roots))
+                self.store.create(slot_name(EPOCHS, epoch), encode(to_json(self.holder), self.store.roots))
                 return epoch
             except AlreadyExistsError:
                 continue
@@ -217,7 +229,7 @@ class Log:
         record = Record(seq, self.epoch, os.urandom(8).hex(), tuple(events))
         name = slot_name(LOG, seq)
         try:
-            self._store.create(name, encode(record.to_json(), self._store.roots))
+            self.store.create(name, encode(record.to_json(), self.store.roots))
         except AlreadyExistsError as error:
             raise self._taken(seq) from error
         except StorageError:
@@ -230,9 +242,9 @@ class Log:
         return record
 
     def _taken(self, seq: int) -> SlotTakenError:
-        url = redacted(f"{self._store.url}/{slot_name(LOG, seq)}")
+        url = redacted(f"{self.store.url}/{slot_name(LOG, seq)}")
         try:
-            present = read_record(self._store, seq)
+            present = read_record(self.store, seq)
         except TornError:
             return SlotTakenError("the slot holds a torn record", url=url, record=None)
         return SlotTakenError(f"the slot holds a record of epoch {present.epoch}", url=url, record=present)
@@ -246,16 +258,39 @@ class Log:
         """
         # One listing answers both questions, of the same moment, for one wait: is there a later epoch, and is this
         # one still there? So many drivers may have come since that this epoch, and the one after it, were forgotten.
-        present = list(self._store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch - 1)))
+        present = list(self.store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch - 1)))
         if present == [slot_name(EPOCHS, self.epoch)]:
             return
         if present:
             raise self.fenced()
         raise JournalError(
             f"the journal has vanished: epoch {self.epoch}, which this process opened, is gone",
-            url=redacted(self._store.url),
+            url=redacted(self.store.url),
             hint="the checkpoint was removed while it was in use; what is published stays published",
         )
+
+    def create_if_absent(self, name: str, data: bytes, frames: int = 1) -> None:
+        """Create an object into which any driver would write the same facts, unless it is there as a whole.
+
+        Args:
+            name: The object.
+            data: Its bytes.
+            frames: How many frames these are.
+
+        Raises:
+            FencedError: Another driver has taken over, and what is there is torn.
+            StorageError: The store failed.
+        """
+        try:
+            self.store.create(name, data)
+        except AlreadyExistsError:
+            # A file system may have lost synced bytes of what is there in a power loss, and the records that say
+            # the same are removed after this.
+            if is_whole(self.store, name, frames):
+                return
+            self.check_epoch()
+            self.store.delete([name])
+            self.store.create(name, data)
 
     def forget_epochs(self) -> None:
         """Remove the oldest epochs; a driver that comes back after so many finds its own gone, and stops.
@@ -263,17 +298,17 @@ class Log:
         Raises:
             StorageError: The store failed.
         """
-        self._store.delete(sorted(self._store.list(EPOCHS))[:-EPOCHS_KEPT])
+        self.store.delete(sorted(self.store.list(EPOCHS))[:-EPOCHS_KEPT])
 
     def fenced(self) -> FencedError:
         """The error that names the driver that has taken over."""
-        newest = max(self._store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch)))
+        newest = max(self.store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch)))
         try:
-            winner = str(from_json(Holder, decode(self._store.read(newest), newest), newest))
+            winner = str(from_json(Holder, decode(self.store.read(newest), newest), newest))
         except JournalError:
             winner = "a process that could not say its name"
         return FencedError(
             f"another driver has taken over: {winner} (epoch {number_of(newest)}; this one has epoch {self.epoch})",
-            url=redacted(self._store.url),
+            url=redacted(self.store.url),
             hint="let only one run use this checkpoint; nothing of this run's open windows was published",
         )

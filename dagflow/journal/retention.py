@@ -9,7 +9,6 @@ from itertools import takewhile
 
 from dagflow.errors import MissingError
 from dagflow.journal.compaction import archives_in
-from dagflow.journal.create_if_absent import create_if_absent
 from dagflow.journal.frames import decode, decode_all, encode
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, number_of, slot_name
 from dagflow.journal.state import JournalState
@@ -44,7 +43,7 @@ class JournalRetention:
         return is_full or len(state.finished) >= self.finished_windows or records >= self.records
 
 
-def archive(store: ObjectStore, log: Log, state: JournalState) -> None:
+def archive(log: Log, state: JournalState) -> None:
     """Move the finished windows from the state to the archive.
 
     A crash between this and the next snapshot archives them again, under a range that overlaps; readers skip
@@ -59,24 +58,24 @@ def archive(store: ObjectStore, log: Log, state: JournalState) -> None:
     first, last = min(state.finished), max(state.finished)
     name = f"{archive_directory(state)}{first:012d}-{last:012d}"
     frames = [state.finished[window_id] for window_id in sorted(state.finished)]
-    if store.roots.pairs:
+    if log.store.roots.pairs:
         # The state holds whole locations; what is written holds the names of roots.
-        frames = [encode(decode(frame, name), store.roots) for frame in frames]
-    create_if_absent(store, log, name, b"".join(frames), len(frames))
+        frames = [encode(decode(frame, name), log.store.roots) for frame in frames]
+    log.create_if_absent(name, b"".join(frames), len(frames))
     state.archived = last
     state.finished.clear()
 
 
-def take_snapshot(store: ObjectStore, log: Log, state: JournalState, seq: int) -> None:
+def take_snapshot(log: Log, state: JournalState, seq: int) -> None:
     """Write the state after all records up to seq.
 
     Raises:
         StorageError: The store failed.
     """
-    create_if_absent(store, log, slot_name(SNAPSHOTS, seq), encode(state.to_json(), store.roots))
+    log.create_if_absent(slot_name(SNAPSHOTS, seq), encode(state.to_json(), log.store.roots))
 
 
-def trim(store: ObjectStore, log: Log) -> None:
+def trim(log: Log) -> None:
     """Remove the records that the snapshot before the newest one covers, and all older snapshots.
 
     The newest snapshot is never the only way to a state.
@@ -85,6 +84,7 @@ def trim(store: ObjectStore, log: Log) -> None:
         FencedError: Another driver has taken over; nothing was removed.
         StorageError: The store failed; the next trim removes the rest.
     """
+    store = log.store
     snapshots = sorted(store.list(SNAPSHOTS))
     if len(snapshots) < _SNAPSHOTS_KEPT:
         return
@@ -106,7 +106,7 @@ def forget(state: JournalState, kept_windows: int | None) -> None:
         state.reprocessed = kept
 
 
-def remove_forgotten(store: ObjectStore, log: Log, state: JournalState) -> None:
+def remove_forgotten(log: Log, state: JournalState) -> None:
     """Remove the archives of which every window is forgotten, and what reprocessing left that no longer counts.
 
     Raises:
@@ -114,12 +114,12 @@ def remove_forgotten(store: ObjectStore, log: Log, state: JournalState) -> None:
         StorageError: The store failed; the next call removes the rest.
     """
     # Archives are in the order of their windows, so that this looks at no more of them than it removes.
-    archives = archives_in(store, archive_directory(state))
+    archives = archives_in(log.store, archive_directory(state))
     old = list(takewhile(lambda name: int(name.rpartition("-")[2]) <= state.forgotten, archives))
-    old += set(store.list(_reprocessed_directory(state))) - set(state.reprocessed.values())
+    old += set(log.store.list(_reprocessed_directory(state))) - set(state.reprocessed.values())
     if old:
         log.check_epoch()
-        store.delete(old)
+        log.store.delete(old)
 
 
 def archive_directory(state: JournalState) -> str:
@@ -168,14 +168,14 @@ def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> 
         yield window if name is None else next(_windows(store, name))
 
 
-def keep_reprocessed(store: ObjectStore, log: Log, state: JournalState, seq: int, window: Window) -> str:
+def keep_reprocessed(log: Log, state: JournalState, seq: int, window: Window) -> str:
     """Write down what a window did when it was reprocessed, and return the name of the object.
 
     Raises:
         StorageError: The store failed.
     """
     name = f"{_reprocessed_directory(state)}{window.plan.window_id:012d}-{seq:012d}"
-    create_if_absent(store, log, name, encode(to_json(window), store.roots))
+    log.create_if_absent(name, encode(to_json(window), log.store.roots))
     return name
 
 

@@ -11,6 +11,7 @@ from dagflow.journal.journal import Journal
 from dagflow.journal.log import LOG, SNAPSHOTS
 from dagflow.journal.retention import JournalRetention, published_urls
 from dagflow.journal.state import JournalState
+from dagflow.journal.typed_json import from_json
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.roots import require_located
@@ -47,7 +48,7 @@ def set_aside(store: ObjectStore) -> Iterator[str]:
         journal.append(SetAside(name))
     name = journal.state.setting_aside
     url = redacted(f"{store.url}/{name}")
-    old = JournalState.from_json(decode(store.read(name), url, store.roots), url)
+    old = from_json(JournalState, decode(store.read(name), url, store.roots), url)
     for published in published_urls(store, old):
         require_located(published)
         yield published

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, assert_never
 
 from dagflow.journal.events import (
     Cleared,
@@ -20,7 +20,7 @@ from dagflow.journal.events import (
 )
 from dagflow.journal.frames import encode
 from dagflow.journal.saved_state import CommittedState, ControlState
-from dagflow.journal.typed_json import from_json, to_json
+from dagflow.journal.typed_json import to_json
 from dagflow.journal.windows import PartitionDecision, Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
@@ -135,7 +135,7 @@ class JournalState:
             case Cleared():
                 self.setting_aside = ""
             case _:
-                raise ValueError(f"{type(event).__name__} is no event")
+                assert_never(event)
 
     def _take_over(self, fence: Fence) -> None:
         if fence.run is not None:
@@ -216,12 +216,3 @@ class JournalState:
             raise ValueError(f"windows {sorted(self.finished)} are not in the archive yet")
         value: dict[str, Any] = to_json(self)
         return value
-
-    @classmethod
-    def from_json(cls, value: Any, url: str) -> JournalState:
-        """The state that to_json() described.
-
-        Raises:
-            JournalError: It is not of this form.
-        """
-        return from_json(cls, value, url)

@@ -56,7 +56,7 @@ def test_a_freed_slot_does_not_let_a_dead_driver_back_in(quick_path: Path) -> No
     Toy(store, str(quick_path / "out"), 60).run()
     assert min(store.list("log/")) > "log/000000000002"
     with pytest.raises(FencedError, match=r"another driver has taken over: process \d+ on .*, started .*epoch 2"):
-        zombie.append_plan(WindowPlan(1))
+        zombie.append(WindowPlan(1))
     assert "log/000000000002" in set(store.list("log/"))
     require_complete(store, str(quick_path / "out"), 60)
 
@@ -67,8 +67,8 @@ def test_after_an_error_a_journal_takes_nothing_more(quick_path: Path) -> None:
     zombie = Journal.open(store, app="toy")
     Journal.open(store, app="toy")
     with pytest.raises(FencedError, match="another driver"):
-        zombie.append_plan(WindowPlan(1))
-    for act in (zombie.flush, zombie.maintain, zombie.check_epoch, lambda: zombie.append_plan(WindowPlan(2))):
+        zombie.append(WindowPlan(1))
+    for act in (zombie.flush, zombie.maintain, zombie.check_epoch, lambda: zombie.append(WindowPlan(2))):
         with pytest.raises(DagflowError, match=r"takes no more records after: .*another driver has taken over"):
             act()
 
@@ -88,7 +88,7 @@ def test_of_drivers_that_start_together_one_goes_on(quick_path: Path) -> None:
         winners = 0
         for journal in others:
             with contextlib.suppress(FencedError):
-                journal.append_plan(WindowPlan(1))
+                journal.append(WindowPlan(1))
                 winners += 1
         assert winners == 1
         if not pause.has_struck:
@@ -103,13 +103,13 @@ def test_a_driver_that_is_being_fenced_is_believed_up_to_the_fence(quick_path: P
 
     def append() -> None:
         with contextlib.suppress(FencedError):
-            old.append_plan(plan_of(1, cursor=7))
+            old.append(plan_of(1, cursor=7))
 
     # The probe, its end, the epoch, and then the fence.
     pause = Pause(5, append)
     new = Journal.open(pause.store(store), app="toy")
     assert new.state.planned == {1: plan_of(1, cursor=7)}
-    new.append_plan(WindowPlan(2))
+    new.append(WindowPlan(2))
 
 
 NUMBERS = 12

@@ -18,9 +18,9 @@ def store(quick_path: Path) -> ObjectStore:
     store = StorageContext.default().objects(str(quick_path))
     journal = Journal.open(store, app="toy")
     for window_id in (1, 2, 3):
-        journal.append_plan(WindowPlan(window_id))
+        journal.append(WindowPlan(window_id))
     for window_id in (1, 2):
-        journal.append_intent(WindowIntent(window_id))
+        journal.append(WindowIntent(window_id))
     journal.mark_done(1)
     journal.flush()
     return store
@@ -40,7 +40,7 @@ def test_a_torn_newest_record_is_passed_over_for_ever(store: ObjectStore) -> Non
     journal = Journal.open(store, app="toy")
     assert sorted(journal.state.intents) == [1, 2]
     journal.mark_done(1)
-    journal.append_intent(WindowIntent(3))
+    journal.append(WindowIntent(3))
     assert sorted(Journal.open(store, app="toy").state.intents) == [2, 3]
 
 
@@ -96,7 +96,7 @@ def test_a_journal_that_vanishes_is_noticed_at_the_next_record(store: ObjectStor
     journal = Journal.open(store, app="toy")
     shutil.rmtree(store.url)
     with pytest.raises(JournalError, match="the journal has vanished: epoch 2"):
-        journal.append_plan(WindowPlan(4))
+        journal.append(WindowPlan(4))
 
 
 class Vanishing(LocalObjectStore):
@@ -116,7 +116,7 @@ def test_a_journal_that_vanishes_under_a_record_is_named_as_the_reason(store: Ob
     journal = Journal.open(vanishing, app="toy")
     vanishing.moves = True
     with pytest.raises(JournalError, match="the journal has vanished: epoch 2"):
-        journal.append_plan(WindowPlan(4))
+        journal.append(WindowPlan(4))
     shutil.rmtree(f"{store.url}-aside")
 
 
@@ -128,7 +128,7 @@ def test_a_lost_reply_makes_no_second_record(quick_path: Path) -> None:
         try:
             journal = Journal.open(faults.store(store), app="toy")
             for window_id in (1, 2):
-                journal.append_plan(WindowPlan(window_id))
+                journal.append(WindowPlan(window_id))
         except StorageError as error:
             assert "reply was lost" in str(error)  # only a deletion has nothing to read back
             assert list(store.list("log/")) == []

@@ -27,8 +27,8 @@ from tests.journal.samples import intent_of, plan_of, tuples_of
 def run_windows(store: ObjectStore, first: int, last: int, retention: JournalRetention) -> Journal:
     journal = Journal.open(store, app="toy", retention=retention)
     for window_id in range(first, last + 1):
-        journal.append_plan(plan_of(window_id, [window_id]))
-        journal.append_intent(intent_of(window_id, f"out/{window_id}"))
+        journal.append(plan_of(window_id, [window_id]))
+        journal.append(intent_of(window_id, f"out/{window_id}"))
         journal.mark_done(window_id)
         journal.maintain()
     return journal
@@ -69,9 +69,9 @@ def test_every_window_can_be_asked_for_later(quick_path: Path) -> None:
     """Archived, finished, committed and planned ones alike; state is not kept for them."""
     store = StorageContext.default().objects(str(quick_path))
     journal = run_windows(store, 1, 10, JournalRetention(finished_windows=4))
-    journal.append_plan(WindowPlan(11))
-    journal.append_intent(intent_of(11, "out/11"))
-    journal.append_plan(plan_of(12, "planned"))
+    journal.append(WindowPlan(11))
+    journal.append(intent_of(11, "out/11"))
+    journal.append(plan_of(12, "planned"))
     for window_id in range(1, 11):
         window = read_window(store, window_id)
         assert window == Window(plan_of(window_id, [window_id]).without_state(), window.intent, window.published_ms)
@@ -143,7 +143,7 @@ def test_a_driver_whose_epoch_was_forgotten_is_stopped(quick_path: Path) -> None
     with pytest.raises(FencedError, match="another driver has taken over"):
         sleeper.check_epoch()
     with pytest.raises(FencedError, match="another driver has taken over"):
-        sleeper.append_plan(WindowPlan(1))
+        sleeper.append(WindowPlan(1))
 
 
 def test_small_archives_are_folded_into_large_ones(quick_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> Non
     dice, most = random.Random(7), 0
     for window_id in range(1, 141):
         # Numbers that no compression makes much smaller.
-        journal.append_plan(plan_of(window_id, dice.randbytes(300_000).hex()))
-        journal.append_intent(WindowIntent(window_id))
+        journal.append(plan_of(window_id, dice.randbytes(300_000).hex()))
+        journal.append(WindowIntent(window_id))
         journal.mark_done(window_id)
         journal.maintain()
         most = max(most, sum(map(len, journal.state.finished.values())))
@@ -279,9 +279,9 @@ def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
     journal = run_windows(store, 1, 8, JournalRetention(finished_windows=4))
     for number in range(3):
         for window_id in (2, 7):
-            journal.begin_reprocess([Reprocess(intent_of(window_id, f"new/{number}"), [], Counters())])
+            journal.append(Reprocess(intent_of(window_id, f"new/{number}"), [], Counters()))
             journal.end_reprocess(window_id)
-    journal.begin_reprocess([Reprocess(intent_of(6, "late/6"), [], Counters())])
+    journal.append(Reprocess(intent_of(6, "late/6"), [], Counters()))
     journal = run_windows(store, 9, 16, JournalRetention(finished_windows=4, kept_windows=6))
     assert journal.state.forgotten == 5
     assert len(list(store.list("reprocessed/000000/"))) == 1

@@ -12,8 +12,8 @@ from tests.journal.samples import intent_of
 def journal_with(store: ObjectStore, windows: int) -> Journal:
     journal = Journal.open(store, app="toy", retention=JournalRetention(finished_windows=2))
     for window_id in range(1, windows + 1):
-        journal.append_plan(WindowPlan(window_id))
-        journal.append_intent(intent_of(window_id, f"out/{window_id}"))
+        journal.append(WindowPlan(window_id))
+        journal.append(intent_of(window_id, f"out/{window_id}"))
         if window_id < windows:
             journal.mark_done(window_id)
         journal.maintain()
@@ -39,7 +39,7 @@ def test_the_new_journal_begins_at_window_1_and_the_old_one_is_kept(store: Objec
     journal = Journal.open(store, app="other")
     assert (journal.state.app, journal.state.app_uuid, journal.state.next_window_id) == ("other", old, 1)
     assert list(journal.published()) == []
-    journal.append_plan(WindowPlan(1))
+    journal.append(WindowPlan(1))
     assert len(list(store.list("aside/"))) == 1
     assert list(store.list("archive/000000/")) != []
 
@@ -65,5 +65,5 @@ def test_the_old_driver_is_fenced(store: ObjectStore) -> None:
     running = journal_with(store, 3)
     list(set_aside(store))
     with pytest.raises(FencedError, match="another driver has taken over"):
-        running.append_plan(WindowPlan(4))
+        running.append(WindowPlan(4))
     assert read_state(store).last_planned == 0

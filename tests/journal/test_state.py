@@ -48,10 +48,10 @@ def play(store: ObjectStore, steps: list[str], retention: JournalRetention) -> I
             case "plan":
                 w = state.next_window_id
                 plan = replace(plan_of(w, [w], cursor=w), partitions={"r": w % 3 + 1}, counters=counted("s", "f", w))
-                journal.append_plan(plan)
+                journal.append(plan)
             case "intent" if state.planned:
                 w = min(state.planned)
-                journal.append_intent(replace(intent_of(w, f"f{w}", total=w), counters=emitted("r", "n", w)))
+                journal.append(replace(intent_of(w, f"f{w}", total=w), counters=emitted("r", "n", w)))
             case "done" if state.intents:
                 journal.mark_done(min(state.intents))
             case "flush":
@@ -132,9 +132,9 @@ def test_a_snapshot_with_the_log_after_it_says_what_the_whole_log_says(steps: li
     for step in steps:
         state = journal.state
         if step == "plan":
-            journal.append_plan(plan_of(state.next_window_id, [state.next_window_id], cursor=state.next_window_id))
+            journal.append(plan_of(state.next_window_id, [state.next_window_id], cursor=state.next_window_id))
         elif step == "intent" and state.planned:
-            journal.append_intent(intent_of(min(state.planned), "f", total=min(state.planned)))
+            journal.append(intent_of(min(state.planned), "f", total=min(state.planned)))
         elif step == "done" and state.intents:
             journal.mark_done(min(state.intents))
             journal.flush()
@@ -155,7 +155,7 @@ def test_a_snapshot_with_the_log_after_it_says_what_the_whole_log_says(steps: li
 
 def through_json(state: JournalState) -> JournalState:
     """A state after it was written to a snapshot and read back."""
-    return JournalState.from_json(decode(encode(state.to_json()), "snap/1"), "snap/1")
+    return from_json(JournalState, decode(encode(state.to_json()), "snap/1"), "snap/1")
 
 
 TEXT = st.text(max_size=4) | st.sampled_from(["\udcff", "ä/\ud800"])
@@ -292,11 +292,11 @@ def test_a_journal_writes_nothing_that_its_state_refuses() -> None:
     journal = Journal.open(store, app="toy")
     before = list(store.list("log/"))
     with pytest.raises(ValueError, match="window 5 is planned where window 1 is due"):
-        journal.append_plan(WindowPlan(5))
+        journal.append(WindowPlan(5))
     with pytest.raises(ValueError, match="done without an intent"):
         journal.mark_done(1)
     assert list(store.list("log/")) == before
-    journal.append_plan(WindowPlan(1))
+    journal.append(WindowPlan(1))
 
 
 def test_a_journal_belongs_to_one_app() -> None:

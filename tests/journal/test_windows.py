@@ -80,9 +80,9 @@ def write_fixture(directory: Path) -> None:
         StorageContext.default().objects(str(directory)), app="fixture", retention=JournalRetention(finished_windows=4)
     )
     for window_id in range(1, 8):
-        journal.append_plan(plan_of(window_id))
+        journal.append(plan_of(window_id))
         if window_id < 7:
-            journal.append_intent(intent_of(window_id))
+            journal.append(intent_of(window_id))
         if window_id < 6:
             journal.mark_done(window_id)
             journal.maintain()
@@ -117,7 +117,7 @@ def test_a_journal_of_version_1_is_continued(quick_path: Path) -> None:
     journal = Journal.open(version_1(quick_path), app="fixture")
     assert journal.epoch == 2
     journal.mark_done(6)
-    journal.append_plan(WindowPlan(8))
+    journal.append(WindowPlan(8))
     assert sorted(journal.state.planned) == [7, 8]
     assert list(journal.published()) == [f"out/{window_id}" for window_id in range(1, 7)]
 

@@ -103,7 +103,7 @@ class Toy:
             control_state=ControlState(operator_index={"next": end}),
             counters=counted("source", "numbers", end - start),
         )
-        self._journal.append_plan(plan)
+        self._journal.append(plan)
         return plan
 
     def _execute(self, plan: WindowPlan) -> None:
@@ -120,7 +120,7 @@ class Toy:
         count = emitted("copy", "output", len(numbers))
         state = CommittedState(byte_accounting={"sum": total})
         intent = WindowIntent(plan.window_id, files=files, counters=count, state=state)
-        self._journal.append_intent(intent)
+        self._journal.append(intent)
         self._finish(intent)
         self._journal.maintain()
 
