@@ -195,7 +195,7 @@ def _drive(
         planner = WindowPlanner(app, journal, control, states, runner, sizing)
         journal.note_operators(app.operators)
         committer = WindowCommitter(app, journal, control, states, runner.codec)
-        statistics = RunStatistics(app.name, app.plan, app.operators)
+        statistics = RunStatistics(app.plan, app.operators)
         return Driver(journal, planner, runner, committer, statistics, controls).run()
     finally:
         control.close()

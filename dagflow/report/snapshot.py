@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dagflow.journal import PartitionCounts, PartitionDecision
+from dagflow.journal import JournalState, PartitionCounts, PartitionDecision
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
+from dagflow.storage.location import redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +203,25 @@ def figures_of(
     own = counters.of(name)
     ports = tuple(PortFigures(port, n, own.bytes.get(port, 0)) for port, n in sorted(own.records.items()))
     return OperatorFigures(name, stage, ports, own.counts, busy_s, is_source)
+
+
+def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
+    """A snapshot with all that a journal and counters say without the app.
+
+    Args:
+        journal: What the journal says; all runs on a checkpoint have it in common.
+        counters: What the run, or all runs, have counted.
+    """
+    totals = journal.totals
+    return RunSnapshot(
+        app=journal.app,
+        files=counters.total(names.FILES),
+        files_in_progress=totals.total(names.FILES) - totals.total(names.FILES_COMPLETED),
+        blocks=counters.total(names.BLOCKS),
+        bytes=counters.total(names.BYTES),
+        rejected=counters.total(names.REJECTED),
+        last_planned=journal.last_planned,
+        last_committed=journal.last_committed,
+        waiting_bytes=max(totals.total(names.WAITING_BYTES) - totals.total(names.RESUMED_BYTES), 0),
+        outputs=tuple(map(redacted, journal.outputs)),
+    )

@@ -3,52 +3,55 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import replace
 
 from dagflow.api.operator import Operator
 from dagflow.journal import JournalState, PartitionCounts, WindowIntent, WindowPlan
-from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.report.rates import Rate
-from dagflow.report.snapshot import RunningWindow, RunRates, RunSnapshot, figures_of
-from dagflow.storage.location import redacted
+from dagflow.report.snapshot import RunningWindow, RunRates, RunSnapshot, figures_of, snapshot_of
+
+RATE_WINDOW_S = 5.0
+"""Long enough that a single window does not make the figure jump, short enough to follow."""
 
 
-def totals_of(counters: Counters) -> dict[str, Any]:
-    """The fields of a snapshot that are sums over all operators."""
-    return {
-        "files": counters.total(names.FILES),
-        "blocks": counters.total(names.BLOCKS),
-        "bytes": counters.total(names.BYTES),
-        "rejected": counters.total(names.REJECTED),
-    }
+class Rate:
+    """Growth of one figure per second, over the last few seconds."""
 
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, float]] = deque()
 
-def carried_over(journal: JournalState) -> dict[str, Any]:
-    """The fields of a snapshot that all runs on a checkpoint have in common."""
-    totals = journal.totals
-    return {
-        "files_in_progress": max(totals.total(names.FILES) - totals.total(names.FILES_COMPLETED), 0),
-        "waiting_bytes": max(totals.total(names.WAITING_BYTES) - totals.total(names.RESUMED_BYTES), 0),
-        "last_planned": journal.last_planned,
-        "last_committed": journal.last_committed,
-        "outputs": tuple(map(redacted, journal.outputs)),
-    }
+    def update(self, seconds: float, value: float) -> None:
+        """Take in the figure as it stands.
+
+        Args:
+            seconds: Any clock that does not go back.
+            value: The figure.
+        """
+        self._points.append((seconds, value))
+        while len(self._points) > 2 and self._points[1][0] <= seconds - RATE_WINDOW_S:
+            self._points.popleft()
+
+    @property
+    def per_second(self) -> float:
+        """Growth per second; 0 before two moments are known."""
+        if len(self._points) < 2:
+            return 0.0
+        (start, first), (end, last) = self._points[0], self._points[-1]
+        return max(0.0, last - first) / (end - start) if end > start else 0.0
 
 
 class RunStatistics:
     """The statistics of one run.
 
     Args:
-        app: The app's name.
-        plan: Its physical plan.
+        plan: The app's physical plan.
         operators: All operators by name.
     """
 
-    def __init__(self, app: str, plan: PhysicalPlan, operators: Mapping[str, Operator]) -> None:
-        self._app = app
+    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator]) -> None:
         stage_by_operator = {name: stage.head for stage in plan.stages for name in stage.operators}
         self._stages = {**dict.fromkeys(plan.control, ""), **stage_by_operator}
         self._sources = {name for name in self._stages if name in operators and _is_source(operators[name])}
@@ -86,26 +89,23 @@ class RunStatistics:
         """
         seconds = time.monotonic() - self._started
         windows = tuple(running)
-        figures = [
+        figures = tuple(
             figures_of(name, self._counters, self._busy_s.get(name, 0.0), stage, name in self._sources)
             for name, stage in self._stages.items()
-        ]
-        totals = totals_of(self._counters)
-        self._bytes.update(seconds, totals["bytes"] + sum(window.bytes_read for window in windows))
-        self._records.update(seconds, sum(port.records for each in figures if each.is_source for port in each.ports))
-        return RunSnapshot(
-            app=self._app,
+        )
+        snapshot = replace(
+            snapshot_of(journal, self._counters),
             state=state,
             windows=self._windows,
             seconds=seconds,
-            operators=tuple(figures),
+            operators=figures,
             partitions=dict(self._partitions),
             backlog=backlog,
             running=windows,
-            rates=RunRates(self._bytes.per_second, self._records.per_second),
-            **totals,
-            **carried_over(journal),
         )
+        self._bytes.update(seconds, snapshot.bytes + snapshot.running_bytes)
+        self._records.update(seconds, snapshot.records_read)
+        return replace(snapshot, rates=RunRates(self._bytes.per_second, self._records.per_second))
 
 
 def _is_source(operator: Operator) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dagflow.errors import JournalError
 from dagflow.journal import read_state
-from dagflow.report.snapshot import RunSnapshot, figures_of
-from dagflow.report.statistics import carried_over, totals_of
+from dagflow.report.snapshot import RunSnapshot, figures_of, snapshot_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 
@@ -32,8 +33,8 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
             "there is no journal here", url=redacted(url), hint="name the checkpoint of an app that was run"
         )
     is_unfinished = journal.planned or journal.intents or journal.reprocessing
-    return RunSnapshot(
-        app=journal.app,
+    return replace(
+        snapshot_of(journal, journal.totals),
         state="stopped" if is_unfinished else "completed",
         windows=journal.last_committed,
         operators=tuple(
@@ -41,6 +42,4 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
         ),
         partitions=dict(journal.partitions),
         decisions=tuple(journal.decisions),
-        **totals_of(journal.totals),
-        **carried_over(journal),
     )

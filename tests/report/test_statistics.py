@@ -1,4 +1,4 @@
-"""The statistics of a run."""
+"""The statistics of a run, and how fast its figures grow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dagflow.journal import JournalState, PartitionCounts, WindowIntent, WindowP
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.report.snapshot import RunningWindow
-from dagflow.report.statistics import RunStatistics
+from dagflow.report.statistics import RATE_WINDOW_S, Rate, RunStatistics
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
 
@@ -17,7 +17,7 @@ from tests.engine.sample_app import app_of
 def test_a_snapshot_adds_up_windows_and_names_every_operator() -> None:
     """Committed windows in figures, running ones beside them, operators upstream first with their stages."""
     app = PlacedApp.of(app_of(Path("unused"), [b"a"]), StorageContext.default())
-    statistics = RunStatistics(app.name, app.plan, app.operators)
+    statistics = RunStatistics(app.plan, app.operators)
     reader = Counters({"lines": OperatorCounters({names.BLOCKS: 2, names.BYTES: 7}, {"records": 5}, {"records": 50})})
     plan = WindowPlan(1, partitions={"lines": 2}, counters=Counters.of_counts({"source": {names.FILES: 1}}))
     journal = JournalState(outputs=["/out"])
@@ -38,3 +38,24 @@ def test_a_snapshot_adds_up_windows_and_names_every_operator() -> None:
     )
     assert by_name["lines"].is_source
     assert snapshot.records_read == snapshot.records["lines.records"] == 10
+
+
+def test_a_rate_covers_the_last_seconds_only() -> None:
+    """What was fast long ago does not count, and nothing is known before two moments."""
+    rate = Rate()
+    assert rate.per_second == 0.0
+    rate.update(0.0, 0)
+    rate.update(1.0, 1000)
+    assert rate.per_second == 1000.0
+    for second in range(2, 20):
+        rate.update(float(second), 1000 + second)
+    assert rate.per_second == 1.0
+    assert RATE_WINDOW_S < 18
+
+
+def test_a_figure_that_goes_back_has_no_rate() -> None:
+    """A window that is committed may hold less than its tasks had reported."""
+    rate = Rate()
+    rate.update(0.0, 10)
+    rate.update(1.0, 5)
+    assert rate.per_second == 0.0
