@@ -27,7 +27,12 @@ class DagflowError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}\n    {self.hint}" if self.hint else self.message
+        text = self._located()
+        return f"{text}\n    {self.hint}" if self.hint else text
+
+    def _located(self) -> str:
+        """The message behind the place that it is about."""
+        return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default rebuilds from args alone, and loses every keyword field on the way from an executor.
@@ -117,13 +122,13 @@ class OperatorError(DagflowError):
         self.offset = offset
         self.trace = trace
 
-    def __str__(self) -> str:
+    def _located(self) -> str:
         place = [f"window {self.window_id}"] if self.window_id >= 0 else []
         place.append(f"operator '{self.operator}'" + (f" partition {self.partition}" if self.partition >= 0 else ""))
         text = f"{', '.join(place)}: {self.message}"
         if self.url:
             text += f" at {self.url}" + (f" offset {self.offset}" if self.offset >= 0 else "")
-        return f"{text}\n    {self.hint}" if self.hint else text
+        return text
 
 
 class RecordError(DagflowError, ValueError):
@@ -142,13 +147,12 @@ class RecordError(DagflowError, ValueError):
         self.offset = offset
         self.length = length
 
-    def __str__(self) -> str:
-        text = f"{self.url} offset {self.offset} ({self.length} bytes): {self.message}"
-        return f"{text}\n    {self.hint}" if self.hint else text
+    def _located(self) -> str:
+        return f"{self.url} offset {self.offset} ({self.length} bytes): {self.message}"
 
 
-class StorageError(DagflowError, OSError):
-    """A store refused or failed.
+class LocationError(DagflowError):
+    """An error about a location.
 
     Args:
         message: What was tried and what the store answered.
@@ -159,9 +163,12 @@ class StorageError(DagflowError, OSError):
         super().__init__(message, hint=hint)
         self.url = url
 
-    def __str__(self) -> str:
-        text = f"{self.url}: {self.message}"
-        return f"{text}\n    {self.hint}" if self.hint else text
+    def _located(self) -> str:
+        return f"{self.url}: {self.message}"
+
+
+class StorageError(LocationError, OSError):
+    """A store refused or failed."""
 
 
 class AlreadyExistsError(StorageError):
@@ -180,20 +187,8 @@ class TransientStorageError(StorageError):
     """The store failed, and may succeed when asked again."""
 
 
-class JournalError(DagflowError):
-    """The journal cannot be read, continued or written.
-
-    Args:
-        url: The checkpoint.
-    """
-
-    def __init__(self, message: str, *, url: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.url = url
-
-    def __str__(self) -> str:
-        text = f"{self.url}: {self.message}"
-        return f"{text}\n    {self.hint}" if self.hint else text
+class JournalError(LocationError):
+    """The journal at a checkpoint's location cannot be read, continued or written."""
 
 
 class FencedError(JournalError):

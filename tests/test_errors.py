@@ -11,7 +11,7 @@ import pytest
 
 import dagflow
 import operators
-from dagflow.errors import AppError, DagflowError, JournalError, OperatorError, Problem, RecordError, StorageError
+from dagflow.errors import AppError, DagflowError, LocationError, OperatorError, Problem, RecordError
 from dagflow.journal.log import SlotTakenError
 
 for package in (dagflow, operators):
@@ -40,7 +40,7 @@ def made(cls: type[DagflowError]) -> DagflowError:
         return cls("it is no record", url="a.txt", offset=7, length=2, hint="fix it")
     if issubclass(cls, SlotTakenError):
         return cls("it is taken", url="journal", record=None)
-    if issubclass(cls, StorageError | JournalError):
+    if issubclass(cls, LocationError):
         return cls("it is gone", url="a.txt", hint="fix it")
     return cls("it is wrong", hint="fix it")
 

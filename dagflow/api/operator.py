@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.ports import Handles, InputPort, Mode, OutputPort
-from dagflow.api.properties import set_properties
+from dagflow.api.properties import HasProperties
 from dagflow.storage.context import StorageContext
 
 PLAIN_METHODS = (
@@ -26,7 +26,7 @@ GENERATOR = (
 )
 
 
-class Operator:
+class Operator(HasProperties):
     """A step that a window's records or tuples pass through.
 
     Subclasses declare ports and properties in the class body, and mark the methods that take in what
@@ -51,12 +51,6 @@ class Operator:
     state_version: ClassVar[int] = 1
     """Version of state_type's fields."""
 
-    renamed_properties: ClassVar[Mapping[str, str]] = {}
-    """Today's name of each property by the name that it had; the old name in an app is an error with the new one."""
-
-    removed_properties: ClassVar[Mapping[str, str]] = {}
-    """For each property that is no more what to do instead; it is part of the error of an app that has it."""
-
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         inputs: dict[str, InputPort] = {}
@@ -75,20 +69,14 @@ class Operator:
         _check_capabilities(cls)
 
     def __init__(self, **properties: Any) -> None:
-        """Set the properties.
+        """Set the properties; see HasProperties."""
+        self._make_emitters()
+        super().__init__(**properties)
 
-        Args:
-            properties: Values as YAML would give them, by name.
-
-        Raises:
-            pydantic.ValidationError: A property is unknown, missing or of the wrong type.
-            ValueError: check_properties refused the values.
-        """
-        set_properties(self, properties)
+    def _make_emitters(self) -> None:
         for name, port in self.output_ports.items():
             # In the instance's own dictionary, so that emit is reached without a descriptor call.
             self.__dict__[name] = port.__get__(self, type(self))
-        self.check_properties()
 
     def __getstate__(self) -> dict[str, Any]:
         # Emitters lead to whatever listens here; a copy in another process is wired anew.
@@ -96,15 +84,7 @@ class Operator:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        for name, port in self.output_ports.items():
-            self.__dict__[name] = port.__get__(self, type(self))
-
-    def check_properties(self) -> None:
-        """Refuse values that are wrong together; called last by the constructor.
-
-        Raises:
-            ValueError: What does not fit, naming the properties.
-        """
+        self._make_emitters()
 
     def prepare(self, run: RunPreparation) -> None:
         """Called in the driver before the first window of a run, to check the world and name inputs and outputs.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import MAX_PREC, Context, Decimal
 from enum import Enum
@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.operator import Capability
-from dagflow.api.properties import set_properties
+from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
 
 
@@ -91,41 +91,15 @@ class Partitioner(Capability):
         """
 
 
-class PartitionPolicy(Partitioner, StatsListener):
+class PartitionPolicy(HasProperties, Partitioner, StatsListener):
     """Decides how many partitions an operator has, in place of the operator.
 
     A subclass declares properties as an operator does. An app names it as
     `partitioner: {class: my_policies.Nightly, properties: {...}}`. An instance lives in the driver for one run.
     """
 
-    renamed_properties: ClassVar[Mapping[str, str]] = {}
-    """See Operator.renamed_properties."""
-
-    removed_properties: ClassVar[Mapping[str, str]] = {}
-    """See Operator.removed_properties."""
-
-    def __init__(self, **properties: Any) -> None:
-        """Set the properties.
-
-        Args:
-            properties: Values as YAML would give them, by name.
-
-        Raises:
-            pydantic.ValidationError: A property is unknown, missing or of the wrong type.
-            ValueError: check_properties refused the values.
-        """
-        set_properties(self, properties)
-        self.check_properties()
-
-    def check_properties(self) -> None:
-        """Refuse values that are wrong together; called last by the constructor.
-
-        Raises:
-            ValueError: What does not fit, naming the properties.
-        """
-
     def process_stats(self, stats: BacklogStats) -> StatsResponse:
-        """Whether define_partitions shall be called; see StatsListener."""
+        """Asks for no repartition; a policy that decides more than once overrides it."""
         return StatsResponse(False)
 
 

@@ -102,6 +102,39 @@ class Variants:
     classes: Callable[[], Mapping[str, type]]
 
 
+class HasProperties:
+    """Base of classes whose properties an app gives: subclasses declare them as annotated class attributes.
+
+    An instance is constructed by keyword.
+    """
+
+    renamed_properties: ClassVar[Mapping[str, str]] = {}
+    """Today's name of each property by the name that it had; the old name in an app is an error with the new one."""
+
+    removed_properties: ClassVar[Mapping[str, str]] = {}
+    """For each property that is no more what to do instead; it is part of the error of an app that has it."""
+
+    def __init__(self, **properties: Any) -> None:
+        """Set the properties.
+
+        Args:
+            properties: Values as YAML would give them, by name.
+
+        Raises:
+            pydantic.ValidationError: A property is unknown, missing or of the wrong type.
+            ValueError: check_properties refused the values.
+        """
+        set_properties(self, properties)
+        self.check_properties()
+
+    def check_properties(self) -> None:
+        """Refuse values that are wrong together; called last by the constructor.
+
+        Raises:
+            ValueError: What does not fit, naming the properties.
+        """
+
+
 def set_properties(instance: object, values: dict[str, Any]) -> None:
     """Check values as YAML would give them, and set them, with the defaults of those not given, on an instance.
 
