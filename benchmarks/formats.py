@@ -308,10 +308,9 @@ def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:
     dropping.output.connect(count)
     chosen = select if case.column else getattr(dropping, dropping.handlers["input"][1])
     reader.messages.connect(chosen if is_filtered else count)
-    results = [
-        reader.prescan(block, StorageContext.default()) if reader.needs_prescan(block) else None for block in blocks
-    ]
-    for block in reader.resolve(blocks, results):
+    prescan = reader.prescan()
+    results = [prescan.scan(block, StorageContext.default()) if prescan.needs_scan(block) else None for block in blocks]
+    for block in prescan.resolve(blocks, results):
         for _ in reader.read(block):
             pass
     reader.end_window()

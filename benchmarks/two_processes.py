@@ -114,11 +114,11 @@ class TwoProcesses:
 
     def read_blocks(self, format: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int = 1) -> Done:
         """Read the distributed blocks of a file, after a pre-scan if it is needed."""
-        reader = BlockReader(format=format)
+        prescan = BlockReader(format=format).prescan()
         prescanned = Done(0, 0, 0)
-        if any(reader.needs_prescan(block) for block in blocks):
+        if any(prescan.needs_scan(block) for block in blocks):
             results, prescanned = self._all(_prescan, format, blocks, processes, passes)
-            blocks = reader.resolve(blocks, results)
+            blocks = prescan.resolve(blocks, results)
         counts, done = self._all(_read, format, blocks, processes, passes)
         return Done(sum(counts), prescanned.seconds + done.seconds, prescanned.cpu_s + done.cpu_s)
 
@@ -220,14 +220,12 @@ def _copy(_: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int) 
 
 
 def _prescan(format: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int) -> tuple[list[Any], _Clock]:
-    reader, clock = BlockReader(format=format), _Clock()
+    prescan, clock = BlockReader(format=format).prescan(), _Clock()
     with clock.timed(processes):
         for _ in range(passes):
             found = [
-                reader.prescan(block, StorageContext.default()) if reader.needs_prescan(block) else None
-                for block in blocks
+                prescan.scan(block, StorageContext.default()) if prescan.needs_scan(block) else None for block in blocks
             ]
-    reader.teardown()
     return found, clock
 
 

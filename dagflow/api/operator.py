@@ -212,27 +212,30 @@ class LimitChecker(Capability):
         """
 
 
-class PreScanner(Capability):
-    """Declares an operator at the head of a stage that scans tuples before their window is planned.
+class PreScan(ABC):
+    """Scans tuples before their window is planned, and completes them by what was found.
 
     In some formats a reader that starts in the middle of a file cannot know whether a byte is inside quotes. A pre-scan
     runs over all blocks in parallel and reports how each would leave what it enters; the driver folds the
     results, in order, into the one fact that each block lacks; then the blocks are processed in parallel.
     """
 
-    prescan_state_type: ClassVar[type | None] = None
-    """The frozen dataclass of what prescan_state returns, kept like Operator.state_type; None: it is pickled."""
+    state_type: ClassVar[type | None] = None
+    """The frozen dataclass of what snapshot returns, kept like Operator.state_type; None: it is pickled."""
+
+    state_version: ClassVar[int] = 1
+    """Version of state_type's fields."""
 
     @abstractmethod
-    def needs_prescan(self, item: Any) -> bool:
+    def needs_scan(self, item: Any) -> bool:
         """Whether a tuple has to be scanned first; called in the driver.
 
         A window without any such tuple costs no pre-scan.
         """
 
     @abstractmethod
-    def prescan(self, item: Any, storage: StorageContext) -> Any:
-        """Scan one tuple, in a task, before setup.
+    def scan(self, item: Any, storage: StorageContext) -> Any:
+        """Scan one tuple, in a task.
 
         Args:
             item: The tuple.
@@ -251,16 +254,24 @@ class PreScanner(Capability):
 
         Args:
             items: All tuples of the window, in the order of emission.
-            results: For each what prescan returned, or None where it was not scanned.
+            results: For each what scan returned, or None where it was not scanned.
 
         Returns:
             The tuples to be planned, one for each of items.
         """
 
     @abstractmethod
-    def prescan_state(self) -> Any:
-        """What resolve must know of earlier windows: small, of prescan_state_type or picklable; None for nothing."""
+    def snapshot(self) -> Any:
+        """What resolve must know of earlier windows: small, of state_type or picklable; None for nothing."""
 
     @abstractmethod
-    def restore_prescan(self, state: Any) -> None:
-        """Take back what prescan_state returned, before the first window after a restart."""
+    def restore(self, state: Any) -> None:
+        """Take back what snapshot returned, before the first window after a restart."""
+
+
+class PreScanner(Capability):
+    """Declares an operator at the head of a stage whose tuples are scanned before their window is planned."""
+
+    @abstractmethod
+    def prescan(self) -> PreScan:
+        """Called once in the driver, and once in each task that scans; never after setup."""

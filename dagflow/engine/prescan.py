@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dagflow.api.operator import Operator, PreScanner
+from dagflow.api.operator import Operator, PreScan, PreScanner
 from dagflow.api.ports import TupleBatch
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.operator_state import require_owners
@@ -25,8 +25,8 @@ class PreScans:
     """
 
     def __init__(self, operators: Mapping[str, Operator], runtime: Callable[[], Runtime]) -> None:
-        self._operators: dict[str, Any] = {
-            name: operator for name, operator in operators.items() if isinstance(operator, PreScanner)
+        self._prescans: dict[str, PreScan] = {
+            name: operator.prescan() for name, operator in operators.items() if isinstance(operator, PreScanner)
         }
         self._names = operators.keys()
         self._runtime = runtime
@@ -39,17 +39,17 @@ class PreScans:
         """
         completed: dict[Any, list[Any]] = {}
         for target, items in emission.tuples.items():
-            operator = self._operators.get(target.operator)
-            if operator is not None:
+            prescan = self._prescans.get(target.operator)
+            if prescan is not None:
                 # The members of a batch need no pre-scan.
                 single = [item for item in items if not isinstance(item, TupleBatch)]
-                resolved = iter(operator.resolve(single, self._results(target.operator, operator, single)))
+                resolved = iter(prescan.resolve(single, self._results(target.operator, prescan, single)))
                 completed[target] = [item if isinstance(item, TupleBatch) else next(resolved) for item in items]
         return replace(emission, tuples={**emission.tuples, **completed}) if completed else emission
 
-    def _results(self, name: str, operator: Any, items: list[Any]) -> list[Any]:
+    def _results(self, name: str, prescan: PreScan, items: list[Any]) -> list[Any]:
         """The pre-scan result of each item, None for an item that needs no pre-scan."""
-        needed = [index for index, item in enumerate(items) if operator.needs_prescan(item)]
+        needed = [index for index, item in enumerate(items) if prescan.needs_scan(item)]
         results: list[Any] = [None] * len(items)
         if needed:
             found = self._runtime().prescan(name, [items[index] for index in needed])
@@ -61,11 +61,11 @@ class PreScans:
 
     def state(self) -> dict[str, SavedState]:
         """What the operators keep of the windows so far, by operator."""
-        states = {name: operator.prescan_state() for name, operator in self._operators.items()}
+        states = {name: prescan.snapshot() for name, prescan in self._prescans.items()}
         return {name: self._codec(name).encode(state) for name, state in states.items() if state is not None}
 
     def _codec(self, name: str) -> StateCodec:
-        return StateCodec.of_prescans(name, self._operators[name])
+        return StateCodec.of_prescans(name, self._prescans[name])
 
     def restore(self, states: Mapping[str, SavedState], last_run: Collection[str]) -> None:
         """Take back what state() returned.
@@ -77,7 +77,7 @@ class PreScans:
         Raises:
             JournalError: The name of an operator that has left state is gone.
         """
-        require_owners(states, self._names, self._operators.keys() - states.keys(), last_run)
+        require_owners(states, self._names, self._prescans.keys() - states.keys(), last_run)
         for name, state in states.items():
-            if name in self._operators:
-                self._operators[name].restore_prescan(self._codec(name).decode(state))
+            if name in self._prescans:
+                self._prescans[name].restore(self._codec(name).decode(state))

@@ -9,7 +9,7 @@ import msgspec
 
 from dagflow.api.control import SourceEventListener
 from dagflow.api.keyed_state import KeyedSnapshot, Segment
-from dagflow.api.operator import Operator, PreScanner
+from dagflow.api.operator import Operator, PreScan
 from dagflow.errors import JournalError, OperatorError
 from dagflow.journal.saved_state import SavedSegment, SavedState
 
@@ -40,9 +40,9 @@ class StateCodec:
         return cls(name, "snapshot", operator.state_type, operator.state_version)
 
     @classmethod
-    def of_prescans(cls, name: str, operator: PreScanner) -> StateCodec:
-        """For what PreScanner.prescan_state returns."""
-        return cls(name, "prescan_state", operator.prescan_state_type, _version_of(operator))
+    def of_prescans(cls, name: str, prescan: PreScan) -> StateCodec:
+        """For what PreScan.snapshot returns."""
+        return cls(name, "prescan().snapshot", prescan.state_type, prescan.state_version)
 
     @classmethod
     def of_events(cls, name: str, operator: SourceEventListener) -> StateCodec:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from dagflow.api.context import Counts, OperatorContext, Skipped
-from dagflow.api.operator import Operator
+from dagflow.api.operator import Operator, PreScan
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError
 from dagflow.execution.chain import Chain
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
@@ -213,9 +213,10 @@ def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterat
     """
     instance: Any = pickle.loads(program.operators[operator])
     chain = Chain({operator: instance}, (), {})
+    prescan: PreScan = chain.call(operator, instance.prescan)
     for item in items:
         try:
-            yield chain.call(operator, instance.prescan, item, program.storage)
+            yield chain.call(operator, prescan.scan, item, program.storage)
         except TransientStorageError:
             raise
         except DagflowError as error:

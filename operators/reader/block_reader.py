@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.operator import Prefetcher
+from dagflow.api.operator import Prefetcher, PreScanner
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Size
 from operators.files.metadata import BlockMetadata
@@ -17,9 +17,11 @@ from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.backlog_scaling import BacklogScaled
 from operators.reader.block_files import BlockFiles
 from operators.reader.block_processor import BlockProcessor
+from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.content import ContentReader
-from operators.reader.on_error import ErrorPolicy
-from operators.reader.prescan import BlockPreScanner
+from operators.reader.formats import RecordFormatSpec
+from operators.reader.on_error import ErrorPolicy, OnError
+from operators.reader.prescan import BlockPreScan
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.reject_limit import RejectLimited
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
@@ -37,7 +39,7 @@ class _Readers:
     batches: SmallFileBatchReader
 
 
-class BlockReader(RejectLimited, BacklogScaled, BlockPreScanner, Prefetcher):
+class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
     """Reads the records of blocks, exactly: each record by the block that holds its first byte.
 
     It decides itself how many partitions it has, by the number of blocks that wait.
@@ -47,6 +49,20 @@ class BlockReader(RejectLimited, BacklogScaled, BlockPreScanner, Prefetcher):
     What is left out is journaled with its window.
     """
 
+    format: Annotated[
+        RecordFormatSpec, Field(description="what a record is: a format's name, or {type: name, ...}")
+    ] = "lines"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
+    compression: Annotated[
+        CompressionSetting,
+        Field(description="auto: by what a file holds, which its name must not contradict; none: bytes as they are"),
+    ] = "auto"
+    on_error: Annotated[
+        OnError,
+        Field(
+            description="a file that cannot be read or decompressed, or changed since it was planned: end the run, or "
+            "leave it out"
+        ),
+    ] = "fail"
     max_bytes_per_second: Annotated[
         Size | None, Field(ge=1, description="bytes read per second by all partitions together; null: no limit")
     ] = None
@@ -61,6 +77,10 @@ class BlockReader(RejectLimited, BacklogScaled, BlockPreScanner, Prefetcher):
     def rate_limit(self) -> int | None:
         """Bytes per second of all partitions together."""
         return self.max_bytes_per_second
+
+    def prescan(self) -> BlockPreScan:
+        """Scans blocks where their format or compression needs it."""
+        return BlockPreScan(self.format, self.compression, self.on_error)
 
     def setup(self, context: OperatorContext) -> None:
         """Make what reads in this task, with its share of the bytes that may be read."""

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from dagflow.api.operator import Operator, PreScanner
+from dagflow.api.operator import PreScan
 from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
@@ -21,7 +19,6 @@ from operators.reader.byte_source import ByteSource
 from operators.reader.compression.opening import cutting_compression
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
 from operators.reader.compression.splitting import CutProgress, assign_range, chains_of
-from operators.reader.formats import RecordFormatSpec
 from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import resumed_block
 from operators.reader.on_error import OnError
@@ -67,20 +64,26 @@ class PreScanState:
     files: tuple[FileEntryState, ...]
 
 
-class EntryStates:
-    """Folds what a pre-scan found of each block into the state in which the next block begins.
+class BlockPreScan(PreScan):
+    """Scans blocks, and folds what was found of each into the state in which the next block begins.
 
     Args:
         format: The format.
         setting: What the app says of compression.
+        on_error: What becomes of a file that cannot be read; with "skip" what lies behind a block that cannot be
+            scanned is left out when it is read.
     """
 
-    def __init__(self, format: RecordFormat, setting: CompressionSetting = "auto") -> None:
+    state_type = PreScanState
+
+    def __init__(self, format: RecordFormat, setting: CompressionSetting = "auto", on_error: OnError = "fail") -> None:
         self._format = format
         self._setting = setting
+        self._on_error = on_error
+        self._opened: BlockFiles | None = None
         self._files: dict[tuple[str, FileVersion], FileEntryState] = {}
 
-    def needs_prescan(self, item: Any) -> bool:
+    def needs_scan(self, item: Any) -> bool:
         """Whether a tuple must be scanned before its file can be read; a small-file batch holds whole files."""
         if not isinstance(item, BlockMetadata):
             return False
@@ -93,24 +96,27 @@ class EntryStates:
             return False
         return file is None or file.cut is None or not file.cut.is_over
 
-    def scan(self, source: ByteSource, block: BlockMetadata) -> Any:
-        """Scan a block, in a task.
+    def scan(self, item: BlockMetadata, storage: StorageContext) -> Any:
+        """Scan a block: the result of its format or compression; UNREAD where it cannot be read."""
+        if self._opened is None:
+            self._opened = BlockFiles(storage)
+        try:
+            return self._scanned(self._opened.open(item), item)
+        except TransientStorageError:
+            raise
+        except StorageError:
+            if self._on_error == "fail":
+                raise
+            return UNREAD
 
-        Raises:
-            DagflowError: It cannot be read.
-        """
+    def _scanned(self, source: ByteSource, block: BlockMetadata) -> Any:
         compression = cutting_compression(block, self._setting, self._format)
         if compression is not None:
             return chains_of(source, block, compression)
         return self._format.prescan(source, resumed_block(self._format, source, block))
 
     def resolve(self, items: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-        """The tuples with their entry states.
-
-        Args:
-            items: In the order of emission.
-            results: For each what scan gave, or None where it was not scanned; UNREAD where it could not be read.
-        """
+        """The tuples with the states in which they begin, by the results of the blocks before each."""
         return [self._resolved(item, result) for item, result in zip(items, results, strict=True)]
 
     def _resolved(self, item: Any, result: Any) -> Any:
@@ -137,68 +143,10 @@ class EntryStates:
             self._files[key] = replace(file, entry_state=self._format.exit_state(state, result), cut=None)
         return replace(item, entry_state=state) if state != item.entry_state else item
 
-    def state(self) -> PreScanState | None:
+    def snapshot(self) -> PreScanState | None:
         """The states of the files whose next blocks come in a later window; None if there are none."""
         return PreScanState(tuple(self._files.values())) if self._files else None
 
     def restore(self, state: PreScanState) -> None:
-        """Take back what state gave."""
+        """Take back what snapshot gave."""
         self._files = {(file.url, file.version): file for file in state.files}
-
-
-class BlockPreScanner(Operator, PreScanner):
-    """An operator that reads files in blocks, and pre-scans them where their format needs it."""
-
-    format: Annotated[
-        RecordFormatSpec, Field(description="what a record is: a format's name, or {type: name, ...}")
-    ] = "lines"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
-    compression: Annotated[
-        CompressionSetting,
-        Field(description="auto: by what a file holds, which its name must not contradict; none: bytes as they are"),
-    ] = "auto"
-    on_error: Annotated[
-        OnError,
-        Field(
-            description="a file that cannot be read or decompressed, or changed since it was planned: end the run, or "
-            "leave it out"
-        ),
-    ] = "fail"
-
-    prescan_state_type = PreScanState
-
-    _entry_states: EntryStates
-    _prescanned: BlockFiles | None = None
-
-    def check_properties(self) -> None:
-        """See Operator."""
-        super().check_properties()
-        self._entry_states = EntryStates(self.format, self.compression)
-
-    def needs_prescan(self, item: Any) -> bool:
-        """Whether the format must scan a block before its file can be read in parallel."""
-        return self._entry_states.needs_prescan(item)
-
-    def prescan(self, item: Any, storage: StorageContext) -> Any:
-        """Scan a block; where one cannot be read, what lies behind it is left out when it is read."""
-        if self._prescanned is None:
-            self._prescanned = BlockFiles(storage)
-        try:
-            return self._entry_states.scan(self._prescanned.open(item), item)
-        except TransientStorageError:
-            raise
-        except StorageError:
-            if self.on_error == "fail":
-                raise
-            return UNREAD
-
-    def resolve(self, items: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-        """Give each block the state in which it begins, from the results of the blocks before it."""
-        return self._entry_states.resolve(items, results)
-
-    def prescan_state(self) -> PreScanState | None:
-        """The states of files whose next blocks come in a later window."""
-        return self._entry_states.state()
-
-    def restore_prescan(self, state: PreScanState) -> None:
-        """Take the states back after a restart."""
-        self._entry_states.restore(state)

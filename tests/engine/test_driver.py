@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
-from dagflow.api.operator import PreScanner
+from dagflow.api.operator import PreScan, PreScanner
 from dagflow.engine import driver
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.engine.stop_request import StopRequest
@@ -243,26 +243,16 @@ def test_following_waits_for_input_and_ends_when_asked(tmp_path: Path) -> None:
     assert published(tmp_path) == [b"a"]
 
 
-class Quotes(Operator, PreScanner):
-    """Emits the words that are outside of quotes, where a sample does not know in which state it begins."""
-
-    samples = InputPort(Sample)
-    records = OutputPort()
+class CountQuotes(PreScan):
+    """Counts the quotes of each sample, and folds the counts into the state in which the next one begins."""
 
     _state = 0
 
-    @samples.each
-    def read(self, sample: Sample) -> None:
-        """Emit words; the sample's start is 1 where it begins inside of quotes."""
-        pieces = sample.text.split(b"'")
-        for word in b" ".join(pieces[sample.start :: 2]).split():
-            self.records.emit(word)
-
-    def needs_prescan(self, item: Sample) -> bool:
+    def needs_scan(self, item: Sample) -> bool:
         """Every sample but the first."""
         return item.url != "s0"
 
-    def prescan(self, item: Sample, storage: StorageContext) -> int:
+    def scan(self, item: Sample, storage: StorageContext) -> int:
         """How many quotes the sample has."""
         if b"?" in item.text:
             raise DagflowError(f"{item.url} cannot be examined")
@@ -276,13 +266,31 @@ class Quotes(Operator, PreScanner):
             self._state = (self._state + (item.text.count(b"'") if result is None else result)) % 2
         return resolved
 
-    def prescan_state(self) -> int:
+    def snapshot(self) -> int:
         """Whether the next sample begins inside."""
         return self._state
 
-    def restore_prescan(self, state: int) -> None:
+    def restore(self, state: int) -> None:
         """Go on."""
         self._state = state
+
+
+class Quotes(Operator, PreScanner):
+    """Emits the words that are outside of quotes, where a sample does not know in which state it begins."""
+
+    samples = InputPort(Sample)
+    records = OutputPort()
+
+    @samples.each
+    def read(self, sample: Sample) -> None:
+        """Emit words; the sample's start is 1 where it begins inside of quotes."""
+        pieces = sample.text.split(b"'")
+        for word in b" ".join(pieces[sample.start :: 2]).split():
+            self.records.emit(word)
+
+    def prescan(self) -> CountQuotes:
+        """The count of quotes."""
+        return CountQuotes()
 
 
 QUOTED = [b"a 'b", b"c d", b"e' f 'g' h", b"'i", b"j", b"k' l", b"m"]

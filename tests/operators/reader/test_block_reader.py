@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import gzip
+import inspect
 import json
 import os
-import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dagflow.api.operator import PreScanner
+from dagflow.api.operator import Operator
 from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import OperatorHarness, run_operator
@@ -113,15 +113,15 @@ def test_a_prescan_gives_each_block_the_state_it_begins_in(tmp_path: Path) -> No
     path.write_bytes(b'a\n"x\ny\nz"\nb\n')
     blocks = blocks_of(path, 3)
     reader = BlockReader(format="csv")
-    results = [reader.prescan(block, STORAGE) if reader.needs_prescan(block) else None for block in blocks]
+    prescan, restarted = reader.prescan(), reader.prescan()
+    results = [prescan.scan(block, STORAGE) if prescan.needs_scan(block) else None for block in blocks]
     assert results[-1] is None
-    first = reader.resolve(blocks[:2], results[:2])
-    restarted = BlockReader(format="csv")
-    restarted.restore_prescan(pickle.loads(pickle.dumps(reader.prescan_state())))
+    first = prescan.resolve(blocks[:2], results[:2])
+    restarted.restore(prescan.snapshot())  # type: ignore[arg-type]  # a file is left
     resolved = first + restarted.resolve(blocks[2:], results[2:])
     assert [block.entry_state for block in resolved] == [0, 1, 1, 0]
-    assert restarted.prescan_state() is None
-    emitted = run_operator(BlockReader(format="csv"), resolved, port="blocks_metadata_input")
+    assert restarted.snapshot() is None
+    emitted = run_operator(reader, resolved, port="blocks_metadata_input")
     assert emitted["messages"] == [{"a": "x\ny\nz"}, {"a": "b"}]
 
 
@@ -132,10 +132,11 @@ def test_a_prescan_leaves_a_missing_file_to_the_reader(tmp_path: Path) -> None:
     block = blocks_of(path, 4)[0]
     path.unlink()
     with pytest.raises(MissingError, match=r"a\.csv"):
-        BlockReader(format="csv").prescan(block, STORAGE)
+        BlockReader(format="csv").prescan().scan(block, STORAGE)
     reader = BlockReader(format="csv", on_error="skip")
-    assert reader.needs_prescan(block)
-    assert reader.resolve([block], [reader.prescan(block, STORAGE)]) == [block]
+    prescan = reader.prescan()
+    assert prescan.needs_scan(block)
+    assert prescan.resolve([block], [prescan.scan(block, STORAGE)]) == [block]
     harness = OperatorHarness(reader)
     harness.window({"blocks_metadata_input": [block]})
     assert harness.emitted["messages"] == []
@@ -161,15 +162,16 @@ def test_blocks_behind_one_that_was_not_scanned_are_left_out(tmp_path: Path) -> 
     path.write_bytes(b'a\n"b\nc"\n"d\ne"\n')
     blocks = blocks_of(path, 4)
     away = path.rename(tmp_path / "away")
-    unread = BlockReader(format="csv", on_error="skip").prescan(blocks[0], STORAGE)
-    away.rename(path)
     reader = BlockReader(format="csv", on_error="skip")
-    found = [unread, *(reader.prescan(block, STORAGE) if reader.needs_prescan(block) else None for block in blocks[1:])]
+    unread = reader.prescan().scan(blocks[0], STORAGE)
+    away.rename(path)
+    prescan = reader.prescan()
+    found = [unread, *(prescan.scan(block, STORAGE) if prescan.needs_scan(block) else None for block in blocks[1:])]
     harness = OperatorHarness(reader)
-    harness.window({"blocks_metadata_input": reader.resolve(blocks, found)})
+    harness.window({"blocks_metadata_input": prescan.resolve(blocks, found)})
     assert harness.emitted["messages"] == [{"a": "b\nc"}]
     assert harness.counters["skipped"] == len(blocks) - 1
-    assert reader.prescan_state() is None
+    assert prescan.snapshot() is None
 
 
 def test_a_prescan_leaves_a_forbidden_file_to_the_reader(tmp_path: Path) -> None:
@@ -183,9 +185,9 @@ def test_a_prescan_leaves_a_forbidden_file_to_the_reader(tmp_path: Path) -> None
         os.seteuid(65534)
     try:
         with pytest.raises(StorageError, match="denied"):
-            BlockReader(format="csv").prescan(block, STORAGE)
-        reader = BlockReader(format="csv", on_error="skip")
-        assert reader.resolve([block], [reader.prescan(block, STORAGE)]) == [block]
+            BlockReader(format="csv").prescan().scan(block, STORAGE)
+        prescan = BlockReader(format="csv", on_error="skip").prescan()
+        assert prescan.resolve([block], [prescan.scan(block, STORAGE)]) == [block]
     finally:
         os.seteuid(user)
 
@@ -207,7 +209,13 @@ def test_a_damaged_archive_is_left_out_before_any_of_it_is_given(tmp_path: Path)
 def test_blocks_of_formats_without_prescan_are_unchanged() -> None:
     """Blocks of a format without pre-scan are returned unchanged."""
     block = BlockMetadata(7, "x", FileVersion(10), 5, 8, False)
-    reader = BlockReader()
-    assert isinstance(reader, PreScanner)
-    assert not reader.needs_prescan(block)
-    assert reader.resolve([block], [None])[0] is block
+    prescan = BlockReader().prescan()
+    assert not prescan.needs_scan(block)
+    assert prescan.resolve([block], [None])[0] is block
+
+
+def test_block_reader_has_under_ten_methods_of_its_own() -> None:
+    """Beside those of every operator: its roles are objects that it gives out, or declared by one method or two."""
+    own = [name for name in dir(BlockReader) if name[0] != "_" and not hasattr(Operator, name)]
+    methods = {name for name in own if inspect.isfunction(getattr(BlockReader, name))}
+    assert methods == {"read", "prefetch", "prescan", "check_limits", "process_stats", "define_partitions"}

@@ -10,7 +10,7 @@ import pytest
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.compression.splitting import CutProgress
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.prescan import EntryStates, FileEntryState, PreScanState
+from operators.reader.prescan import BlockPreScan, FileEntryState, PreScanState
 
 
 def block(start: int, end: int, size_bytes: int = 10, url: str = "a.csv") -> BlockMetadata:
@@ -21,23 +21,23 @@ def block(start: int, end: int, size_bytes: int = 10, url: str = "a.csv") -> Blo
 @pytest.mark.parametrize(("format", "needed"), [("csv", True), ("lines", False)])
 def test_only_blocks_that_others_depend_on_are_scanned(format: str, needed: bool) -> None:
     """The last block of a file, and so the only one, never is."""
-    states = EntryStates(RECORD_FORMATS.make(format))
-    assert states.needs_prescan(block(0, 5)) is needed
-    assert not states.needs_prescan(block(0, 10))
-    assert not states.needs_prescan("not a block")
+    prescan = BlockPreScan(RECORD_FORMATS.make(format))
+    assert prescan.needs_scan(block(0, 5)) is needed
+    assert not prescan.needs_scan(block(0, 10))
+    assert not prescan.needs_scan("not a block")
 
 
 def test_state_keeps_only_files_whose_next_block_is_still_to_come() -> None:
     """A restored state goes on where the first one was left; a file that is through leaves nothing."""
     format = RECORD_FORMATS.make("csv")
-    states, restored = EntryStates(format), EntryStates(format)
+    prescan, restored = BlockPreScan(format), BlockPreScan(format)
     scanned = format.prescan(source := _Quoted(), block(0, 5))
-    states.resolve([block(0, 5)], [scanned])
-    state = states.state()
+    prescan.resolve([block(0, 5)], [scanned])
+    state = prescan.snapshot()
     assert state == PreScanState((FileEntryState("a.csv", FileVersion(10), 1),))
     restored.restore(state)
     assert [each.entry_state for each in restored.resolve([block(5, 10)], [None])] == [1]
-    assert restored.state() is None
+    assert restored.snapshot() is None
     assert source.size_bytes == 10
 
 
@@ -51,10 +51,10 @@ def test_state_is_written_as_data() -> None:
 
 def test_a_cut_that_is_over_needs_no_further_scan() -> None:
     """All that is left of the file belongs to a block already."""
-    states = EntryStates(RECORD_FORMATS.make("lines"))
-    states.restore(PreScanState((FileEntryState("a.zst", FileVersion(10), cut=CutProgress(place=-1)),)))
-    assert not states.needs_prescan(block(5, 10, url="a.zst"))
-    assert states.needs_prescan(block(0, 5, url="b.zst"))
+    prescan = BlockPreScan(RECORD_FORMATS.make("lines"))
+    prescan.restore(PreScanState((FileEntryState("a.zst", FileVersion(10), cut=CutProgress(place=-1)),)))
+    assert not prescan.needs_scan(block(5, 10, url="a.zst"))
+    assert prescan.needs_scan(block(0, 5, url="b.zst"))
 
 
 class _Quoted:
