@@ -183,8 +183,9 @@ def _meanings(cls: type) -> dict[str, str]:
 
 
 def _properties(cls: type, meanings: Mapping[str, str]) -> tuple[PropertyInfo, ...]:
+    """The properties of a class, those that are required first."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    return _fields(property_model(cls), hints, meanings)
+    return tuple(sorted(_fields(property_model(cls), hints, meanings), key=lambda info: not info.is_required))
 
 
 def _fields(

@@ -1,4 +1,4 @@
-"""ChangeDetector: which files there are, and which bytes of them are read in which window."""
+"""Splitters: which files there are, and which bytes of them are read in which window."""
 
 from operators.splitter.named_files import FileSplitterBase
 from operators.splitter.splitter import FileSplitterInput

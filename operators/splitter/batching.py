@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
 
-from dagflow.api.properties import Count, Millis, Size
 from dagflow.storage.roots import Roots
 from operators.files.file_columns import Column
 from operators.files.metadata import FileVersion
@@ -18,23 +15,6 @@ from operators.splitter.scan.listed_files import ListedFiles
 
 SMALL_PARTS = 16
 """A file is small when so many of its size fit into a batch: batches are then full to within 6 %."""
-
-PackBytes = Annotated[
-    Size, Field(ge=0, description="small files, those of up to a sixteenth of this, are read in batches of this size")
-]
-PackFiles = Annotated[Count, Field(ge=1, description="files in a batch at most")]
-PackMillis = Annotated[
-    Millis, Field(description="while following: how long small files may wait for their batch to be filled")
-]
-Packs = Annotated[
-    Literal["divided", "whole"],
-    Field(
-        description="divided: tasks share batches, and a batch ends with its window; whole: one task reads all of a "
-        "batch, and a window ends with a batch"
-    ),
-]
-DEFAULT_PACK_BYTES = 16 << 20
-DEFAULT_PACK_FILES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +28,8 @@ class BatchRules:
         is_whole: Whether one task reads all of a batch, which ends where it is full and not where its window ends.
     """
 
-    max_bytes: int = DEFAULT_PACK_BYTES
-    max_files: int = DEFAULT_PACK_FILES
+    max_bytes: int
+    max_files: int
     wait_millis: int = 0
     is_whole: bool = False
 

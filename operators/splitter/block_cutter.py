@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.control import InputEstimate
+from dagflow.api.control import InputEstimate, WindowLimits
 from dagflow.api.ports import Emitter
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
@@ -126,7 +126,6 @@ class BlockCutter:
 
     Attributes:
         announces: Whether files are announced: nothing is emitted where no operator takes it in.
-        quota: What is left of the window.
     """
 
     def __init__(
@@ -149,7 +148,16 @@ class BlockCutter:
         operator_index = 0 if context.control is None else context.control.operator_index
         self._next_block_id = 1 + (operator_index << SPLITTER_SHIFT)
         self._open: OpenFile | None = None
-        self.quota = WindowQuota(DEFAULT_BUDGET)
+        self._control = context.control
+        self._quota = WindowQuota(DEFAULT_BUDGET)
+
+    def begin_window(self, limits: WindowLimits) -> None:
+        """What is emitted from now on counts towards a new window.
+
+        Args:
+            limits: The app's; the engine's budget holds beside them.
+        """
+        self._quota = WindowQuota(DEFAULT_BUDGET if self._control is None else self._control.budget, limits)
 
     @property
     def rest_bytes(self) -> int:
@@ -174,7 +182,7 @@ class BlockCutter:
         version, start = file.version, file.next_start
         if not start and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
             return self._begin_small(file, relative_path)
-        if not self.quota.take_file():
+        if not self._quota.take_file():
             return False
         self.flush()
         # The pre-scan of one version says nothing about a later one.
@@ -196,7 +204,7 @@ class BlockCutter:
         size_bytes = file.version.size_bytes
         if not (self._batcher.has_room(size_bytes) and self._batcher.admits(file.version.etag)):
             self.flush()
-        if not self.quota.take_small_file(size_bytes) and self._batcher.may_end_window():
+        if not self._quota.take_small_file(size_bytes) and self._batcher.may_end_window():
             return False
         if self.announces:
             block_id = self._next_block_id + len(self._batcher)
@@ -236,11 +244,11 @@ class BlockCutter:
             if not room:
                 self.flush()
                 continue
-            count = self.quota.take_small_files(sizes[done : done + room])
+            count = self._quota.take_small_files(sizes[done : done + room])
             if count < room and not self._batcher.may_end_window(count):
                 # The window goes on to the end of the batch; files that fit by themselves count, as one by one.
                 for size_bytes in sizes[done + count : done + room].tolist():
-                    self.quota.take_small_file(size_bytes)
+                    self._quota.take_small_file(size_bytes)
                 count = room
             if not count:
                 break
@@ -265,7 +273,7 @@ class BlockCutter:
         """
         if not self.announces:
             return True
-        if not self.quota.take_file():
+        if not self._quota.take_file():
             return False
         facts = url, relative_path, FileVersion(0), block_size, self._next_block_id, 0, True
         self._files.emit(FileMetadata(*facts, discovered_ms=discovered_ms))
@@ -280,7 +288,7 @@ class BlockCutter:
         file = self._open
         while file is not None:
             start, end = file.next_start, file.next_end
-            if not self.quota.take_block(end - start):
+            if not self._quota.take_block(end - start):
                 break
             block_id, is_last = self._next_block_id, end == file.version.size_bytes
             place = block_id, file.url, file.version, start, end, is_last, file.previous_block_id

@@ -21,7 +21,7 @@ from operators.splitter.clock import Clock
 from operators.splitter.detection_rules import DetectionRules, change_of, looks_appended
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.fingerprinter import Fingerprinter, Prefix
+from operators.splitter.index.fingerprinting import Prefix, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
 from operators.splitter.scan.listed_files import ListedFiles
@@ -29,6 +29,7 @@ from operators.splitter.scan.listed_stats import ListedStat
 from operators.splitter.scan.scan_roots import Root
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.walk import FIRST_STEP, LAST_STEP
+from operators.splitter.scan.workers import InTasks
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class ChangeDetector:
         rules: Which files are read.
         counters: Where changes are counted.
         clock: The time.
-        fingerprinter: Takes fingerprints that no reader will report.
+        in_tasks: Takes fingerprints that no reader will report; see take_fingerprints().
         pending: Files whose fingerprints readers will report.
 
     Attributes:
@@ -62,7 +63,7 @@ class ChangeDetector:
         rules: DetectionRules,
         counters: Counter[str],
         clock: Clock,
-        fingerprinter: Fingerprinter,
+        in_tasks: InTasks | None,
         pending: PendingFingerprints,
     ) -> None:
         self._scanner = scanner
@@ -70,7 +71,7 @@ class ChangeDetector:
         self._rules = rules
         self._counters = counters
         self._clock = clock
-        self._fingerprinter = fingerprinter
+        self._in_tasks = in_tasks
         self._pending = pending
         self._incomplete = 0
         self.has_more = False
@@ -138,7 +139,7 @@ class ChangeDetector:
                 if not (wanted or waiting):
                     yield from step
                     continue
-                waiting.append((step, jobs.submit(self._fingerprinter.take, wanted)))
+                waiting.append((step, jobs.submit(take_fingerprints, wanted, self._in_tasks)))
                 if len(waiting) > 1:
                     yield from self._marked(*waiting.popleft())
             while waiting:
@@ -225,7 +226,7 @@ class ChangeDetector:
         self._incomplete += len(too_early)
         wanted = [(files.keys[0], entry.size_bytes) for files, entry in longer if files.keys[0] not in too_early]
         wanted += [prefix for files in lacking for prefix in zip(files.keys, files.size_bytes.tolist(), strict=True)]
-        prints = dict(zip(wanted, self._fingerprinter.take(wanted), strict=True))
+        prints = dict(zip(wanted, take_fingerprints(wanted, self._in_tasks), strict=True))
         for files in lacking:
             own = [prints[prefix] for prefix in zip(files.keys, files.size_bytes.tolist(), strict=True)]
             # A file that cannot be opened has no fingerprint, and nothing is noted of it.

@@ -20,40 +20,25 @@ from dagflow.api.control import (
     SourceEventListener,
     WindowLimits,
 )
-from dagflow.api.ports import OutputPort
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
-from operators.files.compression import CUT_SUFFIXES
-from operators.files.metadata import BlockMetadata, FileMetadata
 from operators.files.source_events import FileFingerprints
-from operators.splitter.batching import (
-    DEFAULT_PACK_BYTES,
-    DEFAULT_PACK_FILES,
-    BatchRules,
-    PackBytes,
-    PackFiles,
-    PackMillis,
-    Packs,
-    SmallFileBatcher,
-)
-from operators.splitter.block_cutter import BlockCutter, CutterState, OpenFile, estimated
+from operators.splitter.block_cutter import CutterState, OpenFile, estimated
+from operators.splitter.block_splitter import BlockSplitter
 from operators.splitter.change_detection import ChangeDetector
-from operators.splitter.clock import Clock, SystemClock
+from operators.splitter.clock import Clock
 from operators.splitter.detection_rules import CompletenessRules, DetectionRules, OnChange
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.fingerprinter import Fingerprinter
 from operators.splitter.index.pending_fingerprints import FingerprintState
 from operators.splitter.index.taken_files import TakenFiles, TakenState
-from operators.splitter.named_files import BlockSize, CutCompressed, Threshold
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
-from operators.splitter.window_quota import quota_of
 
 
 class SeenRetention(BaseModel):
@@ -82,7 +67,7 @@ class SplitterState:
     is_first_scan_done: bool
 
 
-class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
+class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventListener):
     """Finds files and cuts them into blocks.
 
     Guarantee: each version of each file is announced once, and each of its blocks emitted once, whatever
@@ -108,13 +93,9 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         ),
     ] = "driver"
     scan_interval_millis: Annotated[Millis, Field(description="while following: time from one scan to the next")] = 5000
-    block_size: BlockSize = 64 << 20
-    blocks_threshold: Threshold = None
-    pack_bytes: PackBytes = DEFAULT_PACK_BYTES
-    pack_files: PackFiles = DEFAULT_PACK_FILES
-    packs: Packs = "divided"
-    cut_compressed: CutCompressed = CUT_SUFFIXES
-    pack_millis: PackMillis = 0
+    pack_millis: Annotated[
+        Millis, Field(description="while following: how long small files may wait for their batch to be filled")
+    ] = 0
     follow: Annotated[bool, Field(description="whether to go on watching for new files")] = False
     existing: Annotated[
         Literal["process", "ignore"],
@@ -143,12 +124,6 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         Literal["all"] | SeenRetention, Field(description="how long a taken file is remembered: all, or {millis: n}")
     ] = "all"
 
-    files_metadata_output = OutputPort(FileMetadata)
-    blocks_metadata_output = OutputPort(BlockMetadata)
-
-    _clock: Clock = SystemClock()
-    _context: OperatorContext
-    _cutter: BlockCutter
     _taken: TakenFiles
     _detector: ChangeDetector
     _source: ScanSource | None
@@ -178,13 +153,9 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
-        self._context = context
         control = context.control
         self._is_following = self.follow or (control is not None and control.follow)
-        rules = BatchRules(self.pack_bytes, self.pack_files, self.pack_millis, self.packs == "whole")
-        batcher = SmallFileBatcher(rules, self._clock, may_grow=self._may_grow)
-        outputs = self.files_metadata_output, self.blocks_metadata_output
-        self._cutter = BlockCutter(*outputs, context, batcher, self.cut_compressed)
+        self._start_cutter(context, self.pack_millis, may_grow=self._may_grow)
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, SeenRetention) else None
         index = FileIndex("" if control is None else control.state_url, retain_millis, context.storage)
         self._taken = TakenFiles(index, self.files, context.storage, needs_fingerprints=self.wants_source_events)
@@ -211,9 +182,8 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
         )
         completeness = CompletenessRules(self.settle_millis, self.done_marker)
         rules = DetectionRules(self.on_change, completeness, self.latest_first, self._may_grow)
-        fingerprinter = Fingerprinter(in_tasks)
         counters, clock = self._scan_counters, self._clock
-        return ChangeDetector(scanner, self._taken.index, rules, counters, clock, fingerprinter, self._taken.pending)
+        return ChangeDetector(scanner, self._taken.index, rules, counters, clock, in_tasks, self._taken.pending)
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:
         """What there is to be read, as if nothing had been; see Estimator.
@@ -245,7 +215,7 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
 
     def begin_window(self, window_id: int) -> None:
         """Called before anything of the window arrives."""
-        self._cutter.quota = quota_of(self._context, self.window_limits())
+        self._cutter.begin_window(self.window_limits())
         self._taken.pending.begin_window(window_id, self._cutter.unfinished)
         self._has_noted = False
 
@@ -275,7 +245,7 @@ class FileSplitterInput(InputOperator, Estimator, SourceEventListener):
 
     def unemitted_bytes(self) -> int:
         """The rest of the file that is being cut, and the files that a scan has found by now."""
-        return self._cutter.rest_bytes + (0 if self._source is None else self._source.queued_bytes)
+        return super().unemitted_bytes() + (0 if self._source is None else self._source.queued_bytes)
 
     def has_news(self) -> bool:
         """Whether versions were noted: ignored changes, or a complete first scan whose files are not read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagflow.api.context import OperatorContext, WindowBudget
+from dagflow.api.context import WindowBudget
 from dagflow.api.control import WindowLimits
 from operators.files.file_columns import Column
 
@@ -105,8 +105,3 @@ class WindowQuota:
     def _is_beyond_limit(self, size_bytes: int) -> bool:
         limit = self._max_bytes
         return limit is not None and bool(self._size_bytes) and self._size_bytes + size_bytes > limit
-
-
-def quota_of(context: OperatorContext, limits: WindowLimits) -> WindowQuota:
-    """The quota of a window that begins."""
-    return WindowQuota(DEFAULT_BUDGET if context.control is None else context.control.budget, limits)

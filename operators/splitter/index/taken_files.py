@@ -11,7 +11,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex, IndexState
-from operators.splitter.index.fingerprinter import EMPTY
+from operators.splitter.index.fingerprinting import EMPTY
 from operators.splitter.index.index_locations import IndexLocations, require_same_names
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.scan.listed_files import ListedFiles

@@ -73,11 +73,6 @@ class Lister(ABC):
         """
         return (Entries([name]) for name in names)
 
-    def children(self, directory: bytes) -> Iterator[tuple[bytes, ListedStat | None]]:
-        """The entries as (name, version), where the version is None if it takes another call."""
-        for entries in self.entries(directory):
-            yield from zip(entries.names, entries.stats or [None] * len(entries), strict=True)
-
     def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], ListedStats]:
         """The names that are files now, and their versions.
 

@@ -112,9 +112,10 @@ def _closest(path: bytes, lister: Lister) -> str:
     while parent.count(b"/") > 1 and lister.kind(parent) != "directory":
         parent, _, name = parent.rpartition(b"/")
     try:
-        entries = [entry.rstrip(b"/") for entry, _ in itertools.islice(lister.children(below(parent)), _COMPARED_NAMES)]
+        names = itertools.chain.from_iterable(entries.names for entries in lister.entries(below(parent)))
+        present = [lister.url(name.rstrip(b"/")) for name in itertools.islice(names, _COMPARED_NAMES)]
     except StorageError:
         return ""
     location, missing = redacted(lister.url(parent)) or "/", lister.url(name)
-    close = difflib.get_close_matches(missing, [lister.url(entry) for entry in entries], 1)
+    close = difflib.get_close_matches(missing, present, 1)
     return f"did you mean {join(location, close[0])}?" if close else f"there is no {missing} in {location}"

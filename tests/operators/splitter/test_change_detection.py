@@ -12,7 +12,6 @@ from operators.splitter.change_detection import ChangeDetector
 from operators.splitter.detection_rules import DetectionRules
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.fingerprinter import Fingerprinter
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
@@ -29,9 +28,7 @@ def three_held() -> Iterator[None]:
 
 def discovery_of(scanner: Scanner, index: FileIndex, rules: DetectionRules) -> ChangeDetector:
     """A discovery that looks at files in this process."""
-    return ChangeDetector(
-        scanner, index, rules, Counter(), ManualClock(), Fingerprinter(None), PendingFingerprints(index)
-    )
+    return ChangeDetector(scanner, index, rules, Counter(), ManualClock(), None, PendingFingerprints(index))
 
 
 @pytest.mark.usefixtures("three_held")
@@ -43,15 +40,7 @@ def test_the_newest_are_found_first_however_many_there_are(tmp_path: Path, count
     index = FileIndex()
     found = []
     scanner = Scanner([str(tmp_path)], Selection())
-    discovery = ChangeDetector(
-        scanner,
-        index,
-        DetectionRules(latest_first=True),
-        Counter(),
-        ManualClock(),
-        Fingerprinter(None),
-        PendingFingerprints(index),
-    )
+    discovery = discovery_of(scanner, index, DetectionRules(latest_first=True))
     for candidate in each(discovery.all_changes()):
         stat = candidate.stats[0]
         found.append(stat.mtime_ns // 10**9 - 1000)

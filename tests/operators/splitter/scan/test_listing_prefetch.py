@@ -28,7 +28,7 @@ from operators.splitter.scan.walk import Walk
 from operators.splitter.scan.worker_program import LEFT_TO_WALK, LIST, LISTED, NOT_REACHED, TO_BE_ENTERED, WALK
 from operators.splitter.scan.workers import WorkerProcess, WorkerProcesses, Workers
 from tests.operators.splitter.driving import each, write
-from tests.operators.splitter.index.test_fingerprinter import opened_by_the_driver
+from tests.operators.splitter.index.test_fingerprinting import opened_by_the_driver
 
 
 def directories_of(request: bytes) -> list[bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dagflow.storage.fingerprint import UNKNOWN, fingerprint
-from operators.splitter.index.fingerprinter import FILES_A_TASK, Fingerprinter, fingerprints
+from operators.splitter.index.fingerprinting import FILES_A_TASK, fingerprints, take_fingerprints
 from tests.operators.splitter.driving import Follower, Services, write
 
 opened: list[str] | None = None
@@ -115,5 +115,5 @@ def test_fingerprints_come_in_the_order_of_the_files(tmp_path: Path, count: int)
     """Of files, empty ones, directories and what is gone, over several tasks' worth of them."""
     files = [(bytes(write(tmp_path / str(number), b"x" * (number % 3))), number % 3) for number in range(count)]
     ends = [*files, (bytes(tmp_path), -1), (bytes(tmp_path / "gone"), 7)]
-    looked = Fingerprinter(Services().in_tasks).take(ends)
-    assert looked == [fingerprint(path, size) for path, size in files] + [UNKNOWN, UNKNOWN]
+    taken = take_fingerprints(ends, Services().in_tasks)
+    assert taken == [fingerprint(path, size) for path, size in files] + [UNKNOWN, UNKNOWN]

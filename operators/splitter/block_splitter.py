@@ -1,0 +1,61 @@
+"""What both splitters share: how files are cut into blocks and batches, and where these go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.control import ControlOperator
+from dagflow.api.ports import OutputPort
+from dagflow.api.properties import Count, Size
+from operators.files.compression import CUT_SUFFIXES, UnitSuffix
+from operators.files.metadata import BlockMetadata, FileMetadata
+from operators.splitter.batching import BatchRules, SmallFileBatcher
+from operators.splitter.block_cutter import BlockCutter
+from operators.splitter.clock import Clock, SystemClock
+
+
+class BlockSplitter(ControlOperator):
+    """Cuts files into blocks; a subclass says which files."""
+
+    block_size: Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")] = 64 << 20
+    blocks_threshold: Annotated[
+        Count | None, Field(ge=1, description="blocks per window at most; null: the engine's choice")
+    ] = None
+    pack_bytes: Annotated[
+        Size,
+        Field(ge=0, description="small files, those of up to a sixteenth of this, are read in batches of this size"),
+    ] = 16 << 20
+    pack_files: Annotated[Count, Field(ge=1, description="files in a batch at most")] = 4096
+    packs: Annotated[
+        Literal["divided", "whole"],
+        Field(
+            description="divided: tasks share batches, and a batch ends with its window; whole: one task reads all of "
+            "a batch, and a window ends with a batch"
+        ),
+    ] = "divided"
+    cut_compressed: Annotated[
+        tuple[UnitSuffix, ...],
+        Field(description="how names of compressed files end that are cut where they consist of several units"),
+    ] = CUT_SUFFIXES
+
+    files_metadata_output = OutputPort(FileMetadata)
+    blocks_metadata_output = OutputPort(BlockMetadata)
+
+    _clock: Clock = SystemClock()
+    _context: OperatorContext
+    _cutter: BlockCutter
+
+    def _start_cutter(self, context: OperatorContext, wait_millis: int = 0, *, may_grow: bool = False) -> None:
+        """Called from setup; see BatchRules and SmallFileBatcher for the arguments."""
+        self._context = context
+        rules = BatchRules(self.pack_bytes, self.pack_files, wait_millis, self.packs == "whole")
+        batcher = SmallFileBatcher(rules, self._clock, may_grow=may_grow)
+        outputs = self.files_metadata_output, self.blocks_metadata_output
+        self._cutter = BlockCutter(*outputs, context, batcher, self.cut_compressed)
+
+    def unemitted_bytes(self) -> int:
+        """The rest of the file that is being cut."""
+        return self._cutter.rest_bytes

@@ -1,0 +1,44 @@
+"""Takes head and tail fingerprints of files in tasks: the driver itself opens no input file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dagflow.storage.fingerprint import UNKNOWN, fingerprint, fingerprint_of
+from operators.splitter.scan.workers import InTasks
+
+FILES_A_TASK: Final = 1024
+"""Files of one task: some 10 ms of work, where they are cached."""
+
+EMPTY: Final = fingerprint_of(memoryview(b""))
+"""The fingerprint of every empty file."""
+
+Prefix = tuple[bytes, int]
+"""A local path, and how many of the file's first bytes count."""
+
+
+def fingerprints(files: list[Prefix]) -> list[int]:
+    """The fingerprints of files; runs in a task."""
+    return [fingerprint(path, size_bytes) for path, size_bytes in files]
+
+
+def take_fingerprints(files: Sequence[Prefix], in_tasks: InTasks | None) -> list[int]:
+    """The fingerprints of local files, in their order; UNKNOWN for a length below 0, and where a file is gone.
+
+    Args:
+        files: The files.
+        in_tasks: Applies a function to items in tasks; None, as outside of an engine, to take them in this process.
+
+    Raises:
+        DagflowError: The tasks failed.
+    """
+    # Empty files need no task.
+    there = [file for file in files if file[1] > 0]
+    chunks = [there[start : start + FILES_A_TASK] for start in range(0, len(there), FILES_A_TASK)]
+    if in_tasks is not None:
+        found = in_tasks(fingerprints, chunks) if chunks else []
+    else:
+        found = [fingerprints(chunk) for chunk in chunks]
+    taken = (one for chunk in found for one in chunk)
+    return [next(taken) if size > 0 else UNKNOWN if size else EMPTY for _, size in files]
