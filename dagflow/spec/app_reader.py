@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dagflow.errors import Problem, SpecError
 from dagflow.spec.app_spec import RETAINED_WINDOWS, AppSpec, Attributes
-from dagflow.spec.class_lookup import author_modules, make_importable, search_path_of
+from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.environment import Environment
 from dagflow.spec.graph_reader import GraphReader
 from dagflow.spec.node_reader import NodeReader
@@ -83,14 +83,11 @@ class AppReader(NodeReader):
     def _attributes(self, section: Mapping, name: str) -> Attributes:
         self.check_keys(section, ATTRIBUTE_KEYS, "'attributes'")
         window = section.get("window_millis")
-        storage = storage_of(section.get("storage"), self.environment, self.problems)
-        # A scheme may have a store of the author's, which is imported where its URLs are used.
-        make_importable(author_modules(storage, self.search_path), self.search_path)
         millis = None if window is None else self.whole(window, "'window_millis'", MAX_WINDOW_MILLIS)
         return Attributes(
             checkpoint=self.text(section.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}",
             window_millis=millis or 500,
-            storage=storage,
+            storage=storage_of(section.get("storage"), self.search_path, self.environment, self.problems),
             master=self._master(section.get("master")),
             spark=self._spark(self.section(section, "spark")),
             durability=self._durability(section.get("durability")),

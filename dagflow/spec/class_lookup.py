@@ -17,6 +17,7 @@ from typing import Any
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy, StreamCodec
 from dagflow.spec.problems import did_you_mean, nearest, quoted, shortened
+from dagflow.storage.base import Backend
 
 LIBRARY = "operators"
 """The package of the built-in operators; its public names are the short names of an app.
@@ -63,6 +64,10 @@ CODEC = Kind(
 POLICY = Kind(
     *("partitioner", "derive it from dagflow.PartitionPolicy", "my_policies.Nightly"),
     accepts=lambda cls: issubclass(cls, PartitionPolicy) and not inspect.isabstract(cls),
+)
+BACKEND = Kind(
+    *("storage backend", "derive it from dagflow.storage.base.Backend", "my_stores.ArchiveBackend"),
+    accepts=lambda cls: issubclass(cls, Backend) and not inspect.isabstract(cls),
 )
 DESCRIBED = Kind(
     *("operator or partitioner", "derive it from dagflow.Operator or dagflow.PartitionPolicy", OPERATOR.example),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from dagflow.spec.class_lookup import BACKEND, UnknownClassError, find_class
 from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Problems, did_you_mean, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar, plain
@@ -11,13 +13,16 @@ from dagflow.storage.options import HIDDEN, is_telling, secrets_of
 from dagflow.storage.registry import known_protocols
 
 
-def storage_of(section: Node | None, environment: Environment, problems: Problems) -> dict[str, dict[str, Any]]:
+def storage_of(
+    section: Node | None, search_path: Sequence[str], environment: Environment, problems: Problems
+) -> dict[str, dict[str, Any]]:
     """The options by protocol; the credentials among them are not shown from here on.
 
     Args:
         section: The attribute, or None where there is none.
+        search_path: Directories with modules of the app's author, for backends of their own.
         environment: Takes note of credentials, also of those that stand in the file.
-        problems: Takes protocols that do not exist, and values that are no options.
+        problems: Takes protocols and backends that do not exist, and values that are no options.
     """
     if section is None:
         return {}
@@ -25,8 +30,10 @@ def storage_of(section: Node | None, environment: Environment, problems: Problem
     found: dict[str, dict[str, Any]] = {}
     for protocol, entry in _entries("'storage'", section, problems).entries.items():
         # An author's own store may have a scheme that only the author knows.
-        has_backend = isinstance(entry.value, Mapping) and "backend" in entry.value.entries
-        if protocol in known or has_backend:
+        own = entry.value.get("backend") if isinstance(entry.value, Mapping) else None
+        if own is not None:
+            _check_backend(protocol, own, search_path, problems)
+        if protocol in known or own is not None:
             found[protocol] = _options(_entries(f"options of protocol {quoted(protocol)}", entry.value, problems))
         else:
             message = f"there is no protocol {quoted(protocol)}{did_you_mean(protocol, known)}"
@@ -34,6 +41,17 @@ def storage_of(section: Node | None, environment: Environment, problems: Problem
     for secret in secrets_of(found):
         environment.secrets.setdefault(secret, HIDDEN)
     return found
+
+
+def _check_backend(protocol: str, node: Node, search_path: Sequence[str], problems: Problems) -> None:
+    what = f"'backend' of protocol {quoted(protocol)}"
+    if not isinstance(node, Scalar):
+        problems.add(node.place, f"{what}: expected the dotted path of a class, such as {BACKEND.example}")
+        return
+    try:
+        find_class(node.text, search_path, BACKEND)
+    except UnknownClassError as error:
+        problems.add(node.place, f"{what}: {error}")
 
 
 def _entries(what: str, node: Node, problems: Problems) -> Mapping:

@@ -15,6 +15,8 @@ StorageOptions = Mapping[str, Mapping[str, Any]]
 FAMILIES: Final = (("s3", "s3a"), ("gs", "gcs"), ("abfs", "abfss", "az", "adl"), ("http", "https"), ("sftp", "ssh"))
 """Names of one store: options for one of them hold for all."""
 
+_BACKEND = "backend"
+
 # Options that only say where a store is and how to speak to it. Text in any other may be a secret.
 _PLAIN = frozenset(
     [
@@ -22,8 +24,7 @@ _PLAIN = frozenset(
         "account_name",
         "addressing_style",
         "anon",
-        "backend",
-        "backend",
+        _BACKEND,
         "consistency",
         "encoding",
         "endpoint_url",
@@ -49,9 +50,13 @@ HIDDEN = "***"
 
 
 def options_of(options: StorageOptions, protocol: str) -> dict[str, Any]:
-    """The options for a protocol, also where they were given for another name of the same store; {} for none."""
-    family = next((names for names in FAMILIES if protocol in names), (protocol,))
-    return dict(next((options[name] for name in (protocol, *family) if name in options), {}))
+    """What the client of a protocol is constructed with, also where it was given for another name of the same store."""
+    return {name: value for name, value in _given(options, protocol).items() if name != _BACKEND}
+
+
+def backend_option(options: StorageOptions, protocol: str) -> str:
+    """The dotted path of the author's backend for a protocol; "" for none."""
+    return str(_given(options, protocol).get(_BACKEND, ""))
 
 
 def is_telling(option: str) -> bool:
@@ -69,6 +74,11 @@ def without_secrets(text: str, options: StorageOptions) -> str:
     for secret in sorted(secrets_of(options), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
+
+
+def _given(options: StorageOptions, protocol: str) -> Mapping[str, Any]:
+    family = next((names for names in FAMILIES if protocol in names), (protocol,))
+    return next((options[name] for name in (protocol, *family) if name in options), {})
 
 
 def _secrets(options: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Final
 from dagflow.errors import StorageError
 from dagflow.storage.base import Backend
 from dagflow.storage.location import scheme_of
-from dagflow.storage.options import FAMILIES, StorageOptions, options_of
+from dagflow.storage.options import FAMILIES, StorageOptions, backend_option
 
 _BUILT_IN: Final = "dagflow.storage.backends"
 BACKENDS: Final = {
@@ -36,11 +36,11 @@ def backend_of(url: str, options: StorageOptions) -> Backend:
         StorageError: The app's own class cannot be used.
     """
     scheme = scheme_of(url)
-    own = options_of(options, scheme).get("backend")
-    if own is None:
+    own = backend_option(options, scheme)
+    if not own:
         return _class_of(BACKENDS.get(scheme, ANY_OTHER))(scheme, options)
     try:
-        found = _class_of(str(own))
+        found = _class_of(own)
     except (ImportError, AttributeError, ValueError) as error:
         hint = f"attributes: {{storage: {{{scheme}: {{backend: package.module.Class}}}}}}"
         raise StorageError(f"no class {own} for {scheme}://: {error}", url=scheme, hint=hint) from error

@@ -6,7 +6,7 @@ import pytest
 
 from dagflow.errors import StorageError
 from dagflow.storage.location import redacted
-from dagflow.storage.options import options_of, secrets_of, without_secrets
+from dagflow.storage.options import backend_option, options_of, secrets_of, without_secrets
 from tests.storage.shared import filesystem_of
 
 SECRET = "wJalrXUtnFEMI"
@@ -17,6 +17,13 @@ def test_options_hold_for_every_name_of_a_store() -> None:
     """What is said of s3 holds for s3a, and for nothing else."""
     assert options_of(OPTIONS, "s3")["key"] == options_of(OPTIONS, "s3a")["key"] == "AKIAQ7ZJ"
     assert options_of(OPTIONS, "gs") == {}
+
+
+def test_no_client_is_given_the_name_of_an_authors_backend() -> None:
+    """It would not know the option; the backend holds for every name of the store."""
+    options = {"s3": {"anon": True, "backend": "my_stores.Archive"}}
+    assert options_of(options, "s3a") == {"anon": True}
+    assert (backend_option(options, "s3a"), backend_option(options, "gs")) == ("my_stores.Archive", "")
 
 
 def test_a_file_system_is_made_with_the_options_of_the_app() -> None:
