@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagflow.errors import StorageError
 from dagflow.storage.base import Backend
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import ReadableFile
@@ -96,9 +97,12 @@ class StorageContext:
         """The objects below a URL, as a journal needs them; nothing is created before the first.
 
         Raises:
-            StorageError: The URL's scheme is unknown, its package is not installed, or the store cannot create
-                exclusively.
+            StorageError: The URL is empty, its scheme is unknown, its package is not installed, or the store cannot
+                create exclusively.
         """
+        if not url:
+            # Taken for the working directory, whatever lies there could be listed, and deleted as an orphan.
+            raise StorageError("an empty location holds no objects", url=url)
         return self.backend(url).objects(absolute(url), self.roots)
 
     def open_pending(

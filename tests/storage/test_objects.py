@@ -61,6 +61,13 @@ def test_an_unknown_scheme_is_named() -> None:
         StorageContext.default().objects("s33://bucket/x")
 
 
+def test_an_empty_location_is_not_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a user works on is never listed or deleted because a location was not set."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StorageError, match="an empty location holds no objects"):
+        StorageContext.default().objects("")
+
+
 def test_a_lost_reply_is_found_out_by_reading_back(tmp_path: Path) -> None:
     """The object is there, so creation succeeded, whatever the reply was."""
     inner = StorageContext.default().objects(str(tmp_path))

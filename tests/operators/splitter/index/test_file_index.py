@@ -215,6 +215,20 @@ def test_an_index_without_a_directory_holds_everything_in_its_snapshot() -> None
     assert resumed.view().look_up([b"/data/2026/000000999.log"])[0] == version(999)
 
 
+def test_an_index_without_a_directory_touches_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It removes what it does not know in its directory, which the working directory must never be."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a-users-own").write_bytes(b"kept")
+    monkeypatch.setattr(file_index, "MEMORY_ENTRIES", 1)
+    index = FileIndex("")
+    fill(index, 0, 3)
+    index.restore(index.snapshot())
+    fill(index, 3, 6)
+    index.snapshot()
+    index.close()
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a-users-own", b"kept")]
+
+
 def test_an_index_forgets_after_its_horizon(tmp_path: Path) -> None:
     """At a scan by the clock, whether the entry lies in a run or in memory."""
     index = FileIndex(str(tmp_path), retain_millis=100)
