@@ -20,14 +20,26 @@ from dagflow.plan.physical import PortRef
 
 
 class MemoryOutputs:
-    """Output files in memory, by URL; a file is there once its writer has closed it."""
+    """Output files in memory.
+
+    Attributes:
+        files: The files that were closed, by URL.
+        records: How many records each of them has.
+        written_bytes: Bytes written so far, also into files that were never closed.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.records: dict[str, int] = {}
+        self.written_bytes = 0
 
     def open(self, url: str) -> _MemoryFile:
-        """Begin a file."""
+        """Begin a file.
+
+        Raises:
+            AssertionError: There is one of that name.
+        """
+        assert url not in self.files, f"{url} was written twice"
         return _MemoryFile(self, url)
 
 
@@ -39,6 +51,7 @@ class _MemoryFile:
 
     def write(self, data: Any) -> None:
         self._data += data
+        self._outputs.written_bytes += memoryview(data).nbytes
 
     def close(self, *, records: int) -> None:
         self._outputs.files[self._url] = bytes(self._data)

@@ -10,12 +10,11 @@ from operators.testing.format_contract import (
     read_cut,
     read_range,
 )
-from operators.testing.sink_contract import MemoryFiles, SinkContract
+from operators.testing.sink_contract import SinkContract
 
 __all__ = [
     "URL",
     "FormatContract",
-    "MemoryFiles",
     "MemorySource",
     "Records",
     "Rejects",

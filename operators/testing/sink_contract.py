@@ -1,4 +1,4 @@
-"""For authors of output formats: files in memory, and the laws that every format keeps, as tests to inherit."""
+"""For authors of output formats: the laws that every format keeps, as tests to inherit."""
 
 from __future__ import annotations
 
@@ -8,56 +8,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from typing_extensions import Buffer
-
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
+from dagflow.testing.operators import MemoryOutputs
 from operators.sink.file_sink import FileSink
 from operators.sink.formats import SINK_FORMATS
 from operators.sink.formats.base import SinkFormat
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-
-
-class MemoryFiles:
-    """Output files in memory: where an operator or a sink opens files in a test.
-
-    Attributes:
-        contents: The files that were closed, by name.
-        written_bytes: Bytes written so far, also into files that were never closed.
-    """
-
-    def __init__(self) -> None:
-        self.contents: dict[str, bytes] = {}
-        self.written_bytes = 0
-
-    def open(self, url: str) -> MemoryFile:
-        """Begin a file.
-
-        Raises:
-            AssertionError: There is one of that name.
-        """
-        assert url not in self.contents, f"{url} was written twice"
-        return MemoryFile(self, url)
-
-
-class MemoryFile:
-    """A file of MemoryFiles that is being written."""
-
-    def __init__(self, files: MemoryFiles, url: str) -> None:
-        self._files = files
-        self._url = url
-        self._data = bytearray()
-
-    def write(self, data: Buffer) -> None:
-        """Append bytes."""
-        self._data += memoryview(data).cast("B")
-        self._files.written_bytes += memoryview(data).nbytes
-
-    def close(self, *, records: int) -> None:
-        """End the file."""
-        self._files.contents[self._url.rpartition("/")[2]] = bytes(self._data)
 
 
 class SinkContract(ABC):
@@ -94,16 +53,16 @@ class SinkContract(ABC):
         """The records of a batch, as read_back gives them."""
         return batch.to_pylist()
 
-    def _written(self, format: SinkFormat, windows: Sequence[Sequence[RecordBatch]], max_bytes: int) -> MemoryFiles:
-        files = MemoryFiles()
-        sink = FileSink(OperatorContext(outputs=files), "out", max_bytes=max_bytes)
+    def _written(self, format: SinkFormat, windows: Sequence[Sequence[RecordBatch]], max_bytes: int) -> MemoryOutputs:
+        outputs = MemoryOutputs()
+        sink = FileSink(OperatorContext(outputs=outputs), "out", max_bytes=max_bytes)
         for window_id, batches in enumerate(windows, 1):
             sink.begin_window(window_id)
             for batch in batches:
                 if len(batch):
                     sink.write(batch, format)
             sink.end_window()
-        return files
+        return outputs
 
     def test_any_records_are_read_back_from_any_files(self) -> None:
         """All of them, in order, whatever the batches, the windows and the size of files; twice the same bytes."""
@@ -117,13 +76,13 @@ class SinkContract(ABC):
         @given(st.sampled_from(self.formats), windows, st.integers(1, 2000))
         def check(spec: object, windows: list[list[RecordBatch]], max_bytes: int) -> None:
             format = SINK_FORMATS.make(spec)
-            files = self._written(format, windows, max_bytes).contents
+            files = self._written(format, windows, max_bytes).files
             expected = [record for batches in windows for batch in batches for record in self.expected(batch, format)]
             found = [self.read_back(files[name], format) for name in sorted(files)]
             assert list(itertools.chain.from_iterable(found)) == expected
             assert all(found), "a file without records"
             assert all(name.endswith(format.extension) for name in files)
-            assert self._written(SINK_FORMATS.make(spec), windows, max_bytes).contents == files, "other bytes"
+            assert self._written(SINK_FORMATS.make(spec), windows, max_bytes).files == files, "other bytes"
 
         check()
 
@@ -131,14 +90,14 @@ class SinkContract(ABC):
         """It is there where a file is asked for by name, as for a block of which a filter left nothing."""
         for spec in self.formats:
             format = SINK_FORMATS.make(spec)
-            files = MemoryFiles()
-            sink = FileSink(OperatorContext(outputs=files), "out")
+            outputs = MemoryOutputs()
+            sink = FileSink(OperatorContext(outputs=outputs), "out")
             sink.begin_window(1)
             batch = self.many_records()
             sink.write_named(RecordBatch(batch.to_arrow().slice(0, 0)), format, "empty")
             sink.end_window()
-            assert {name: self.read_back(data, format) for name, data in files.contents.items()} == {
-                f"empty{format.for_batch(batch).extension}": []
+            assert {name: self.read_back(data, format) for name, data in outputs.files.items()} == {
+                f"out/empty{format.for_batch(batch).extension}": []
             }
 
     def test_files_end_near_their_size(self) -> None:
@@ -150,7 +109,7 @@ class SinkContract(ABC):
             parts = [RecordBatch(rows.slice(start, 1000)) for start in range(0, len(batch), 1000)]
             sizes = [
                 len(data)
-                for _, data in sorted(self._written(SINK_FORMATS.make(spec), [parts], self.max_bytes).contents.items())
+                for _, data in sorted(self._written(SINK_FORMATS.make(spec), [parts], self.max_bytes).files.items())
             ]
             assert len(sizes) > 1, f"{spec}: many_records makes one file of {sizes[0]} bytes"
             assert max(sizes) <= self.max_bytes * (1 + self.tolerance), f"{spec}: {sizes}"
@@ -159,12 +118,12 @@ class SinkContract(ABC):
     def test_a_task_that_fails_leaves_nothing(self) -> None:
         """Files that were not ended are not there, and nothing is written into them when the sink is forgotten."""
         for spec in self.formats:
-            files = MemoryFiles()
-            sink: FileSink | None = FileSink(OperatorContext(outputs=files), "out")
+            outputs = MemoryOutputs()
+            sink: FileSink | None = FileSink(OperatorContext(outputs=outputs), "out")
             assert sink is not None
             sink.begin_window(1)
             sink.write(self.many_records(), SINK_FORMATS.make(spec))
-            before = files.written_bytes
+            before = outputs.written_bytes
             sink = None
             gc.collect()
-            assert (files.contents, files.written_bytes) == ({}, before), f"{spec}"
+            assert (outputs.files, outputs.written_bytes) == ({}, before), f"{spec}"

@@ -16,10 +16,10 @@ from hypothesis.strategies import SearchStrategy
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
+from dagflow.testing.operators import MemoryOutputs
 from operators.sink.file_sink import FileSink
 from operators.sink.formats import SINK_FORMATS
 from operators.sink.formats.base import SinkFormat
-from operators.testing import MemoryFiles
 
 EXACT = Context(prec=60)
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
@@ -82,14 +82,14 @@ def many_rows(schema: pa.Schema, count: int) -> RecordBatch:
 
 def written(*batches: RecordBatch, max_open: int = 4, **format: Any) -> list[bytes]:
     """The files of one window, in order of their names; the format is given as in YAML."""
-    files = MemoryFiles()
-    sink = FileSink(OperatorContext(outputs=files), "out", max_open=max_open)
+    outputs = MemoryOutputs()
+    sink = FileSink(OperatorContext(outputs=outputs), "out", max_open=max_open)
     sink.begin_window(1)
     made = SINK_FORMATS.make(format)
     for batch in batches:
         sink.write(batch, made)
     sink.end_window()
-    return [content for _, content in sorted(files.contents.items())]
+    return [content for _, content in sorted(outputs.files.items())]
 
 
 def decompressed(content: bytes, format: SinkFormat) -> bytes:
