@@ -1,11 +1,11 @@
-"""All that the command line prints: results on stdout, everything else on stderr."""
+"""All that the command line prints: results on stdout, everything else on stderr; text that fits the terminal."""
 
 from __future__ import annotations
 
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TextIO
 
@@ -75,6 +75,28 @@ def explain(error: BaseException, *, with_trace: bool, redact: Callable[[str], s
         text = "".join(traceback.format_exception(error)) + text
     notes = [] if with_trace else getattr(error, "__notes__", [])
     note(redact("\n".join([text, *notes])))
+
+
+def definitions(rows: Iterable[tuple[str, str]], *, title: str = "") -> str:
+    """Terms and what they mean, aligned; long meanings are wrapped.
+
+    Args:
+        rows: (term, meaning) pairs.
+        title: A heading over them, or "".
+    """
+    formatter = click.HelpFormatter()
+    pairs = list(rows)
+    if title:
+        with formatter.section(title):
+            formatter.write_dl(pairs)
+    elif pairs:
+        formatter.write_dl(pairs)
+    return formatter.getvalue().rstrip("\n")
+
+
+def paragraphs(text: str) -> str:
+    """Text wrapped anew, paragraph by paragraph."""
+    return click.wrap_text(text, width=click.HelpFormatter().width, preserve_paragraphs=True)
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:

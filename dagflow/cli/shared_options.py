@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
 from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.problems import did_you_mean, quoted
 from dagflow.spec.spark_master import MASTERS, is_master
 from dagflow.storage.context import StorageContext
@@ -47,6 +48,17 @@ def redaction(secrets: Mapping[str, str]) -> Redact:
         return text
 
     return redact
+
+
+def load(app: str, settings: Settings, overrides: Sequence[str] = ()) -> LogicalPlan:
+    """Load an app, and make messages from here on show its secrets as references.
+
+    Raises:
+        AppError: The app has mistakes.
+    """
+    logical = load_app(app, overrides=list(overrides))
+    settings.redact = redaction(logical.spec.secrets if logical.spec else {})
+    return logical
 
 
 def verbose_option(function: F) -> F:
@@ -96,9 +108,7 @@ def storage_of(app: str | None, settings: Settings) -> StorageContext:
     """
     if app is None:
         return StorageContext.default()
-    logical = load_app(app)
-    settings.redact = redaction(logical.spec.secrets if logical.spec else {})
-    return logical.attributes.storage_context()
+    return load(app, settings).attributes.storage_context()
 
 
 def conf_option(function: F) -> F:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.cli.chart import WIDTH, chart, decisions
+from dagflow.cli.commands.plan import WIDTH, chart, decisions
 from dagflow.engine.scaling_simulation import Sample, read_trace, simulate
 from dagflow.errors import AppError
 from operators.partitioning.deadline import DeadlinePartitioner

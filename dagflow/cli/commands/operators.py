@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.layout import definitions, paragraphs
+from dagflow.cli.output import definitions, paragraphs
 from dagflow.cli.shared_options import verbose_option
 from dagflow.spec.class_description import (
     ClassInfo,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
 from dagflow.api.partitioning import BacklogStats, Partitioner
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
-from dagflow.cli.chart import chart, decisions
-from dagflow.cli.layout import definitions
-from dagflow.cli.shared_options import set_option, verbose_option
+from dagflow.cli.figures import duration
+from dagflow.cli.output import definitions
+from dagflow.cli.shared_options import Settings, load, set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.scaling import defined
-from dagflow.engine.scaling_simulation import read_trace, simulate
+from dagflow.engine.scaling_simulation import Moment, read_trace, simulate
 from dagflow.errors import DagflowError
-from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
@@ -25,6 +24,9 @@ from dagflow.spec.spark_master import SparkMaster
 
 _STEPS = 64
 _ENDLESS = 1 << 60  # a backlog, in tuples and in bytes, that no partitioner takes for a small one
+
+WIDTH = 64
+"""Columns of the drawing; with its labels it fits a terminal of 80."""
 
 
 def _size(context: click.Context, option: click.Parameter, value: str) -> int:
@@ -54,7 +56,10 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> int:
     help="With --simulate: the speed of one partition, where the trace does not say.",
 )
 @verbose_option
-def command(app: str, overrides: tuple[str, ...], form: Format, trace: str | None, rate: int) -> int:
+@click.pass_obj
+def command(
+    settings: Settings, app: str, overrides: tuple[str, ...], form: Format, trace: str | None, rate: int
+) -> int:
     """Show what APP would run: its operators and streams, stages, partitions and exchanges.
 
     With an estimate of the files, blocks, bytes and windows of all input, as if no run had taken any of it: the
@@ -62,15 +67,14 @@ def command(app: str, overrides: tuple[str, ...], form: Format, trace: str | Non
 
     With --simulate: how many partitions each operator that decides for itself would have over time.
     """
-    logical = load_app(app, overrides=list(overrides))
+    logical = load(app, settings, overrides)
     physical = place(logical)
     if trace is not None:
         output.result("\n\n".join(_simulated(logical, physical, trace, rate)))
         return 0
-    shown = explain(
-        logical, physical, format=form, partitions=partitions(logical, physical), estimate=_estimate(logical)
-    )
-    output.result(shown.rstrip("\n"))
+    found = _estimate(logical, settings)
+    shown = explain(logical, physical, format=form, partitions=partitions(logical, physical), estimate=found)
+    output.result(settings.redact(shown.rstrip("\n")))
     return 0
 
 
@@ -119,12 +123,12 @@ def _range(name: str, head: Partitioner) -> int | str:
     return least if most <= least else f"{least} to {most}"
 
 
-def _estimate(logical: LogicalPlan) -> str:
+def _estimate(logical: LogicalPlan, settings: Settings) -> str:
     try:
         found = estimate(logical, parallelism=SparkMaster.parse(logical.attributes.master).parallelism)
     except DagflowError as error:
         # The plan holds whether or not its input is within reach, for example on the author's machine.
-        output.note(f"no estimate: {error}")
+        output.note(settings.redact(f"no estimate: {error}"))
         return ""
     if found is None:
         return ""
@@ -134,3 +138,41 @@ def _estimate(logical: LogicalPlan) -> str:
         files = "1 compressed file is" if found.input.uncut == 1 else f"{found.input.uncut:,} compressed files are"
         output.note(f"{files} larger than a block and cannot be cut: one task reads each as a whole")
     return str(found)
+
+
+def chart(moments: Sequence[Moment]) -> str:
+    """The number of partitions over time, largest count on top; each column shows the most within its time."""
+    start, end = moments[0].millis, moments[-1].millis
+    columns = _columns(moments, start, max(end - start, 1))
+    lines = [
+        f"{level:>6} |{''.join('█' if count >= level else ' ' for count in columns).rstrip()}"
+        for level in sorted(set(columns), reverse=True)
+    ]
+    length = duration((end - start) / 1000)
+    return "\n".join([*lines, f"       +{'-' * WIDTH}", f"        0{length:>{WIDTH - 1}}"])
+
+
+def _columns(moments: Sequence[Moment], start: int, length: int) -> list[int]:
+    columns = [0] * WIDTH
+    held = moments[0].partitions
+    position = 0
+    for moment in moments:
+        column = min((moment.millis - start) * WIDTH // length, WIDTH - 1)
+        for index in range(position, column + 1):
+            columns[index] = max(columns[index], held)
+        columns[column] = max(columns[column], moment.partitions)
+        position, held = column + 1, moment.partitions
+    columns[position:] = [max(count, held) for count in columns[position:]]
+    return columns
+
+
+def decisions(moments: Sequence[Moment]) -> Iterator[tuple[str, str]]:
+    """Each change: when, and from what to what, with the backlog and the reason."""
+    start = moments[0].millis
+    for moment in moments:
+        if moment.decision is not None:
+            change = moment.decision
+            yield (
+                duration((moment.millis - start) / 1000),
+                f"{change.before} -> {change.after}, backlog {change.backlog:,}: {change.reason}",
+            )

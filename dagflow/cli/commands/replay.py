@@ -11,14 +11,13 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.shared_options import Settings, conf_option, master_option, redaction, set_option, verbose_option
+from dagflow.cli.shared_options import Settings, conf_option, load, master_option, set_option, verbose_option
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.file_changes import ReprocessedWindow
 from dagflow.engine.reprocess import app_file, reprocess
 from dagflow.engine.run import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError, RunStoppedError
-from dagflow.plan.load import load_app
 from dagflow.report.manifest import matching_windows
 from dagflow.storage.context import StorageContext
 
@@ -56,12 +55,11 @@ def command(
     if bool(windows) == (pattern is not None):
         raise click.UsageError("give either --window, once or more, or --files")
     try:
-        logical = load_app(app or app_file(checkpoint, StorageContext.default()), overrides=list(overrides))
+        logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
         storage = logical.attributes.storage_context()
         chosen = list(windows) if pattern is None else list(matching_windows(checkpoint, pattern, storage))
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
-    settings.redact = redaction(logical.spec.secrets if logical.spec else {})
     replayed: list[ReprocessedWindow] = []
 
     def tell(window: ReprocessedWindow) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
 
@@ -11,16 +14,17 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.progress import Display, display_for, logging_to
-from dagflow.cli.resume import resume_command
-from dagflow.cli.shared_options import Settings, conf_option, master_option, redaction, set_option, verbose_option
+from dagflow.cli.shared_options import Settings, conf_option, load, master_option, set_option, verbose_option
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, FencedError, RunStoppedError
-from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
+from dagflow.storage.location import redacted
+
+_SECRET = re.compile(r"secret|passw|token|credential|(access|account|private|api).?key", re.IGNORECASE)
 
 
 @click.command("run", short_help="Read, process and publish, then exit.")
@@ -52,8 +56,7 @@ def command(
     Started again, it continues: processed files are not read again, and a window that was planned but
     not committed is run again. The first SIGINT (Ctrl-C) or SIGTERM stops it cleanly, a second one at once.
     """
-    logical = load_app(app, overrides=list(overrides))
-    settings.redact = redaction(logical.spec.secrets if logical.spec else {})
+    logical = load(app, settings, overrides)
     options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, follow=follow, fresh=fresh)
     again = resume_command(app, overrides, options)
     display = display_for(logical.name, settings.redact, is_quiet=quiet)
@@ -104,3 +107,30 @@ def _account_for_failure(error: Exception, display: Display, again: str, *, as_j
     if as_json:
         last = display.last or RunSnapshot(display.app)
         output.result(json.dumps(replace(last, state="failed").to_json()))
+
+
+def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> str:
+    """The command line that continues a run: the same one, without --fresh and without secrets.
+
+    Args:
+        app: The app file as it was typed.
+        overrides: What `--set` was given.
+        options: The other options.
+    """
+    words = ["dagflow", "run", app]
+    for override in overrides:
+        words += ["--set", _veiled(override)]
+    if options.checkpoint is not None:
+        words += ["--checkpoint", redacted(options.checkpoint)]
+    if options.master is not None:
+        words += ["--master", options.master]
+    for key, value in options.conf.items():
+        words += ["--conf", _veiled(f"{key}={value}")]
+    if options.follow:
+        words.append("--follow")
+    return shlex.join(words)
+
+
+def _veiled(setting: str) -> str:
+    key, _, value = setting.partition("=")
+    return f"{key}=***" if _SECRET.search(key) else f"{key}={redacted(value)}"

@@ -11,7 +11,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count, size
-from dagflow.cli.layout import definitions
+from dagflow.cli.output import definitions
 from dagflow.cli.shared_options import Settings, storage_of, store_option, verbose_option
 from dagflow.errors import MissingError
 from dagflow.journal import read_state

@@ -68,6 +68,17 @@ def test_a_plan_without_its_input_is_shown_without_estimate(folder: Path) -> Non
     assert err.startswith("no estimate: in")
 
 
+def test_a_plan_shows_secrets_as_references(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the input that they lead to is out of reach."""
+    monkeypatch.setenv("STORE_SECRET", "hush-hush")
+    app = (folder / "app.yaml").read_text()
+    (folder / "app.yaml").write_text(app.replace("files: [in]", 'files: ["${STORE_SECRET}/in"]'))
+    code, out, err = invoke("plan", "app.yaml")
+    assert code == 0
+    assert "hush" not in out + err
+    assert err.startswith("no estimate: ${STORE_SECRET}/in")
+
+
 def test_a_backlog_is_played_through_the_partitioners(folder: Path) -> None:
     """A drawing and each decision with its reason; nothing runs."""
     (folder / "trace.csv").write_text("millis,backlog,bytes\n0,0,0\n1000,3,300\n2000,9,900\n9000,0,0\n")
