@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from concurrent.futures import TimeoutError
+from concurrent.futures import TimeoutError, wait
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -202,11 +202,9 @@ class Driver:
     def _finish_in_grace(self) -> None:
         """Commit what finishes soon, and leave the rest planned."""
         deadline = time.monotonic() + STOP_GRACE_S
-        while self._in_flight and time.monotonic() < deadline:
-            if not self._in_flight[0].results.done():
-                time.sleep(0.02)
-                continue
-            self._commit_oldest(max_in_flight=0)
+        while self._in_flight and (left_s := deadline - time.monotonic()) > 0:
+            if wait([self._in_flight[0].results], timeout=left_s).done:
+                self._commit_oldest(max_in_flight=0)
         self._abandon()
 
     def _abandon(self) -> None:

@@ -14,12 +14,10 @@ from dagflow.engine.recovery import finish_reprocess
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
-from dagflow.engine.window_committer import produced_by
+from dagflow.engine.window_committer import intent_of
 from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, SourceChangedError, StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import Journal, Reprocess, WindowIntent, WindowPlan
-from dagflow.metrics.counters import Counters
-from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -52,11 +50,10 @@ class _Published:
 
 @dataclass(frozen=True, slots=True)
 class _Rerun:
-    """A window that ran again, and whose new files are pending."""
+    """A window that ran again; the files of its new intent are pending."""
 
     published: _Published
     intent: WindowIntent
-    files: list[PendingFile]
 
 
 class Reprocessor:
@@ -105,12 +102,12 @@ class Reprocessor:
             for window in published:
                 reruns.append(self._run_again(window))
             self._raise_if_stopped()
-            new = [file for rerun in reruns for file in rerun.files]
+            new = [file for rerun in reruns for file in rerun.intent.files]
             require_names_apart(new)
             taken = {url for window in published for url in window.urls}
             _require_free(self._storage, {file.final_url for file in new} - taken)
         except DagflowError:
-            discard_all(self._storage, [file for rerun in reruns for file in rerun.files])
+            discard_all(self._storage, [file for rerun in reruns for file in rerun.intent.files])
             raise
         kept = {file.final_url for file in new}
         self._journal.append(
@@ -121,7 +118,7 @@ class Reprocessor:
         )
         finish_reprocess(self._journal, self._storage)
         return [
-            ReprocessedWindow(rerun.intent.window_id, tuple(file_changes(rerun.published.files, rerun.files)))
+            ReprocessedWindow(rerun.intent.window_id, tuple(file_changes(rerun.published.files, rerun.intent.files)))
             for rerun in reruns
         ]
 
@@ -148,12 +145,12 @@ class Reprocessor:
             DagflowError: The window failed; no file of it is pending.
         """
         results = self._run(window.planned)
-        files = [file for result in results for file in result.files]
+        intent = intent_of(window.planned.window_id, self._plan, results)
         failure = _failure_of(results, window)
         if failure is not None:
-            discard_all(self._storage, files)
+            discard_all(self._storage, intent.files)
             raise failure
-        return _Rerun(window, _intent_of(window.planned.window_id, self._plan, results), files)
+        return _Rerun(window, intent)
 
     def _run(self, planned: WindowPlan) -> list[TaskResult]:
         heads = {stage.head for stage in self._plan.stages}
@@ -227,19 +224,6 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
                 hint=_PUT_BACK,
             )
     return None
-
-
-def _intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult]) -> WindowIntent:
-    counters = Counters()
-    for result in results:
-        counters.add(result.counters)
-    return WindowIntent(
-        window_id=window_id,
-        files=[file for result in results for file in result.files],
-        counters=counters,
-        skipped=[skipped for result in results for skipped in result.skipped],
-        produced=produced_by(plan, results),
-    )
 
 
 def _require_free(storage: StorageContext, urls: set[str]) -> None:

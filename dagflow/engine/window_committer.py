@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.operator import LimitChecker
@@ -86,25 +87,21 @@ class WindowCommitter:
         """
         window_id = planned.window_id
         control, event_states = self._control_result(planned, results)
-        files = [*(file for result in results for file in result.files), *control.files]
+        did = intent_of(window_id, self._plan, results)
+        files = [*did.files, *control.files]
         require_names_apart(files)
-        counters = control.counters.copy()
-        for result in results:
-            counters.add(result.counters)
-        self._check_limits(counters)
+        did.counters.add(control.counters)
+        self._check_limits(did.counters)
         started_ms, finished_ms = _ran_ms(planned, results)
-        intent = WindowIntent(
-            window_id=window_id,
+        intent = replace(
+            did,
             files=files,
-            counters=counters,
             state=CommittedState(
                 partitions=self._states.after(window_id, results),
                 control=dict(control.states),
                 source_events=event_states,
                 byte_accounting=self._accounting_after(results),
             ),
-            skipped=[skipped for result in results for skipped in result.skipped],
-            produced=produced_by(self._plan, results),
             busy_s=_busy_s(self._control.take_busy_s(), results),
             started_ms=started_ms,
             finished_ms=finished_ms,
@@ -184,10 +181,19 @@ def raise_first_error(results: Sequence[TaskResult]) -> None:
             raise result.error
 
 
-def produced_by(plan: PhysicalPlan, results: Sequence[TaskResult]) -> list[ProducedFiles]:
-    """Where a window's files come from, in their order."""
+def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult]) -> WindowIntent:
+    """What the tasks of a window did: their files, where these come from, what they counted and left out."""
     heads = {stage.index: stage.head for stage in plan.stages}
-    return [ProducedFiles(heads[each.stage], each.partition, len(each.files)) for each in results if each.files]
+    counters = Counters()
+    for result in results:
+        counters.add(result.counters)
+    return WindowIntent(
+        window_id=window_id,
+        files=[file for result in results for file in result.files],
+        counters=counters,
+        skipped=[skipped for result in results for skipped in result.skipped],
+        produced=[ProducedFiles(heads[r.stage], r.partition, len(r.files)) for r in results if r.files],
+    )
 
 
 def _busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""All that runs inside a task."""
+"""Runs operators: chains of them, in the tasks of a window, and in the driver for control operators."""

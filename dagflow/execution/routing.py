@@ -110,9 +110,8 @@ def _keys_of(codec: StreamCodec, target: PortRef, items: Any) -> pa.Array:
     except DagflowError:
         raise
     except Exception as error:  # an author's codec may raise anything
-        if isinstance(codec, ByName) and isinstance(
-            error, LookupError
-        ):  # ByName's error is a sentence, an author's may be a mere key
+        # ByName's error is a sentence, an author's may be a mere key.
+        if isinstance(codec, ByName) and isinstance(error, LookupError):
             raise OperatorError(str(error.args[0]), operator=target.operator) from error
         text = f"keys() of the codec {codec} raised {type(error).__name__}: {error}"
         raise OperatorError(text, operator=target.operator) from error

@@ -64,24 +64,30 @@ class StateCodec:
             segments = [SavedSegment(each.name, each.size, each.data) for each in state.segments]
             return SavedState(self._version, segments=segments)
         if self._type is None:
-            return SavedState(self._version, pickled=self._pickle(state, window_id, partition))
+            try:
+                return SavedState(self._version, pickled=pickle.dumps(state, protocol=5))
+            except Exception as error:  # an author's class may raise anything here
+                what = f"gave {type(state).__name__}, which cannot be pickled: {type(error).__name__}: {error}"
+                hint = "give what restore() can make it from again: numbers, text, arrays, and collections of these"
+                raise self._refused(what, window_id, partition, hint) from error
         if not isinstance(state, self._type):
-            raise OperatorError(
-                f"{self._method}() returned {type(state).__name__}, and the operator declares {self._type.__name__}",
-                operator=self._operator,
-                window_id=window_id,
-                partition=partition,
-            )
+            what = f"returned {type(state).__name__}, and the operator declares {self._type.__name__}"
+            raise self._refused(what, window_id, partition)
         try:
             return SavedState(self._version, data=msgspec.to_builtins(state, str_keys=True))
         except TypeError as error:
-            raise OperatorError(
-                f"{self._method}() returned {self._type.__name__} that cannot be written as JSON: {error}",
-                operator=self._operator,
-                window_id=window_id,
-                partition=partition,
-                hint="its fields may be text, numbers, bytes, None, lists, mappings, and dataclasses of these",
-            ) from error
+            what = f"returned {self._type.__name__} that cannot be written as JSON: {error}"
+            hint = "its fields may be text, numbers, bytes, None, lists, mappings, and dataclasses of these"
+            raise self._refused(what, window_id, partition, hint) from error
+
+    def _refused(self, what: str, window_id: int, partition: int, hint: str = "") -> OperatorError:
+        return OperatorError(
+            f"{self._method}() {what}",
+            operator=self._operator,
+            window_id=window_id,
+            partition=partition,
+            hint=hint,
+        )
 
     def decode(self, saved: SavedState) -> Any:
         """The state that encode() was given.
@@ -101,19 +107,6 @@ class StateCodec:
             return msgspec.convert(saved.data, self._type, str_keys=True)
         except msgspec.ValidationError as error:
             raise self._unknown(f"another form than {self._type.__name__}: {error}") from error
-
-    def _pickle(self, state: Any, window_id: int, partition: int) -> bytes:
-        try:
-            return pickle.dumps(state, protocol=5)
-        except Exception as error:  # an author's class may raise anything here
-            raise OperatorError(
-                f"{self._method}() gave {type(state).__name__}, which cannot be pickled: "
-                f"{type(error).__name__}: {error}",
-                operator=self._operator,
-                window_id=window_id,
-                partition=partition,
-                hint="give what restore() can make it from again: numbers, text, arrays, and collections of these",
-            ) from error
 
     def _unknown(self, what: str) -> JournalError:
         return JournalError(

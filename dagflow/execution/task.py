@@ -201,10 +201,6 @@ class StageTask:
         return sent
 
 
-def _discard(_: TaskReport) -> None:
-    """Take a report where progress is not shown."""
-
-
 def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterator[Any]:
     """Let an operator pre-scan tuples before their window is planned.
 
@@ -229,7 +225,7 @@ def run_level(
     level: int,
     slot: int,
     items: Iterable[Any],
-    send: Callable[[TaskReport], None] = _discard,
+    send: Callable[[TaskReport], None],
 ) -> Iterator[ShuffleItem | TaskResult]:
     """Run the task of one slot of a level.
 
