@@ -52,7 +52,7 @@ def account(snapshot: RunSnapshot) -> str:
     speed = f" ({size(snapshot.bytes / snapshot.seconds)}/s)" if snapshot.seconds > 0 else ""
     lines = [
         took,
-        f"    published {count(snapshot.windows, 'window')}: {count(snapshot.files, 'file')},"
+        f"    published {count(snapshot.windows, 'window')}, read from {count(snapshot.files, 'file')},"
         f" {count(snapshot.blocks, 'block')}, {size(snapshot.bytes)}{speed}",
     ]
     others = [f"{name} {number:,}" for name, number in snapshot.counts.items() if number]

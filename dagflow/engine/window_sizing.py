@@ -30,7 +30,8 @@ to hide what a window costs."""
 
 FIRST_WINDOW_BYTES = 256 << 20
 FIRST_WINDOW_TUPLES = 1024
-"""Per task that runs at the same time, before anything was measured."""
+"""Per task that runs at the same time, before anything was measured. Windows that are sized by throughput are never
+smaller afterwards."""
 
 FIRST_BYTES_BY_SPEED = 8 << 20
 """Per partition, where a policy waits for a first speed: a second or two of a slow operator."""

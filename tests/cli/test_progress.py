@@ -55,7 +55,7 @@ def test_the_end_is_told_with_what_was_published(capsys: pytest.CaptureFixture[s
     LineDisplay(APP).finish(summary(8.0, state="completed", rejected=2))
     assert capsys.readouterr().err == (
         "block-reader: completed in 8.0 s\n"
-        "    published 14 windows: 3 files, 1,200 blocks, 800 MiB (100 MiB/s)\n"
+        "    published 14 windows, read from 3 files, 1,200 blocks, 800 MiB (100 MiB/s)\n"
         "    records: reader.messages 8,000,000, filter.output 7,200,000\n"
         "    rejected: 2\n"
     )

@@ -121,7 +121,9 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
         *("records", "rejected", "account", "seconds", "partitions", "outputs", "busy_seconds"),
     }
     assert account["account"].pop("bytes") == account["bytes"] == sum(account["account"].values())
-    assert re.search(r"^sample: completed in .*\n    published \d+ windows?: 1 file, 5 blocks", first.stderr, re.M)
+    assert re.search(
+        r"^sample: completed in .*\n    published \d+ windows?, read from 1 file, 5 blocks", first.stderr, re.M
+    )
     assert published(folder) == LINES
 
     second = dagflow_command(["run", "app.yaml", "-q", "--json"], cwd=folder)
