@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from dagflow.errors import PlanError, Problem, SpecError
+from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge
 from dagflow.plan.unifiers import unified
@@ -30,13 +30,11 @@ def check(
         search_path: Where modules of the app's author are looked up.
         environ: The variables that the app may refer to; by default the process's.
     """
-    spec, of_form, of_wiring, edges = _checked(path, overrides, search_path, environ)
-    if spec is not None and not of_form and not of_wiring:
-        try:
-            _planned(spec, edges)
-        except PlanError as error:
-            of_wiring = list(error.problems)
-    return in_file_order([*of_form, *of_wiring])
+    try:
+        load_app(path, overrides, search_path=search_path, environ=environ)
+    except AppError as error:
+        return list(error.problems)
+    return []
 
 
 def load_app(
@@ -59,24 +57,14 @@ def load_app(
         SpecError: Every mistake, at least one of which is in the form of the app.
         PlanError: Every mistake; the app is well-formed, and cannot be wired.
     """
-    spec, of_form, of_wiring, edges = _checked(path, overrides, search_path, environ)
-    if of_form or spec is None:
-        raise SpecError(in_file_order([*of_form, *of_wiring]))
-    if of_wiring:
-        raise PlanError(of_wiring)
-    return _planned(spec, edges)
-
-
-def _checked(
-    path: str | os.PathLike[str],
-    overrides: Overrides,
-    search_path: Sequence[str] | None,
-    environ: Mapping[str, str] | None,
-) -> tuple[AppSpec | None, list[Problem], list[Problem], tuple[Edge, ...]]:
     spec, of_form = read(path, overrides=overrides, search_path=search_path, environ=environ)
     problems = Problems()
     edges = wire(spec, problems) if spec is not None else ()
-    return spec, of_form, problems.found, edges
+    if of_form or spec is None:
+        raise SpecError(in_file_order([*of_form, *problems.found]))
+    if problems:
+        raise PlanError(problems.found)
+    return _planned(spec, edges)
 
 
 def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:

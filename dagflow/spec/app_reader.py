@@ -8,7 +8,7 @@ from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dagflow.errors import Problem, SpecError
+from dagflow.errors import Problem
 from dagflow.spec.app_spec import RETAINED_WINDOWS, AppSpec, Attributes
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.environment import Environment
@@ -165,27 +165,3 @@ def read(
     folders = search_path_of(os.fspath(path)) if search_path is None else tuple(search_path)
     spec = AppReader(folders, environment, problems, os.fspath(path)).read(overrides)
     return spec, problems.found
-
-
-def load(
-    path: str | os.PathLike[str],
-    *,
-    overrides: Overrides = (),
-    search_path: Sequence[str] | None = None,
-    environ: MappingType[str, str] | None = None,
-) -> AppSpec:
-    """Read an app whole: its form, its classes, and their properties.
-
-    Args:
-        path: The app file.
-        overrides: Properties to set on top of the file.
-        search_path: Where modules of the app's author are looked up.
-        environ: The variables that the app may refer to; by default the process's.
-
-    Raises:
-        SpecError: Every mistake in it.
-    """
-    spec, problems = read(path, overrides=overrides, search_path=search_path, environ=environ)
-    if problems or spec is None:
-        raise SpecError(problems)
-    return spec

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from dagflow.spec.app_spec import Endpoint, OperatorSpec, StreamSpec
-from dagflow.spec.graph import Direction, Graph, Module
 from dagflow.spec.module_reader import ModuleFileReader
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.operator_reader import OperatorReader
 from dagflow.spec.problems import Place, did_you_mean, nearest, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar
 
+Direction = Literal["input", "output"]
 STREAM_KEYS = ("from", "to", "broadcast")
 
 # Names become parts of file names, which file systems bound at 255 bytes.
@@ -23,6 +25,49 @@ PORT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 MAX_OPERATORS = 10_000
 """A few files that use each other several times can stand for billions of operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The operators and streams of an app or a module, those of inner modules included.
+
+    Attributes:
+        operators: The operators by name, in the order of the file.
+        streams: The streams by name, in the order of the file.
+        modules: The modules by the name of the operator that uses them, without a prefix; None for a broken one.
+        search_path: Directories where Python modules were looked up.
+    """
+
+    operators: dict[str, OperatorSpec]
+    streams: dict[str, StreamSpec]
+    modules: dict[str, Module | None]
+    search_path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module as an operator of an app uses it.
+
+    Attributes:
+        file: The module's file as messages name it.
+        graph: Its operators and streams, named `operator/inner`.
+        inputs: For each exposed input port the ports inside that it stands for.
+        outputs: For each exposed output port the ports inside that it stands for.
+        properties: For each exposed property the properties inside that it stands for: the name of the operator
+            without a prefix, of its property, and of what is within that.
+        description: The module's own description, or "".
+    """
+
+    file: str
+    graph: Graph
+    inputs: MappingType[str, tuple[Endpoint, ...]] = field(default_factory=dict)
+    outputs: MappingType[str, tuple[Endpoint, ...]] = field(default_factory=dict)
+    properties: MappingType[str, list[list[str]]] = field(default_factory=dict)
+    description: str = ""
+
+    def ports(self, direction: Direction) -> MappingType[str, tuple[Endpoint, ...]]:
+        """The exposed ports of one direction."""
+        return self.inputs if direction == "input" else self.outputs
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from dagflow.spec.app_reader import APP_NAME, MAX_WINDOW_MILLIS
 from dagflow.spec.app_spec import RETAINED_WINDOWS
 from dagflow.spec.class_lookup import built_in_operators
 from dagflow.spec.graph_reader import NAME
-from dagflow.spec.partition_reader import MAX_PARTITIONS
+from dagflow.spec.operator_reader import MAX_PARTITIONS
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FROM_ENVIRONMENT = {"$ref": "#/$defs/FromEnvironment"}

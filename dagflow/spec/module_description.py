@@ -12,8 +12,7 @@ from dagflow.spec.app_spec import Endpoint
 from dagflow.spec.class_description import ClassInfo, PortInfo, PropertyInfo, describe
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.environment import Environment
-from dagflow.spec.graph import Module
-from dagflow.spec.graph_reader import GraphReader
+from dagflow.spec.graph_reader import GraphReader, Module
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_tree import Mapping, MappingEntry, Scalar
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.spec.app_spec import OperatorSpec, PolicySpec
+from dagflow.api.partitioning import ByName, StreamCodec
+from dagflow.spec.app_spec import KeyedPartition, OperatorSpec, Partition, PolicySpec
 from dagflow.spec.class_lookup import (
+    CODEC,
     OPERATOR,
     POLICY,
     Kind,
@@ -16,13 +18,15 @@ from dagflow.spec.class_lookup import (
     make_importable,
 )
 from dagflow.spec.node_reader import NodeReader
-from dagflow.spec.partition_reader import PartitionReader
 from dagflow.spec.problems import Place, quoted
 from dagflow.spec.property_check import PropertyCheck
 from dagflow.spec.yaml_tree import Mapping, Node, Scalar, plain
 
 POLICY_KEYS = ("class", "properties")
 OPERATOR_KEYS = ("class", "properties", "partition", "partitioner")
+PARTITION_KEYS = ("by", "count")
+MAX_PARTITIONS = 100_000
+"""More than any cluster runs at once, and few enough to plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +45,15 @@ class OperatorReader(NodeReader):
         class_node = mapping.get("class")
         if class_node is None:
             self.problems.add(place, f"operator '{name}' has no class")
-        cls = self._class(f"operator '{name}'", "", class_node, OPERATOR)
+        cls = self._class(f"operator '{name}'", class_node, OPERATOR)
         properties = self._properties(f"operator '{name}'", place, mapping, cls)
         partition = mapping.get("partition")
-        partitions = PartitionReader(self.search_path, self.environment, self.problems)
         return OperatorSpec(
             name=name,
             class_name=class_node.shown if isinstance(class_node, Scalar) else "",
             operator_class=cls,
             properties=properties,
-            partition=partitions.partition(name, partition),
+            partition=self._partition(name, partition),
             place=place,
             class_place=class_node.place if class_node is not None else place,
             partition_place=partition.place if partition is not None else place,
@@ -68,15 +71,16 @@ class OperatorReader(NodeReader):
         self.check_keys(node, POLICY_KEYS, who)
         if "class" not in node.entries:
             self.problems.add(node.place, f"{who} has no class")
-        cls = self._class(who, "", node.get("class"), POLICY)
+        cls = self._class(who, node.get("class"), POLICY)
         place = mapping.entries["partitioner"].key_place
         properties = self._properties(who, place, node, cls)
         return None if cls is None else PolicySpec(cls, properties, place)
 
-    def _class(self, who: str, what: str, node: Node | None, kind: Kind) -> type[Any] | None:
-        name = self.text(node, f"{what}class of {who}", "the name of a class")
-        if node is None or name is None:
-            return None
+    def _class(self, who: str, node: Node | None, kind: Kind) -> type[Any] | None:
+        name = self.text(node, f"class of {who}", "the name of a class")
+        return None if node is None or name is None else self._found(who, node, name, kind)
+
+    def _found(self, who: str, node: Node, name: str, kind: Kind) -> type[Any] | None:
         try:
             return find_class(name, self.search_path, kind)
         except UnknownClassError as error:
@@ -104,3 +108,40 @@ class OperatorReader(NodeReader):
                 problems=self.problems,
             ).run()
         return values
+
+    def _partition(self, operator: str, node: Node | None) -> Partition:
+        """Read `partition`: parallel, a count, or a key; None where it is absent, and after a problem."""
+        what = f"partition of operator '{operator}'"
+        if isinstance(node, Scalar) and node.text == "parallel":
+            return "parallel"
+        if isinstance(node, Scalar) and type(node.value) is int and 1 <= node.value <= MAX_PARTITIONS:
+            return node.value
+        if isinstance(node, Mapping):
+            return self._keyed(what, node)
+        if node is not None:
+            expected = f"parallel, a whole number from 1 to {MAX_PARTITIONS}, or a mapping with 'by'"
+            self.expected(what, expected, node, ["parallel"])
+        return None
+
+    def _keyed(self, what: str, node: Mapping) -> KeyedPartition | None:
+        self.check_keys(node, PARTITION_KEYS, what)
+        by = node.get("by")
+        if by is None:
+            self.problems.add(node.place, f"{what} has no 'by': the column, or the codec, that gives the key")
+        count = node.get("count")
+        partitions = None if count is None else self.whole(count, f"'count' in {what}", MAX_PARTITIONS)
+        codec = self._codec(f"'by' in {what}", by)
+        return None if codec is None else KeyedPartition(codec, partitions)
+
+    def _codec(self, what: str, node: Node | None) -> StreamCodec | None:
+        name = self.text(node, what, "a column or the dotted path of a StreamCodec")
+        if node is None or name is None:
+            return None
+        if "." not in name:
+            return ByName(name)
+        cls = self._found(what, node, name, CODEC)
+        try:
+            return None if cls is None else cls()
+        except Exception as error:  # an author's constructor may raise anything
+            self.problems.add(node.place, f"{what}: {name.rpartition('.')[2]}() raised {type(error).__name__}: {error}")
+            return None

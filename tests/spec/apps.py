@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dagflow.plan.load import check
+from dagflow.plan.load import check, load_app
+from dagflow.spec.app_spec import AppSpec
 
 SAMPLES = "tests.plan.sample_operators"
 
@@ -43,6 +44,17 @@ def problems_of(
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     found = check(file, overrides, environ={} if environ is None else environ)
     return [f"{p.line}:{p.column}: {p.message}" if p.line else f"{p.file}: {p.message}" for p in found]
+
+
+def spec_of(
+    file: Path,
+    overrides: Mapping[str, str] | Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> AppSpec:
+    """What a valid app says."""
+    spec = load_app(file, overrides, environ=environ).spec
+    assert spec is not None
+    return spec
 
 
 def changed(old: str, new: str) -> str:

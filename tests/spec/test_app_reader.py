@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import SpecError
-from dagflow.spec.app_reader import load
-from tests.spec.apps import SAMPLES, VALID, changed, problems_of
+from dagflow.plan.load import load_app
+from tests.spec.apps import SAMPLES, VALID, changed, problems_of, spec_of
 
 
 def test_an_app_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Name, attributes, operators and streams come through with their defaults."""
     (tmp_path / "app.yaml").write_text(VALID)
-    spec = load(tmp_path / "app.yaml")
+    spec = spec_of(tmp_path / "app.yaml")
     assert (spec.name, spec.attributes.checkpoint, spec.attributes.window_millis) == ("sample", ".dagflow/sample", 500)
     assert spec.attributes.master == "local[*]" and spec.attributes.spark == {}
     assert list(spec.operators) == ["source", "reader", "step", "sink"]
@@ -28,7 +28,7 @@ def test_spark_settings_are_text_as_java_reads_it(tmp_path: Path) -> None:
     settings = "{spark.a: True, spark.b: 8, spark.c: 1.50, spark.d: x}"
     text = changed("name: sample", f"name: sample\nattributes: {{spark: {settings}, checkpoint: 7}}")
     (tmp_path / "app.yaml").write_text(text)
-    attributes = load(tmp_path / "app.yaml").attributes
+    attributes = spec_of(tmp_path / "app.yaml").attributes
     assert attributes.spark == {"spark.a": "true", "spark.b": "8", "spark.c": "1.50", "spark.d": "x"}
     assert attributes.checkpoint == "7"
 
@@ -159,5 +159,5 @@ def test_load_raises_all_of_them(tmp_path: Path) -> None:
     with pytest.raises(
         SpecError, match=r"app\.yaml:8:18: operator 'reader' \(Reader\) has no property 'limt'"
     ) as raised:
-        load(file)
+        load_app(file)
     assert raised.value.exit_code == 2 and len(raised.value.problems) == 1

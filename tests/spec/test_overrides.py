@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.spec.app_reader import load
-from tests.spec.apps import VALID, problems_of
+from tests.spec.apps import VALID, problems_of, spec_of
 
 
 def test_a_property_is_set_added_or_set_inside_of_another(tmp_path: Path) -> None:
@@ -21,7 +20,7 @@ def test_a_property_is_set_added_or_set_inside_of_another(tmp_path: Path) -> Non
         "sink.path=a=b",
         "reader.format={suffix: y}",
     ]
-    spec = load(file, overrides=overrides)
+    spec = spec_of(file, overrides=overrides)
     assert spec.operators["reader"].properties == {"limit": 7, "format": {"suffix": "y"}}
     assert spec.operators["step"].properties["match"] == {"prefix": "5"}
     assert spec.operators["sink"].properties["path"] == "a=b"
@@ -31,14 +30,14 @@ def test_a_mapping_of_overrides_is_taken_as_well(tmp_path: Path) -> None:
     """For callers from Python."""
     file = tmp_path / "app.yaml"
     file.write_text(VALID)
-    assert load(file, overrides={"reader.limit": "4"}).operators["reader"].properties["limit"] == 4
+    assert spec_of(file, overrides={"reader.limit": "4"}).operators["reader"].properties["limit"] == 4
 
 
 def test_an_override_may_bring_the_whole_section(tmp_path: Path) -> None:
     """An operator without properties gets them."""
     file = tmp_path / "app.yaml"
     file.write_text(VALID.replace("    properties: {path: out}\n", ""))
-    assert load(file, overrides=["sink.path=x"]).operators["sink"].properties == {"path": "x"}
+    assert spec_of(file, overrides=["sink.path=x"]).operators["sink"].properties == {"path": "x"}
 
 
 @pytest.mark.parametrize(

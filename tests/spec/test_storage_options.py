@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import SpecError
-from dagflow.spec.app_reader import load
 from dagflow.spec.app_spec import AppSpec
+from tests.spec.apps import spec_of
 
 APP = """\
 name: x
@@ -22,7 +22,7 @@ operators:
 def loaded(folder: Path, storage: str) -> AppSpec:
     """An app with these options."""
     (folder / "app.yaml").write_text(APP.format(storage=storage))
-    return load(folder / "app.yaml", environ={"KEY": "AKIAQ7ZJ", "DIGITS": "12345678"})
+    return spec_of(folder / "app.yaml", environ={"KEY": "AKIAQ7ZJ", "DIGITS": "12345678"})
 
 
 def test_options_are_read_by_protocol(tmp_path: Path) -> None:
