@@ -7,42 +7,10 @@ from collections.abc import Iterable
 from dagflow.errors import MissingError, SourceChangedError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
-from dagflow.storage.files import ReadableFile
 from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.byte_source import MeasuredFile
 from operators.reader.rate_limit import RateLimitedFile, RateLimiter
-
-
-class MeasuredFile:
-    """A file that counts the bytes that are read from it.
-
-    Attributes:
-        bytes_read: Bytes read so far; bytes that are read twice count twice.
-    """
-
-    def __init__(self, file: ReadableFile) -> None:
-        self._file = file
-        self.bytes_read = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """See ReadableFile."""
-        return self._file.size_bytes
-
-    @property
-    def is_pinned(self) -> bool:
-        """See ReadableFile."""
-        return self._file.is_pinned
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ReadableFile."""
-        count = self._file.read_into(offset, buffer)
-        self.bytes_read += count
-        return count
-
-    def close(self) -> None:
-        """See ReadableFile."""
-        self._file.close()
 
 
 class BlockFiles:
@@ -72,7 +40,7 @@ class BlockFiles:
             self._close_file()
             open_file = self._ahead.open if self._ahead is not None else self._storage.open_file
             file = open_file(block.url, _stat_of(block))
-            self._file = MeasuredFile(file if self._limiter is None else RateLimitedFile(file, self._limiter))
+            self._file = MeasuredFile(file) if self._limiter is None else RateLimitedFile(file, self._limiter)
             self._opened = (block.url, block.version)
         return self._file
 

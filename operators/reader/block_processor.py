@@ -14,13 +14,14 @@ from dagflow.metrics.names import BLOCKS, BYTES
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader.block_files import BlockFiles, MeasuredFile
+from operators.reader.block_files import BlockFiles
+from operators.reader.byte_accounting import TaskAccounting, accounting_key
+from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.fingerprints import block_fingerprint
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.prescan import UNKNOWN_STATE
-from operators.reader.task_accounting import TaskAccounting, accounting_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.backlog_scaling import BacklogScaled
 from operators.reader.block_files import BlockFiles
 from operators.reader.block_processor import BlockProcessor
+from operators.reader.byte_accounting import TaskAccounting
 from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.content import ContentReader
 from operators.reader.formats import RecordFormatSpec
@@ -25,7 +26,6 @@ from operators.reader.prescan import BlockPreScan
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.reject_limit import RejectLimited
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
-from operators.reader.task_accounting import TaskAccounting
 
 
 @dataclass(frozen=True, slots=True)

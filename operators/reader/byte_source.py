@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from dagflow.storage.files import ReadableFile
+
 
 class ByteSource(Protocol):
     """The bytes of one version of one file."""
@@ -21,6 +23,62 @@ class ByteSource(Protocol):
         Raises:
             StorageError: The store failed, or the file is no longer that version.
         """
+
+
+def read_fully(source: ByteSource, offset: int, buffer: memoryview) -> int:
+    """Fill a buffer with the bytes from an offset on.
+
+    Returns:
+        How many bytes were read: fewer than buffer takes only at the end of a source whose size is known only now.
+
+    Raises:
+        StorageError: The source failed.
+        EOFError: It ended before its size.
+    """
+    filled = 0
+    while filled < len(buffer):
+        count = source.read_into(offset + filled, buffer[filled:])
+        if count <= 0 and offset + filled == source.size_bytes:
+            break
+        if count <= 0:
+            raise EOFError(f"the file ends after {offset + filled} of its {source.size_bytes} bytes")
+        filled += count
+    return filled
+
+
+class MeasuredFile(ReadableFile):
+    """A file that counts the bytes that are read from it.
+
+    Args:
+        file: The file.
+
+    Attributes:
+        bytes_read: Bytes read so far; bytes that are read twice count twice.
+    """
+
+    def __init__(self, file: ReadableFile) -> None:
+        self._file = file
+        self.bytes_read = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """See ReadableFile."""
+        return self._file.size_bytes
+
+    @property
+    def is_pinned(self) -> bool:
+        """See ReadableFile."""
+        return self._file.is_pinned
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ReadableFile."""
+        count = self._file.read_into(offset, buffer)
+        self.bytes_read += count
+        return count
+
+    def close(self) -> None:
+        """See ReadableFile."""
+        self._file.close()
 
 
 class SourcePrefix:

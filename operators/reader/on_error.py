@@ -10,8 +10,8 @@ from dagflow.errors import DagflowError, RecordError
 from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED, SKIPPED_BYTES
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
+from operators.reader.byte_accounting import accounting_key
 from operators.reader.fingerprints import skipped_block_fingerprint
-from operators.reader.task_accounting import accounting_key
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from dagflow.storage.files import ReadableFile
+from operators.reader.byte_source import MeasuredFile
 
 PIECE_S = 0.1
 """Reads are cut into what may be read in this time, so that a store sees an even stream and no bursts."""
@@ -50,7 +51,7 @@ class RateLimiter:
         self._free_at = max(self._free_at, self._began_at) + size_bytes / self._bytes_per_s
 
 
-class RateLimitedFile(ReadableFile):
+class RateLimitedFile(MeasuredFile):
     """A file that is read at a limited rate.
 
     Args:
@@ -59,18 +60,8 @@ class RateLimitedFile(ReadableFile):
     """
 
     def __init__(self, file: ReadableFile, limiter: RateLimiter) -> None:
-        self._file = file
+        super().__init__(file)
         self._limiter = limiter
-
-    @property
-    def size_bytes(self) -> int:
-        """See ReadableFile."""
-        return self._file.size_bytes
-
-    @property
-    def is_pinned(self) -> bool:
-        """See ReadableFile."""
-        return self._file.is_pinned
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """See ReadableFile."""
@@ -78,13 +69,9 @@ class RateLimitedFile(ReadableFile):
         while done < len(buffer):
             piece = buffer[done : done + self._limiter.piece_bytes]
             self._limiter.begin()
-            count = self._file.read_into(offset + done, piece)
+            count = super().read_into(offset + done, piece)
             self._limiter.count(count)
             done += count
             if count < len(piece):
                 break
         return done
-
-    def close(self) -> None:
-        """See ReadableFile."""
-        self._file.close()

@@ -23,29 +23,6 @@ Share = Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$"), AfterValidator(_at_most
 """Part of all records, as 1% or 0.01%."""
 
 
-def check_rejects(most: int | str | None, rejected: int, accepted: int) -> None:
-    """Look at the counts of all windows up to now.
-
-    Args:
-        most: The refused records that a run may have; as text, their share of all records that were read by then;
-            None for any number.
-        rejected: Records that were refused.
-        accepted: Records that were not.
-
-    Raises:
-        DagflowError: Too many were refused.
-    """
-    if most is None:
-        return
-    allowed = float(most.rstrip("%")) / 100 * (rejected + accepted) if isinstance(most, str) else most
-    if rejected > allowed:
-        raise DagflowError(
-            f"{rejected} of {rejected + accepted} records were refused, and max_rejects is {most}",
-            hint="what was refused in windows before this one is published by the writer at port errors; to see "
-            "the rest there, and go on, raise max_rejects or set it to null; else see whether the format is right",
-        )
-
-
 class RejectLimited(Operator, LimitChecker):
     """An operator with a limit of refused records; it emits the others at a port `messages`."""
 
@@ -56,4 +33,15 @@ class RejectLimited(Operator, LimitChecker):
 
     def check_limits(self, totals: Mapping[str, int]) -> None:
         """End a run in which too much was refused."""
-        check_rejects(self.max_rejects, totals.get(REJECTED, 0), totals.get("messages", 0))
+        most = self.max_rejects
+        if most is None:
+            return
+        rejected = totals.get(REJECTED, 0)
+        records = rejected + totals.get("messages", 0)
+        allowed = float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most
+        if rejected > allowed:
+            raise DagflowError(
+                f"{rejected} of {records} records were refused, and max_rejects is {most}",
+                hint="what was refused in windows before this one is published by the writer at port errors; to see "
+                "the rest there, and go on, raise max_rejects or set it to null; else see whether the format is right",
+            )

@@ -19,6 +19,7 @@ from operators.files.file_columns import Column
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_processor import ReadStep, no_records
+from operators.reader.byte_accounting import TaskAccounting
 from operators.reader.byte_source import BufferSlice
 from operators.reader.compression.recognition import is_any_compressed
 from operators.reader.compression.stream import CorruptArchiveError
@@ -27,7 +28,6 @@ from operators.reader.fingerprints import buffered_fingerprints
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.scanning.multi_file import BufferedFiles
-from operators.reader.task_accounting import TaskAccounting
 
 BUFFER_FILES = 4096
 """Bounds the number of tiny files that are read at a time."""

@@ -8,8 +8,8 @@ from typing import Any
 from dagflow.errors import DagflowError, RecordError
 from dagflow.storage.location import redacted
 from operators.files.compression import Compression, Decompressor
-from operators.reader.byte_source import ByteSource
-from operators.reader.compression.units import may_become_skippable
+from operators.reader.byte_source import ByteSource, read_fully
+from operators.reader.compression.units import is_skippable, may_become_skippable
 
 UNKNOWN_SIZE = 1 << 62
 """Stands for the size of the content, until its end was seen."""
@@ -176,8 +176,7 @@ class DecompressedFile:
         """Whether the next frame has no data, as zstd and lz4 have them."""
         while len(self._input) < 8 and self._fill():
             pass
-        has_frames = self._compression.name in ("zstd", "lz4")
-        return has_frames and self._input[1:4] == b"\x2a\x4d\x18" and self._input[0] & 0xF0 == 0x50
+        return self._compression.name in ("zstd", "lz4") and is_skippable(self._input)
 
     def _skip(self, length: int) -> None:
         while len(self._input) < length:
@@ -191,12 +190,7 @@ class DecompressedFile:
         """Read more of the compressed file; False where there is no more."""
         length = min(INPUT_BYTES, self._source.size_bytes - self._position)
         data = self._raw[:length]
-        filled = 0
-        while filled < length:
-            count = self._source.read_into(self._position + filled, data[filled:])
-            if count <= 0:
-                raise EOFError(f"the file ends after {self._position + filled} of its {self._source.size_bytes} bytes")
-            filled += count
+        read_fully(self._source, self._position, data)
         self._position += length
         self._input += bytes(data)
         return length > 0

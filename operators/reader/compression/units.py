@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 from operators.files.compression import Compression, Decompressor
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import ByteSource, read_fully
 
 INPUT_BYTES = 256 << 10
 """How much of a compressed file is read at a time."""
@@ -71,19 +71,11 @@ class BufferedSource:
         """
         length = max(0, min(length, self.size_bytes - offset))
         if not self._start <= offset <= offset + length <= self._start + len(self._data):
-            self._data = self._read(offset, min(max(length, INPUT_BYTES), self.size_bytes - offset))
-            self._start = offset
+            # An offset may lie beyond the end.
+            data = bytearray(max(0, min(max(length, INPUT_BYTES), self.size_bytes - offset)))
+            read_fully(self._source, offset, memoryview(data))
+            self._data, self._start = bytes(data), offset
         return self._data[offset - self._start :][:length] if length else b""
-
-    def _read(self, offset: int, length: int) -> bytes:
-        data = bytearray(max(0, length))
-        filled = 0
-        while filled < length:
-            count = self._source.read_into(offset + filled, memoryview(data)[filled:])
-            if count <= 0:
-                raise EOFError(f"the file ends after {offset + filled} of its {self.size_bytes} bytes")
-            filled += count
-        return bytes(data)
 
     def is_padding(self, offset: int) -> bool:
         """Whether all bytes from an offset on are zeros."""

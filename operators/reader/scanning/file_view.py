@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.reader.byte_source import ByteSource, GrowingSource
+from operators.reader.byte_source import ByteSource, GrowingSource, read_fully
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -65,13 +65,7 @@ class FileView:
         if self.start <= start < self.end:
             filled = min(self.end, end) - start
             target[:filled] = memoryview(self.buffer).cast("B")[start - self.start :][:filled]
-        while start + filled < end:
-            count = self.source.read_into(start + filled, target[filled : end - start])
-            if count <= 0 and start + filled == self.source.size_bytes:
-                break  # a compressed file, whose size is known now
-            if count <= 0:
-                raise EOFError(f"the file ends after {start + filled} of its {self.source.size_bytes} bytes")
-            filled += count
+        filled += read_fully(self.source, start + filled, target[filled : end - start])
         self.start, self.end, self.buffer = start, start + filled, buffer
         return self.data
 

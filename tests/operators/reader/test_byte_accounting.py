@@ -19,10 +19,10 @@ from dagflow.plan.load import check, load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from operators.files.metadata import BlockMetadata
+from operators.reader.block_reader import BlockReader
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.lines import Lines
-from operators.reader.reject_limit import check_rejects
 from operators.reader.scanning.framing import frame_one
 
 APP = """
@@ -190,8 +190,8 @@ def test_a_share_of_more_than_all_records_is_refused_where_it_stands(tmp_path: P
 
 def test_no_records_at_all_are_within_any_share() -> None:
     """An empty run is within any limit."""
-    check_rejects("0%", 0, 0)
-    check_rejects(None, 10, 0)
+    BlockReader(max_rejects="0%").check_limits({})
+    BlockReader().check_limits({"rejected": 10})
 
 
 @pytest.mark.parametrize("wrong", [LosesTails, Doubles, Forgets])

@@ -17,11 +17,11 @@ from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_files import BlockFiles
 from operators.reader.block_processor import BlockProcessor
 from operators.reader.block_reader import BlockReader
+from operators.reader.byte_accounting import TaskAccounting
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.on_error import ErrorPolicy, OnError
 from operators.reader.rate_limit import RateLimitedFile, RateLimiter
-from operators.reader.task_accounting import TaskAccounting
 from tests.crash.apps import files_app, published
 
 
