@@ -6,7 +6,7 @@ from dagflow.journal.reader import committed_windows, read_state, read_window, w
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples, SavedSegment, SavedState
 from dagflow.journal.start_over import set_aside
-from dagflow.journal.state import JournalState, PartitionCounts
+from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, Window, WindowIntent, WindowPlan
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "WindowIntent",
     "WindowPlan",
     "committed_windows",
+    "note_partitions",
     "read_state",
     "read_window",
     "set_aside",

@@ -37,9 +37,12 @@ class PartitionCounts:
     max: int
     last: int
 
-    def including(self, count: int) -> PartitionCounts:
-        """The counts after one more window."""
-        return PartitionCounts(min(self.min, count), max(self.max, count), count)
+
+def note_partitions(known: dict[str, PartitionCounts], plan: WindowPlan) -> None:
+    """Include the counts of one more window in those by stage head."""
+    for stage, count in plan.partitions.items():
+        before = known.get(stage, PartitionCounts(count, count, count))
+        known[stage] = PartitionCounts(min(before.min, count), max(before.max, count), count)
 
 
 @dataclass(slots=True)
@@ -151,9 +154,7 @@ class JournalState:
         self.next_window_id = plan.window_id + 1
         self.control_state = plan.control_state
         self.decisions = [*self.decisions, *plan.decisions][-KEPT_DECISIONS:]
-        for name, count in plan.partitions.items():
-            known = self.partitions.get(name, PartitionCounts(count, count, count))
-            self.partitions[name] = known.including(count)
+        note_partitions(self.partitions, plan)
 
     def _commit(self, intent: WindowIntent) -> None:
         if intent.window_id != self.last_committed + 1 or intent.window_id not in self.planned:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -81,13 +80,6 @@ class Counters:
     def total(self, name: str) -> int:
         """The sum of one count over all operators."""
         return sum(each.counts.get(name, 0) for each in self.operators.values())
-
-    def totals(self) -> Counter[str]:
-        """The sum of each count over all operators."""
-        total: Counter[str] = Counter()
-        for each in self.operators.values():
-            total.update(each.counts)
-        return total
 
     def _of(self, operator: str) -> OperatorCounters:
         return self.operators.setdefault(operator, OperatorCounters())

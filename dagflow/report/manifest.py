@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from dagflow.api.context import Skipped
 from dagflow.api.ports import TupleBatch
-from dagflow.journal import Window, WindowPlan, committed_windows, read_state, read_window, with_roots_of_run
+from dagflow.journal import (
+    Window,
+    WindowIntent,
+    WindowPlan,
+    committed_windows,
+    read_state,
+    read_window,
+    with_roots_of_run,
+)
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
@@ -90,17 +98,9 @@ class WindowTimes:
     @classmethod
     def of(cls, window: Window) -> WindowTimes:
         """The times of a window of the journal."""
-        plan, intent = window.plan, window.intent
-        if intent is None:
-            return cls(plan.emitted_ms, plan.planned_ms)
-        return cls(
-            plan.emitted_ms,
-            plan.planned_ms,
-            intent.started_ms,
-            intent.finished_ms,
-            intent.committed_ms,
-            window.published_ms,
-        )
+        plan, intent = window.plan, window.intent or WindowIntent(0)
+        driver, tasks = (plan.emitted_ms, plan.planned_ms), (intent.started_ms, intent.finished_ms)
+        return cls(*driver, *tasks, intent.committed_ms, window.published_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +122,10 @@ class WindowManifest:
     state: str
     partitions: dict[str, int]
     inputs: tuple[InputRange, ...]
-    outputs: tuple[PublishedFile, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-    times: WindowTimes = WindowTimes()
-    busy_s: dict[str, float] = field(default_factory=dict)
+    outputs: tuple[PublishedFile, ...]
+    skipped: tuple[Skipped, ...]
+    times: WindowTimes
+    busy_s: dict[str, float]
 
     def sources_of(self, output: PublishedFile) -> tuple[InputRange, ...]:
         """What an output file was made of: what its partition read; behind an exchange what any partition read."""
@@ -184,7 +184,7 @@ def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) ->
         JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
-    return manifest_of(read_window(with_roots_of_run(storage, checkpoint), window_id))
+    return _manifest_of(read_window(with_roots_of_run(storage, checkpoint), window_id))
 
 
 def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManifest]:
@@ -199,18 +199,14 @@ def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManife
     last = 0
     for window in committed_windows(store):
         last = window.plan.window_id
-        yield manifest_of(window)
+        yield _manifest_of(window)
     planned = read_state(store).planned
-    yield from (manifest_of(Window(planned[each])) for each in sorted(planned) if each > last)
+    yield from (_manifest_of(Window(planned[each])) for each in sorted(planned) if each > last)
 
 
-def manifest_of(window: Window) -> WindowManifest:
+def _manifest_of(window: Window) -> WindowManifest:
     """The manifest of a window of the journal."""
-    plan, intent = window.plan, window.intent
-    times = WindowTimes.of(window)
-    inputs = tuple(_merged(_inputs(plan)))
-    if intent is None:
-        return WindowManifest(plan.window_id, PLANNED, dict(plan.partitions), inputs, times=times)
+    plan, intent = window.plan, window.intent or WindowIntent(0)
     origins = [(each.stage, each.partition) for each in intent.produced for _ in range(each.files)]
     origins += [("", 0)] * (len(intent.files) - len(origins))
     outputs = tuple(
@@ -219,12 +215,12 @@ def manifest_of(window: Window) -> WindowManifest:
     )
     return WindowManifest(
         plan.window_id,
-        "committed",
+        PLANNED if window.intent is None else "committed",
         dict(plan.partitions),
-        inputs,
+        tuple(_merged(_inputs(plan))),
         outputs,
         tuple(intent.skipped),
-        times,
+        WindowTimes.of(window),
         dict(intent.busy_s),
     )
 
@@ -278,7 +274,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
         StorageError: The store failed.
     """
     found: dict[tuple[Any, ...], TrackedFile] = {}
-    matches = matcher_of(pattern)
+    matches = _matcher_of(pattern)
     for manifest in manifests(checkpoint, storage):
         ranges = [each for each in manifest.inputs if matches(each.url)]
         for each in ranges:
@@ -287,7 +283,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
     return list(found.values())
 
 
-def matcher_of(pattern: str) -> Any:
+def _matcher_of(pattern: str) -> Callable[[str], bool]:
     """A function that says whether a location matches; a relative pattern is relative to the working directory."""
     whole = absolute(pattern)
     shown = redacted(whole)
@@ -316,7 +312,7 @@ def matching_windows(checkpoint: str, pattern: str, storage: StorageContext) -> 
         JournalError: It cannot be read.
         StorageError: The store failed.
     """
-    matches = matcher_of(pattern)
+    matches = _matcher_of(pattern)
     return [
         manifest.window_id
         for manifest in manifests(checkpoint, storage)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from dagflow.api.operator import Operator
-from dagflow.journal import JournalState, PartitionCounts, WindowIntent, WindowPlan
+from dagflow.journal import JournalState, PartitionCounts, WindowIntent, WindowPlan, note_partitions
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.snapshot import RunningWindow, RunRates, RunSnapshot, figures_of, snapshot_of
@@ -64,9 +64,7 @@ class RunStatistics:
 
     def planned(self, plan: WindowPlan) -> None:
         """Note the partition counts of a window that was submitted."""
-        for stage, count in plan.partitions.items():
-            known = self._partitions.get(stage, PartitionCounts(count, count, count))
-            self._partitions[stage] = known.including(count)
+        note_partitions(self._partitions, plan)
 
     def committed(self, plan: WindowPlan, intent: WindowIntent) -> None:
         """Add a window."""

@@ -60,15 +60,15 @@ def _told(
         )
     if pattern is not None:
         files = tracked_files(checkpoint, pattern, storage)
-        return json.dumps({"files": [asdict(file) for file in files]}) if as_json else describe_files(files)
+        return json.dumps({"files": [asdict(file) for file in files]}) if as_json else _describe_files(files)
     if window_id is not None:
         manifest = window_manifest(checkpoint, window_id, storage)
-        return json.dumps(manifest.to_json()) if as_json else describe_window(manifest)
+        return json.dumps(manifest.to_json()) if as_json else _describe_window(manifest)
     summary = status(checkpoint, storage)
-    return json.dumps(summary.status_json()) if as_json else describe(summary)
+    return json.dumps(summary.status_json()) if as_json else _describe(summary)
 
 
-def describe_files(files: Sequence[TrackedFile]) -> str:
+def _describe_files(files: Sequence[TrackedFile]) -> str:
     """What became of files, a paragraph for each version of each."""
     if not files:
         return "no window has read such a file"
@@ -81,7 +81,7 @@ def describe_files(files: Sequence[TrackedFile]) -> str:
     return "\n".join(lines)
 
 
-def describe_window(manifest: WindowManifest) -> str:
+def _describe_window(manifest: WindowManifest) -> str:
     """What a window read and wrote: each output with what it was made of."""
     lines = [f"window {manifest.window_id}, {manifest.state}"]
     for source in manifest.inputs if not manifest.outputs else ():
@@ -103,7 +103,7 @@ def _version(file: TrackedFile | InputRange) -> str:
     return f"etag {file.etag}" if file.etag else f"modified {modified}"
 
 
-def describe(summary: RunSnapshot) -> str:
+def _describe(summary: RunSnapshot) -> str:
     """A journal's figures, one to a line."""
     in_progress = f" ({summary.files_in_progress:,} in progress)" if summary.files_in_progress else ""
     rows = [
