@@ -139,8 +139,6 @@ class ControlGraph:
         heads = self._sources.operators.items()
         self._inputs = {name: each for name, each in heads if isinstance(each, InputOperator)}
         self._listeners = {name: each for name, each in heads if isinstance(each, SourceEventListener)}
-        self._counted = Counters()
-        self._counted_late = Counters()
 
     def _chain(self, names: list[str], outputs: TaskOutputs | None = None) -> Chain:
         """Wire some of the control operators, and set them up."""
@@ -212,10 +210,8 @@ class ControlGraph:
         self._sources.end_window()
         if not self._activity and not self._has_news():
             return None
-        counts = self._sources.counts()
-        counters, self._counted = counts.since(self._counted), counts
-        tuples, late = dict(self._tuples), tuple(self._late)
-        return Emission(window_id, tuples, self._sources.snapshots(), counters, late, now_ms())
+        counters, states = self._sources.take_counts(), self._sources.snapshots()
+        return Emission(window_id, dict(self._tuples), states, counters, tuple(self._late), now_ms())
 
     def _has_news(self) -> bool:
         # Every operator is asked: one that is not would keep its news for a later window.
@@ -256,9 +252,8 @@ class ControlGraph:
         for target, tuples in itertools.chain(late, reports):
             self._sinks.consumer_of(target)(tuples)
         self._sinks.end_window()
-        counts = self._sinks.counts()
-        counters, self._counted_late = counts.since(self._counted_late), counts
-        return ControlResult(self._sinks.snapshots(), self._outputs.take_finished(), counters)
+        counters, states = self._sinks.take_counts(), self._sinks.snapshots()
+        return ControlResult(states, self._outputs.take_finished(), counters)
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> dict[str, SavedState]:
         """Give the events of a window's tasks to the operators that listen to them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from dagflow.engine.file_changes import ReprocessedWindow
 from dagflow.engine.placed_app import PlacedApp
@@ -61,10 +61,9 @@ def reprocess(
     app: LogicalPlan,
     options: RunOptions,
     windows: Sequence[int],
-    on_window: Callable[[ReprocessedWindow], None],
     stop: StopRequest | None = None,
     runtime: RuntimeFactory | None = None,
-) -> None:
+) -> list[ReprocessedWindow]:
     """Run windows again, one after the other, and replace what they published: all of it, or nothing.
 
     A run that is at work on the checkpoint is stopped, as by any other driver.
@@ -73,9 +72,11 @@ def reprocess(
         app: The app as it is now, checked.
         options: Checkpoint, master and Spark settings.
         windows: Ids of committed windows.
-        on_window: Called with each window, when the files of all windows are in their locations.
         stop: Asks to end early.
         runtime: Makes the runtime, where tasks run; None starts Spark.
+
+    Returns:
+        What was changed, window by window; all new files are in their locations.
 
     Raises:
         RunStoppedError: A stop was requested before anything was replaced.
@@ -99,8 +100,7 @@ def reprocess(
         reprocessor = Reprocessor(journal, placed, tasks.get, stop or StopRequest(), parallelism)
         with pending_files_swept(locations.outputs, journal, storage):
             try:
-                for window in reprocessor.reprocess(windows):
-                    on_window(window)
+                return reprocessor.reprocess(windows)
             finally:
                 tasks.close()
     finally:

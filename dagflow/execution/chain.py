@@ -51,6 +51,7 @@ class Chain:
         self.partition = partition
         self.buffers: dict[PortRef, PortBuffer] = {}
         self.clock = OperatorClock(self.operators)
+        self._taken = Counters()
         for name, operator in self.operators.items():
             for port in operator.output_ports:
                 self.buffers[PortRef(name, port)] = PortBuffer(getattr(operator, port))
@@ -289,6 +290,12 @@ class Chain:
                 operator.records[ref.port] = buffer.emitted
                 operator.bytes[ref.port] = buffer.emitted_bytes
         return counters
+
+    def take_counts(self) -> Counters:
+        """What was counted since the last call."""
+        counts = self.counts()
+        new, self._taken = counts.since(self._taken), counts
+        return new
 
 
 def _refuse_asynchronous(result: object) -> None:

@@ -81,7 +81,7 @@ def shown(root: Path) -> Shown:
 
 def replay_all(app: str, windows: list[int] = WINDOWS) -> None:
     """Replay windows with an app."""
-    reprocess(load_app(app), RunOptions(), windows, lambda window: None, runtime=InlineRuntime)
+    reprocess(load_app(app), RunOptions(), windows, runtime=InlineRuntime)
 
 
 def require_sane(found: Shown, old: Shown, new: Shown) -> None:

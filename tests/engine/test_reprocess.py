@@ -70,9 +70,7 @@ def published(folder: Path) -> dict[str, str]:
 def again(*windows: int, change: tuple[str, str] = ("", "")) -> list[ReprocessedWindow]:
     """Replay windows with an app in which something was replaced by something else."""
     Path("app.yaml").write_text(APP.replace(*change) if change[0] else APP)
-    told: list[ReprocessedWindow] = []
-    reprocess(load_app(app_file("journal", STORAGE)), RunOptions(), list(windows), told.append, runtime=InlineRuntime)
-    return told
+    return reprocess(load_app(app_file("journal", STORAGE)), RunOptions(), list(windows), runtime=InlineRuntime)
 
 
 def test_a_replay_with_the_same_app_changes_nothing(folder: Path) -> None:
@@ -170,14 +168,13 @@ def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -
     """Relative to it the app's output would lie elsewhere: that is refused. What is named by its path is the same."""
     before = published(folder)
     (folder / "else" / "where").mkdir(parents=True)
-    told: list[ReprocessedWindow] = []
 
-    def replayed() -> None:
+    def replayed() -> list[ReprocessedWindow]:
         app, options = (
             load_app(app_file(str(folder / "journal"), STORAGE)),
             RunOptions(checkpoint=str(folder / "journal")),
         )
-        reprocess(app, options, [2], told.append, runtime=InlineRuntime)
+        return reprocess(app, options, [2], runtime=InlineRuntime)
 
     with contextlib.chdir(folder / "else" / "where"):
         with pytest.raises(JournalError, match=f"run published into {folder}/out, .* would into {Path.cwd()}/out"):
@@ -185,8 +182,8 @@ def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -
         assert list(Path.cwd().iterdir()) == []
         assert published(folder) == before
         (folder / "app.yaml").write_text(APP.replace("path: out", f"path: {folder}/out"))
-        replayed()
-    assert [change.change for window in told for change in window.changes] == ["unchanged"]
+        [window] = replayed()
+    assert [change.change for change in window.changes] == ["unchanged"]
     assert published(folder) == before
 
 
@@ -246,17 +243,15 @@ def test_a_replay_that_is_asked_to_stop_replaces_nothing(folder: Path, runtime: 
     before = published(folder)
     Path("app.yaml").write_text(APP.replace('drop: {prefix: "#"}', 'drop: {suffix: "1"}'))
     stop = StopRequest()
-    told: list[ReprocessedWindow] = []
     with pytest.raises(RunStoppedError, match="nothing was replaced"):
         reprocess(
             load_app("app.yaml"),
             RunOptions(),
             [1, 2, 3],
-            told.append,
             stop,
             runtime=lambda program: runtime(program, stop),
         )
-    assert (told, published(folder)) == ([], before)
+    assert published(folder) == before
     assert not list((folder / "out").rglob(".*"))
     assert len(again(1, 2, 3)) == 3
 
@@ -297,7 +292,7 @@ def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path
     with pytest.raises(MissingError, match="window 1 is no longer kept"):
         window_manifest("journal", 1, STORAGE)
     with pytest.raises(MissingError, match="window 2 is no longer kept"):
-        reprocess(load_app("app.yaml"), RunOptions(), [2], lambda window: None, runtime=InlineRuntime)
+        reprocess(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
     assert window_manifest("journal", 84, STORAGE).outputs[0].records == 1
     for number in range(80):
         (folder / "in" / f"z{number:02d}").write_text("# nothing is published of this\n")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine import window_committer
-from dagflow.engine.file_changes import ReprocessedWindow
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, JournalError, StorageError
@@ -107,9 +106,8 @@ def test_what_was_moved_can_be_replayed_and_started_over(tmp_path: Path) -> None
     run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
     before = records(tmp_path, "z/out")
     move(tmp_path)
-    told: list[ReprocessedWindow] = []
-    reprocess(app_at(tmp_path, **AFTER), RunOptions(), [1, 2], told.append, runtime=InlineRuntime)
-    assert {change.change for window in told for change in window.changes} == {"unchanged"}
+    windows = reprocess(app_at(tmp_path, **AFTER), RunOptions(), [1, 2], runtime=InlineRuntime)
+    assert {change.change for window in windows for change in window.changes} == {"unchanged"}
     run(app_at(tmp_path, **AFTER), RunOptions(fresh=True), runtime=InlineRuntime)
     assert records(tmp_path, "new/out") == before
 

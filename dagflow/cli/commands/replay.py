@@ -61,11 +61,6 @@ def command(
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
     replayed: list[ReprocessedWindow] = []
-
-    def tell(window: ReprocessedWindow) -> None:
-        replayed.append(window)
-        output.note(settings.redact(describe(window)))
-
     options = RunOptions(checkpoint=checkpoint, master=master, conf=conf)
     if chosen:
         stop = StopRequest()
@@ -75,7 +70,9 @@ def command(
             output.at_once(f"{STOPPING}\n")
 
         with stop_on_signals(ask, lambda: os._exit(RunStoppedError.exit_code)):
-            on_driver_thread(lambda: reprocess(logical, options, chosen, tell, stop))
+            replayed = on_driver_thread(lambda: reprocess(logical, options, chosen, stop))
+        for window in replayed:
+            output.note(settings.redact(describe(window)))
     else:
         output.note("no committed window has read such a file")
     if as_json:
