@@ -28,7 +28,6 @@ class _Summing(Operator):
 
     by: Annotated[Columns, Field(description="the column, or columns, whose values are counted")]
 
-    input = InputPort()
     output = OutputPort()
 
     def check_properties(self) -> None:

@@ -215,7 +215,7 @@ def _first_id(report: BlockMetadata | SmallFileBatch) -> int:
 
 
 def _blocks(report: BlockMetadata | SmallFileBatch) -> Iterator[BlockMetadata]:
-    """What was read; of a pack its empty files too."""
+    """What was read; of a small-file batch its empty files too."""
     return map(report.block, range(len(report))) if isinstance(report, SmallFileBatch) else iter((report,))
 
 

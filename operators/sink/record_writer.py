@@ -35,13 +35,17 @@ class RecordWriter(Operator):
     path: Annotated[Location, Field(description="directory that the files are published in")]
     file_name: Annotated[
         Literal["part", "block"],
-        Field(description="block: one file per block, named by the block's id in hex; part: one or more per window"),
+        Field(
+            description="block: one file per block, named by the block's id in hex; part: one or more per window and "
+            "partition"
+        ),
     ] = "part"
     format: Annotated[
         SinkFormatSpec,
         Field(
             description="raw: the bytes of raw records, and an error for columns; json_lines, csv, parquet: an object "
-            "or a row per record; auto: raw records as raw, and columns as json_lines"
+            "or a row per record; auto: raw records as raw, and columns as json_lines; with options as in "
+            "{type: csv, header: false}"
         ),
     ] = "auto"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
     max_bytes: Annotated[

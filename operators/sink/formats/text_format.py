@@ -15,11 +15,11 @@ from dagflow.api.records import RecordBatch
 from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
 from operators.sink.formats.chunks import ChunkedEncoder
 
-PIECE_ROWS = 1 << 16
-PIECE_BYTES = 64 << 20
+_PIECE_ROWS = 1 << 16
+_PIECE_BYTES = 64 << 20
 """Batches are encoded in pieces of at most so many records, and about so many bytes: memory's bound."""
 
-FRAME_BYTES = 4 << 20
+_FRAME_BYTES = 4 << 20
 """Bytes in a frame of a compressed file. Frames are compressed apart, so that zstd files can be read in parallel."""
 
 TextCompression = Annotated[
@@ -69,11 +69,11 @@ class TextFormat(SinkFormat):
 def _pieces_of(batch: RecordBatch) -> Iterator[RecordBatch]:
     """A batch, or pieces of it that are small enough to be encoded at once; those know no blocks."""
     size_bytes = batch.nbytes()
-    if len(batch) <= PIECE_ROWS and size_bytes <= PIECE_BYTES:
+    if len(batch) <= _PIECE_ROWS and size_bytes <= _PIECE_BYTES:
         yield batch
         return
     rows = batch.to_arrow()
-    count = max(1, min(PIECE_ROWS, len(batch) * PIECE_BYTES // max(1, size_bytes)))
+    count = max(1, min(_PIECE_ROWS, len(batch) * _PIECE_BYTES // max(1, size_bytes)))
     for start in range(0, len(batch), count):
         yield RecordBatch(rows.slice(start, count))
 
@@ -105,7 +105,7 @@ class _CompressedEncoder(ChunkedEncoder):
     """Writes records in frames that are compressed one by one."""
 
     def __init__(self, format: TextFormat, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> None:
-        super().__init__(stream, FRAME_BYTES, max_bytes)
+        super().__init__(stream, _FRAME_BYTES, max_bytes)
         self._heading = format.heading(batch)
         self._codec = pa.Codec(format.compression, compression_level=_LEVELS[format.compression])
 

@@ -140,13 +140,6 @@ def test_columns_are_written_as_lines_of_json(tmp_path: Path) -> None:
     assert written(harness) == {"part-00000001-00000-0000.jsonl": b'{"record":"a"}\n{"record":"b"}\n'}
 
 
-def test_columns_are_refused_where_raw_records_are_asked_for(tmp_path: Path) -> None:
-    """The message names the columns, and the option that takes them."""
-    harness = OperatorHarness(RecordWriter(path=str(tmp_path), format="raw"))
-    with pytest.raises(OperatorError, match=r"not columns \(a\); say format: json_lines"):
-        harness.window({"input": RecordBatch.from_records([{"a": 1}])})
-
-
 APP = """\
 name: replayed
 attributes: {{checkpoint: {root}/journal}}
