@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dagflow.errors import JournalError
-from dagflow.journal import read_state
+from dagflow.journal import read_state, with_roots_of_run
 from dagflow.report.snapshot import RunSnapshot, figures_of, snapshot_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
@@ -27,7 +27,7 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
         StorageError: The store failed.
     """
     url = absolute(checkpoint)
-    journal = read_state(storage.objects(url))
+    journal = read_state(with_roots_of_run(storage, url))
     if not journal.app:
         raise JournalError(
             "there is no journal here", url=redacted(url), hint="name the checkpoint of an app that was run"

@@ -27,6 +27,20 @@ streams:
 """
 
 
+def test_locations_below_roots_are_shown_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the app, where the newest run had its roots."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.log").write_text("one\n")
+    app = APP.replace("PACK", "0").replace(
+        "{checkpoint: journal}", f"{{checkpoint: journal, roots: {{here: {tmp_path}}}}}"
+    )
+    (tmp_path / "app.yaml").write_text(app)
+    done = run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+    found = status("journal", StorageContext.default())
+    assert found.outputs == done.outputs == (str(tmp_path / "out"),)
+
+
 @pytest.mark.parametrize("pack_bytes", [0, 4])
 def test_files_are_in_progress_until_their_last_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack_bytes: int

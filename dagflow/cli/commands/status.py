@@ -120,10 +120,10 @@ def _describe(summary: RunSnapshot) -> str:
             (f"partitions {name}", f"{held.last} (between {held.min} and {held.max})")
             for name, held in summary.partitions.items()
         ),
-        *((f"backlog {name}", f"{blocks:,}") for name, blocks in summary.backlog.items()),
         *(
             (f"window {each.window}", f"{each.stage} {each.before} -> {each.after}, at {each.backlog:,}: {each.reason}")
             for each in summary.decisions
         ),
     ]
-    return definitions(rows)
+    # A location is to be copied, so that it is not wrapped.
+    return "\n".join([definitions(rows), *(f"output: {url}" for url in summary.outputs)])

@@ -52,6 +52,7 @@ def test_the_status_of_a_checkpoint_is_what_its_journal_says(journal: Path) -> N
     assert (code, err) == (0, "")
     rows = dict(line.split(None, 1) for line in out.splitlines() if not line.startswith(" "))
     assert (rows["app"], rows["state"], rows["files"], rows["blocks"]) == ("sample", "completed", "1", "3")
+    assert rows["output:"] == str(journal.parent / "out")
     assert rows["windows"] == "1 (last planned 1, committed 1)"
 
 
