@@ -1,4 +1,4 @@
-"""Small files in packs, as the splitter emits them."""
+"""Small files in batches, as the splitter emits them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.operators.splitter.driving import Driver, Follower, Services, write
 
 
 def emitted(driver: Driver) -> list[list[BlockMetadata | SmallFileBatch]]:
-    """What each window emits, packs as they are."""
+    """What each window emits, batches as they are."""
     items: list[BlockMetadata | SmallFileBatch] = []
     emitter: Emitter[Any] = driver.splitter.blocks_metadata_output
     emitter.emit = items.append
@@ -36,7 +36,7 @@ def emitted(driver: Driver) -> list[list[BlockMetadata | SmallFileBatch]]:
 
 
 def shapes(windows: list[list[BlockMetadata | SmallFileBatch]]) -> list[list[int]]:
-    """Sizes of packs, counted in files; -1 for a single block."""
+    """Sizes of batches, counted in files; -1 for a single block."""
     return [[len(item) if isinstance(item, SmallFileBatch) else -1 for item in window] for window in windows]
 
 
@@ -48,7 +48,7 @@ def tree(tmp_path: Path, sizes: list[int]) -> Path:
 
 
 def test_large_and_small_files_mix_in_one_listing(tmp_path: Path) -> None:
-    """Ids ascend in order of the listing, whether files travel in packs or as blocks."""
+    """Ids ascend in order of the listing, whether files travel in batches or as blocks."""
     root = tree(tmp_path, [1, 1, 50, 0, 1])
     windows = emitted(Driver(FileSplitterInput(files=str(root), block_size=30, pack_bytes=160)))
     assert shapes(windows) == [[2, -1, -1, 2]]
@@ -56,8 +56,8 @@ def test_large_and_small_files_mix_in_one_listing(tmp_path: Path) -> None:
     assert ids == [1, 3, 4, 5]
 
 
-def test_packs_are_bounded_by_bytes_and_by_files(tmp_path: Path) -> None:
-    """A pack ends before the file that would exceed its bytes or its files."""
+def test_batches_are_bounded_by_bytes_and_by_files(tmp_path: Path) -> None:
+    """A batch ends before the file that would exceed its bytes or its files."""
     root = tree(tmp_path, [3] * 12)
     by_bytes = emitted(Driver(FileSplitterInput(files=str(root), pack_bytes=49)))
     assert shapes(by_bytes) == [[12]]
@@ -67,45 +67,45 @@ def test_packs_are_bounded_by_bytes_and_by_files(tmp_path: Path) -> None:
     assert shapes(by_files) == [[5, 5, 2]]
 
 
-def test_a_file_is_small_up_to_a_sixteenth_of_a_pack(tmp_path: Path) -> None:
-    """So that packs are filled evenly; pack_bytes: 0 packs nothing but empty files."""
+def test_a_file_is_small_up_to_a_sixteenth_of_a_batch(tmp_path: Path) -> None:
+    """So that batches are filled evenly; pack_bytes: 0 leaves only empty files in batches."""
     root = tree(tmp_path, [4, 5, 0])
     assert shapes(emitted(Driver(FileSplitterInput(files=str(root), pack_bytes=64)))) == [[1, -1, 1]]
     assert shapes(emitted(Driver(FileSplitterInput(files=str(root), pack_bytes=0)))) == [[-1, -1, 1]]
 
 
 @given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 9), st.integers(0, 320), st.integers(1, 200))
-def test_packs_are_the_same_for_the_same_listing(
+def test_batches_are_the_same_for_the_same_listing(
     sizes: list[int], pack_files: int, pack_bytes: int, window_bytes: int
 ) -> None:
-    """Every small file is in one pack, in order; two passes give the same packs, and none exceeds its bounds."""
+    """Every small file is in one batch, in order; two passes give the same batches, and none exceeds its bounds."""
 
     def run() -> list[list[str]]:
-        packer = SmallFileBatcher(BatchRules(pack_bytes, pack_files), ManualClock())
-        packs: list[list[str]] = []
+        batcher = SmallFileBatcher(BatchRules(pack_bytes, pack_files), ManualClock())
+        batches: list[list[str]] = []
         for number, size in enumerate(sizes):
-            if size <= packer.max_small_bytes(1000):
-                if not packer.has_room(size):
-                    packs.append([block for block in _urls(packer.take(1))])
-                packer.add(f"/in/{number}", FileVersion(size))
-        return [*packs, list(_urls(packer.take(1)))] if len(packer) else packs
+            if size <= batcher.max_small_bytes(1000):
+                if not batcher.has_room(size):
+                    batches.append([block for block in _urls(batcher.take(1))])
+                batcher.add(f"/in/{number}", FileVersion(size))
+        return [*batches, list(_urls(batcher.take(1)))] if len(batcher) else batches
 
-    packs = run()
-    assert packs == run()
+    batches = run()
+    assert batches == run()
     small = [f"/in/{n}" for n, size in enumerate(sizes) if size == 0 or size * 16 <= pack_bytes]
-    assert [url for pack in packs for url in pack] == small
-    for pack in packs:
-        total = sum(sizes[int(url.removeprefix("/in/"))] for url in pack)
-        assert len(pack) <= pack_files
-        assert total <= pack_bytes or len(pack) == 1
+    assert [url for batch in batches for url in batch] == small
+    for batch in batches:
+        total = sum(sizes[int(url.removeprefix("/in/"))] for url in batch)
+        assert len(batch) <= pack_files
+        assert total <= pack_bytes or len(batch) == 1
 
 
-def _urls(pack: SmallFileBatch) -> list[str]:
-    return [pack.url(index) for index in range(len(pack))]
+def _urls(batch: SmallFileBatch) -> list[str]:
+    return [batch.url(index) for index in range(len(batch))]
 
 
-def test_whole_packs_end_where_they_are_full(tmp_path: Path) -> None:
-    """A window that is full goes on to the end of its pack, so that packs do not depend on windows."""
+def test_whole_batches_end_where_they_are_full(tmp_path: Path) -> None:
+    """A window that is full goes on to the end of its batch, so that batches do not depend on windows."""
     root = tree(tmp_path, [1] * 20)
     services = Services(budget=WindowBudget(tuples=3, size_bytes=1 << 40))
     whole = FileSplitterInput(files=str(root), pack_files=8, packs="whole")
@@ -116,8 +116,8 @@ def test_whole_packs_end_where_they_are_full(tmp_path: Path) -> None:
     assert shapes(divided) == [[3]] * 6 + [[2]]
 
 
-def test_small_files_may_wait_for_their_pack_to_be_filled(tmp_path: Path) -> None:
-    """While following, a pack that is neither full nor old is held, across restarts, and nothing is lost."""
+def test_small_files_may_wait_for_their_batch_to_be_filled(tmp_path: Path) -> None:
+    """While following, a batch that is neither full nor old is held, across restarts, and nothing is lost."""
     write(tmp_path / "a", b"x")
     with Follower(files=str(tmp_path), pack_millis=3500, pack_files=3) as follower:
         assert follower.scanned().blocks == []
@@ -177,7 +177,7 @@ def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[
     st.integers(1, 200),
     st.sampled_from([{}, {"blocks_threshold": 3}, {"max_files_per_window": 4}, {"max_bytes_per_window": 50}]),
 )
-def test_packs_are_the_same_in_columns_as_one_by_one(
+def test_batches_are_the_same_in_columns_as_one_by_one(
     tmp_path_factory: pytest.TempPathFactory,
     files: list[tuple[str, int]],
     packs: str,
@@ -187,7 +187,7 @@ def test_packs_are_the_same_in_columns_as_one_by_one(
     size_bytes: int,
     limits: dict[str, int],
 ) -> None:
-    """Any tree, any limits: the same windows, packs, blocks, index and counts."""
+    """Any tree, any limits: the same windows, batches, blocks, index and counts."""
     root = tmp_path_factory.mktemp("tree")
     for number, (folder, size) in enumerate(files):
         write(root / f"{folder}{number:02}", b"x" * size)

@@ -26,8 +26,8 @@ def three_held() -> Iterator[None]:
     change_detection.MAX_NEWEST = before
 
 
-def discovery_of(scanner: Scanner, index: FileIndex, rules: DetectionRules) -> ChangeDetector:
-    """A discovery that looks at files in this process."""
+def detector_of(scanner: Scanner, index: FileIndex, rules: DetectionRules) -> ChangeDetector:
+    """A detector that takes fingerprints in this process."""
     return ChangeDetector(scanner, index, rules, Counter(), ManualClock(), None, PendingFingerprints(index))
 
 
@@ -40,8 +40,8 @@ def test_the_newest_are_found_first_however_many_there_are(tmp_path: Path, count
     index = FileIndex()
     found = []
     scanner = Scanner([str(tmp_path)], Selection())
-    discovery = discovery_of(scanner, index, DetectionRules(latest_first=True))
-    for candidate in each(discovery.all_changes()):
+    detector = detector_of(scanner, index, DetectionRules(latest_first=True))
+    for candidate in each(detector.all_changes()):
         stat = candidate.stats[0]
         found.append(stat.mtime_ns // 10**9 - 1000)
         index.record(candidate.keys[0], IndexEntry(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))
@@ -71,7 +71,7 @@ def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
 
     def scanned() -> list[str]:
         found = []
-        for candidate in each(discovery_of(scanner, index, DetectionRules()).changes()):
+        for candidate in each(detector_of(scanner, index, DetectionRules()).changes()):
             stat = candidate.stats[0]
             found.append(candidate.relative_path(0))
             index.record(candidate.keys[0], IndexEntry(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=1))

@@ -412,7 +412,7 @@ def test_what_is_known_to_come_is_told(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     driver = Driver(FileSplitterInput(files=str(tmp_path), block_size=4, blocks_threshold=2))
     assert driver.splitter.unemitted_bytes() == 0
-    told = []
+    unemitted = []
     while driver.window().blocks:
-        told.append(driver.splitter.unemitted_bytes())
-    assert told == [22, 16, 10, 2, 0]
+        unemitted.append(driver.splitter.unemitted_bytes())
+    assert unemitted == [22, 16, 10, 2, 0]

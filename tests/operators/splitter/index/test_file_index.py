@@ -32,7 +32,7 @@ def version(number: int) -> IndexEntry:
 
 
 def look_up(view: IndexView, paths: list[bytes], step: int) -> dict[bytes, IndexEntry]:
-    """What a view says, asked in steps as a scan does."""
+    """What a view finds, in steps as a scan looks up."""
     found: dict[bytes, IndexEntry] = {}
     ordered = sorted(paths)
     for start in range(0, len(ordered), step):
@@ -333,6 +333,6 @@ def test_a_check_of_what_is_known_does_not_import_pandas(tmp_path: Path, version
         for number, path in enumerate(paths[version * 1000 :], start=version * 1000):
             index.record(path, IndexEntry(number, 1, 1))
         state = index.snapshot()
-    told = pickle.dumps((paths, str(tmp_path), state))
+    rescanned = pickle.dumps((paths, str(tmp_path), state))
     index.close()
-    assert subprocess.run([sys.executable, "-c", RESCAN], input=told, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", RESCAN], input=rescanned, check=False).returncode == 0

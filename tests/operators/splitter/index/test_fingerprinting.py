@@ -54,7 +54,7 @@ class Tasks(Services):
 
 
 def test_the_driver_opens_no_file(tmp_path: Path) -> None:
-    """Not when files are found, nor when they have changed; tasks tell what it must know of them."""
+    """Not when files are found, nor when they have changed; tasks return the fingerprints."""
     kept, grown, rewritten = (write(tmp_path / "in" / name, b"1\n2\n") for name in "abc")
     tasks = Tasks(follow=True)
     with opened_by_the_driver() as opened, Follower(tasks, files=str(tmp_path / "in")) as follower:
@@ -70,7 +70,7 @@ def test_the_driver_opens_no_file(tmp_path: Path) -> None:
         assert (follower.counters["files_appended"], follower.counters["files_replaced"]) == (1, 1)
 
 
-def test_many_files_are_looked_at_by_one_job(tmp_path: Path) -> None:
+def test_many_files_are_examined_by_one_job(tmp_path: Path) -> None:
     """However many roots they lie in: a job takes as long as hundreds of files."""
     names = [str(write(tmp_path / f"{number:03}", b"1\n")) for number in range(300)]
     tasks = Tasks(follow=True)
@@ -114,6 +114,6 @@ def test_a_file_that_cannot_be_opened_is_no_news(tmp_path: Path) -> None:
 def test_fingerprints_come_in_the_order_of_the_files(tmp_path: Path, count: int) -> None:
     """Of files, empty ones, directories and what is gone, over several tasks' worth of them."""
     files = [(bytes(write(tmp_path / str(number), b"x" * (number % 3))), number % 3) for number in range(count)]
-    ends = [*files, (bytes(tmp_path), -1), (bytes(tmp_path / "gone"), 7)]
-    taken = take_fingerprints(ends, Services().in_tasks)
+    files_and_others = [*files, (bytes(tmp_path), -1), (bytes(tmp_path / "gone"), 7)]
+    taken = take_fingerprints(files_and_others, Services().in_tasks)
     assert taken == [fingerprint(path, size) for path, size in files] + [UNKNOWN, UNKNOWN]

@@ -29,21 +29,21 @@ from tests.properties.test_growing_files import append, read
 
 
 def taken(path: Path) -> tuple[bytes, IndexEntry]:
-    """A file as the splitter saw it."""
+    """Name and entry of a file, as the splitter records them."""
     found = path.stat()
     return os.fsencode(path), IndexEntry(found.st_size, found.st_mtime_ns, found.st_ino, 1)
 
 
-def told(*paths: Path) -> FileFingerprints:
-    """What a reader says of files."""
+def report_of(*paths: Path) -> FileFingerprints:
+    """The event in which a reader reports files."""
     stats = [path.stat() for path in paths]
     sizes, mtimes = [one.st_size for one in stats], [one.st_mtime_ns for one in stats]
-    looked = [fingerprint(str(path), size) for path, size in zip(paths, sizes, strict=True)]
-    return FileFingerprints.of("", list(map(str, paths)), sizes, mtimes, looked)
+    prints = [fingerprint(str(path), size) for path, size in zip(paths, sizes, strict=True)]
+    return FileFingerprints.of("", list(map(str, paths)), sizes, mtimes, prints)
 
 
 def known(index: FileIndex, path: Path) -> IndexEntry | None:
-    """What the index says of a file."""
+    """The entry of a file in the index."""
     return index.view().look_up([os.fsencode(path)])[0]
 
 
@@ -52,11 +52,11 @@ def index() -> FileIndex:
     return FileIndex()
 
 
-def expect(index: FileIndex, ends: PendingFingerprints, path: Path) -> None:
+def take(index: FileIndex, pending: PendingFingerprints, path: Path) -> None:
     """Take a file."""
     name, seen = taken(path)
     index.record(name, seen)
-    ends.add_one(name, seen)
+    pending.add_one(name, seen)
 
 
 Version = tuple[int, int]
@@ -64,7 +64,7 @@ Version = tuple[int, int]
 
 NAMES = [b"/in/%c" % letter for letter in b"abcdefgh"] + [b"/in/d/\xff", b"/in/d/x y", b"/other"]
 VERSIONS = st.tuples(st.integers(1, 2), st.integers(1, 2))
-LOOKED_AT = 9
+TAKEN_BY_SCAN = 9
 """The fingerprint of a version that no reader reports."""
 
 TAKEN = st.lists(
@@ -75,16 +75,16 @@ TAKEN = st.lists(
 
 
 @st.composite
-def tellings(draw: st.DrawFn, windows: int) -> list[list[tuple[bytes, Version]]]:
-    """What is told window by window, of some files, in any order."""
-    each = st.lists(st.tuples(st.sampled_from(NAMES), VERSIONS), max_size=8, unique_by=lambda told: told[0])
+def reports_by_window(draw: st.DrawFn, windows: int) -> list[list[tuple[bytes, Version]]]:
+    """For each window, versions of some files in any order."""
+    each = st.lists(st.tuples(st.sampled_from(NAMES), VERSIONS), max_size=8, unique_by=lambda version: version[0])
     return draw(st.lists(each, min_size=windows, max_size=windows))
 
 
-def events_of(told: list[tuple[bytes, Version]], base: str, cuts: int) -> list[FileFingerprints]:
-    """Events that tell of files by the rest of their paths, several in each."""
-    fitting = [(os.fsdecode(path).removeprefix(base), *version) for path, version in told if path.startswith(b"/in/")]
-    others = [(os.fsdecode(path), *version) for path, version in told if not path.startswith(b"/in/")]
+def events_of(files: list[tuple[bytes, Version]], base: str, cuts: int) -> list[FileFingerprints]:
+    """Events that name files by what follows the base of their paths, several in each."""
+    fitting = [(os.fsdecode(path).removeprefix(base), *version) for path, version in files if path.startswith(b"/in/")]
+    others = [(os.fsdecode(path), *version) for path, version in files if not path.startswith(b"/in/")]
     events = [(base, fitting[start::cuts]) for start in range(cuts)] + [("", others)]
     return [
         FileFingerprints.of(base, names, sizes, mtimes, [100 + size for size in sizes])
@@ -100,20 +100,20 @@ def test_an_entry_is_complete_once_its_own_version_was_reported(
 ) -> None:
     """Reports in any order, of several windows at once, repeated, or of versions that were never taken."""
     index = FileIndex()
-    ends = PendingFingerprints(index)
+    pending = PendingFingerprints(index)
     for number, files in enumerate(taken, 1):
-        ends.begin_window(number)
+        pending.begin_window(number)
         paths = sorted(path for path in files if not files[path][2])
         sizes, mtimes = [files[path][0] for path in paths], [files[path][1] for path in paths]
-        ends.add(index.record_all(paths, sizes, mtimes, [7] * len(paths), number, [0] * len(paths)))
+        pending.add(index.record_all(paths, sizes, mtimes, [7] * len(paths), number, [0] * len(paths)))
         for path in files.keys() - set(paths):
-            seen = IndexEntry(files[path][0], files[path][1], 7, number, LOOKED_AT)
+            seen = IndexEntry(files[path][0], files[path][1], 7, number, TAKEN_BY_SCAN)
             index.record(path, seen)
-            ends.supersede_one(path, seen)
-    expected = {path: (file[:2], LOOKED_AT * file[2]) for files in taken for path, file in files.items()}
-    for number, told in enumerate(data.draw(tellings(len(taken))), 1):
-        ends.report(number, events_of(told, base, cuts))
-        for path, version in told:
+            pending.supersede_one(path, seen)
+    expected = {path: (file[:2], TAKEN_BY_SCAN * file[2]) for files in taken for path, file in files.items()}
+    for number, reports in enumerate(data.draw(reports_by_window(len(taken))), 1):
+        pending.report(number, events_of(reports, base, cuts))
+        for path, version in reports:
             is_newest = not any(path in files for files in taken[number:])
             if is_newest and expected.get(path) == (version, 0):
                 expected[path] = version, 100 + version[0]
@@ -123,19 +123,19 @@ def test_an_entry_is_complete_once_its_own_version_was_reported(
     assert list(found) == [(*expected[path][0], expected[path][1]) for path in paths]
     if paths:
         newest = [expected[path] for path in paths]
-        assert ends.are_pending(paths).tolist() == [size > 0 and not looked for (size, _), looked in newest]
+        assert pending.are_pending(paths).tolist() == [size > 0 and not prints for (size, _), prints in newest]
 
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_fingerprint_counts_more_than_a_skipped_first_block(index: FileIndex, tmp_path: Path, is_first: bool) -> None:
     """What is appended is read from there on: to read all of it again would publish what was read twice."""
     path = write(tmp_path / "a", b"1\n2\n3\n")
-    ends = PendingFingerprints(index)
-    ends.begin_window(1)
-    expect(index, ends, path)
-    end = told(path)
+    pending = PendingFingerprints(index)
+    pending.begin_window(1)
+    take(index, pending, path)
+    end = report_of(path)
     events = [end, replace(end, fingerprints=np.array([left_out_from(0)]))]
-    ends.report(1, events if is_first else events[::-1])
+    pending.report(1, events if is_first else events[::-1])
     seen = known(index, path)
     assert seen is not None
     assert seen.fingerprint == fingerprint(str(path), 6)
@@ -146,19 +146,19 @@ def test_reports_of_many_files_make_no_object_for_each(tmp_path: Path) -> None:
     names = [f"{number // 1000:05}/file-{number:08}.txt" for number in range(20_000)]
     numbers = list(range(1, 20_001))
     index = FileIndex(str(tmp_path / "index"))
-    ends = PendingFingerprints(index)
+    pending = PendingFingerprints(index)
     paths = [b"/in/" + name.encode() for name in names]
-    ends.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
+    pending.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
     events = [
         FileFingerprints.of("/in/", names[at : at + 200], *[numbers[at : at + 200]] * 3) for at in range(0, 20_000, 200)
     ]
     tracemalloc.start()
     try:
-        ends.report(1, events[::-1])
+        pending.report(1, events[::-1])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert not ends.are_pending(paths).any()
+    assert not pending.are_pending(paths).any()
     assert peak < 100 * len(paths)
 
 
@@ -167,76 +167,76 @@ def test_a_report_of_another_version_is_not_taken_for_this_one(
     tmp_path: Path, index: FileIndex, window_id: int
 ) -> None:
     """A file may be taken again before the first version's window is committed, or emitted."""
-    ends = PendingFingerprints(index)
+    pending = PendingFingerprints(index)
     path = write(tmp_path / "a", b"1\n", mtime_s=1000)
-    ends.begin_window(1)
-    expect(index, ends, path)
-    first = told(path)
+    pending.begin_window(1)
+    take(index, pending, path)
+    first = report_of(path)
     append(path, b"2\n")
-    ends.begin_window(window_id)
-    expect(index, ends, path)
+    pending.begin_window(window_id)
+    take(index, pending, path)
     newer = known(index, path)
-    ends.report(1, [first])
+    pending.report(1, [first])
     assert known(index, path) == newer
-    ends.report(2, [told(path)])
+    pending.report(2, [report_of(path)])
     assert newer is not None
-    assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
+    assert known(index, path) == newer._replace(fingerprint=report_of(path).fingerprints[0])
 
 
-@pytest.mark.parametrize("told_at", [2, 3])
-def test_a_late_report_of_an_older_version_changes_nothing(tmp_path: Path, index: FileIndex, told_at: int) -> None:
+@pytest.mark.parametrize("reported_in", [2, 3])
+def test_a_late_report_of_an_older_version_changes_nothing(tmp_path: Path, index: FileIndex, reported_in: int) -> None:
     """The file would be read once more: a large one may be taken again before its last block is read."""
-    ends = PendingFingerprints(index)
+    pending = PendingFingerprints(index)
     path = write(tmp_path / "a", b"1\n", mtime_s=1000)
-    ends.begin_window(1)
-    expect(index, ends, path)
-    older = told(path)
-    ends.report(1, [])
+    pending.begin_window(1)
+    take(index, pending, path)
+    older = report_of(path)
+    pending.report(1, [])
     append(path, b"2\n")
-    ends.begin_window(2)
-    expect(index, ends, path)
+    pending.begin_window(2)
+    take(index, pending, path)
     newer = known(index, path)
     assert newer is not None
-    ends.report(2, [older] if told_at == 2 else [told(path)])
-    assert known(index, path) == newer._replace(fingerprint=0 if told_at == 2 else told(path).fingerprints[0])
-    ends.report(3, [told(path)] if told_at == 2 else [older])
-    assert known(index, path) == newer._replace(fingerprint=told(path).fingerprints[0])
+    pending.report(2, [older] if reported_in == 2 else [report_of(path)])
+    assert known(index, path) == newer._replace(fingerprint=0 if reported_in == 2 else report_of(path).fingerprints[0])
+    pending.report(3, [report_of(path)] if reported_in == 2 else [older])
+    assert known(index, path) == newer._replace(fingerprint=report_of(path).fingerprints[0])
 
 
 def test_reports_that_a_later_snapshot_has_are_not_restored(tmp_path: Path, index: FileIndex) -> None:
     """It would put an older version in the place of one that was taken since."""
-    ends = PendingFingerprints(index)
+    pending = PendingFingerprints(index)
     path = write(tmp_path / "a", b"1\n", mtime_s=1000)
-    ends.begin_window(1)
-    ends.snapshot_window = 1
-    expect(index, ends, path)
-    ends.report(1, [told(path)])
-    kept = ends.state()
+    pending.begin_window(1)
+    pending.snapshot_window = 1
+    take(index, pending, path)
+    pending.report(1, [report_of(path)])
+    kept = pending.state()
     for newest, is_held in ((1, False), (2, True), (3, True)):
         later = FileIndex()
         after = PendingFingerprints(later)
         after.snapshot_window = newest
         after.restore(kept)
         assert (known(later, path) is None) == is_held
-    ends.report(2, [])
-    assert ends.state() == FingerprintState()
+    pending.report(2, [])
+    assert pending.state() == FingerprintState()
 
 
 def test_files_that_are_never_reported_do_not_fill_the_memory(tmp_path: Path, index: FileIndex) -> None:
     """A reader of the app's own may never report; the newest files stay pending longest."""
-    ends = PendingFingerprints(index, max_late=3)
+    pending = PendingFingerprints(index, max_late=3)
     paths = [write(tmp_path / str(number)) for number in range(5)]
     for path in reversed(paths):
-        ends.begin_window(ends.window_id + 1)
+        pending.begin_window(pending.window_id + 1)
         name, seen = taken(path)
         index.record(name, seen)
-        ends.add_one(name, seen._replace(taken_millis=ends.window_id))
+        pending.add_one(name, seen._replace(taken_millis=pending.window_id))
     names = [os.fsencode(path) for path in paths]
-    assert ends.are_pending(names).tolist() == [True] * 5
-    ends.report(5, [])
-    assert ends.are_pending(names).tolist() == [True, True, True, False, False]
-    ends.report(6, [told(*paths)])
-    assert ends.are_pending(names).tolist() == [False] * 5
+    assert pending.are_pending(names).tolist() == [True] * 5
+    pending.report(5, [])
+    assert pending.are_pending(names).tolist() == [True, True, True, False, False]
+    pending.report(6, [report_of(*paths)])
+    assert pending.are_pending(names).tolist() == [False] * 5
     entries = [known(index, path) for path in paths]
     assert [entry is not None and entry.fingerprint != 0 for entry in entries] == [True, True, True, False, False]
 
@@ -246,15 +246,15 @@ def test_reports_outlive_the_index_that_got_them(tmp_path: Path, count: int) -> 
     """Few entries in the commit itself, many in a run of their own, which a snapshot that is older counts less than."""
     url = str(tmp_path / "state")
     index = FileIndex(url)
-    ends = PendingFingerprints(index)
-    ends.begin_window(1)
+    pending = PendingFingerprints(index)
+    pending.begin_window(1)
     paths = [write(tmp_path / "in" / f"{number:04}") for number in range(count)]
     for path in paths:
-        expect(index, ends, path)
-    ends.snapshot_window = 1
+        take(index, pending, path)
+    pending.snapshot_window = 1
     state = index.snapshot()
-    ends.report(1, [told(*paths)])
-    kept = ends.state()
+    pending.report(1, [report_of(*paths)])
+    kept = pending.state()
     for _ in range(3):
         later = FileIndex(url)
         later.restore(state)
@@ -262,10 +262,10 @@ def test_reports_outlive_the_index_that_got_them(tmp_path: Path, count: int) -> 
         after.snapshot_window = 1
         after.restore(kept)
         names = [os.fsencode(path) for path in paths]
-        assert later.view().look_up(names).fingerprint.tolist() == list(told(*paths).fingerprints)
+        assert later.view().look_up(names).fingerprint.tolist() == list(report_of(*paths).fingerprints)
         again = FileIndex(url)
         again.restore(later.snapshot())
-        assert again.view().look_up(names).fingerprint.tolist() == list(told(*paths).fingerprints)
+        assert again.view().look_up(names).fingerprint.tolist() == list(report_of(*paths).fingerprints)
 
 
 def test_files_in_flight_are_held_in_a_fraction_of_their_paths(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ EMITTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("properties", [{"unterminated": "keep"}, {"settle_millis": 1}], ids=["keep", "settle"])
-@pytest.mark.parametrize("emitted", EMITTED, ids=["alone", "over windows", "in a pack that waits", "in a pack"])
+@pytest.mark.parametrize("emitted", EMITTED, ids=["alone", "over windows", "in a batch that waits", "in a batch"])
 @pytest.mark.parametrize(
     ("content", "change", "records"),
     [(b"7\n8\n9\n0\n", "replaced", [b"7", b"8", b"9", b"0"]), (b"1\n2\n3\n4\n", "appended", [b"4"])],
@@ -329,7 +329,7 @@ def test_a_file_that_grows_before_its_commit_waits_for_the_report(
         last = max(number for number, window in enumerate(windows, 1) if window.blocks)
         for window_id in range(1, last):
             follower.following.handle_source_events(window_id, [])
-        event = told(path)
+        event = report_of(path)
         write(path, content, mtime_s=2000)
         assert follower.next_scan().files == []
         assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (0, 1)
@@ -349,7 +349,7 @@ def test_a_file_rewritten_during_a_run_is_left_for_the_next_one(
     )
     driver = Driver(splitter)
     assert driver.window().paths == ["4", "3"]
-    event = told(*paths)
+    event = report_of(*paths)
     write(paths[4], b"7\n8\n", mtime_s=2000)
     rest = driver.everything()
     assert (rest.paths, driver.counters["unsettled"]) == (["2", "1", "0"], 1)

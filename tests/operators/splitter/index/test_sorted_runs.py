@@ -96,7 +96,7 @@ def test_a_merge_keeps_the_newest_of_each_path(
 @settings(max_examples=100)
 @given(drawn=st.lists(st.tuples(entries, st.booleans()), max_size=4))
 def test_tables_are_merged_by_path_and_the_first_counts(drawn: list[tuple[dict[bytes, int], bool]]) -> None:
-    """Also where two have the same paths, as when a file's ends are told after it was taken."""
+    """Also where two have the same paths, as when a file's fingerprint is reported after it was taken."""
     tables: list[dict[bytes, int]] = []
     for values, is_told_again in drawn:
         tables += [{path: value + 10 for path, value in values.items()}, values] if is_told_again else [values]
@@ -164,7 +164,7 @@ def test_a_merge_of_runs_side_by_side_holds_few_of_them(store: ObjectStore) -> N
 
 
 def test_an_entry_takes_few_bytes(store: ObjectStore, tmp_path: Path) -> None:
-    """Long paths that share their beginnings are told by their differences."""
+    """Of long paths that share their beginnings only the differences are stored."""
     values = {b"/data/logs/region-%02d/2026-11-20/service-%07d.log.gz" % (n % 7, n): n for n in range(20_000)}
     run_of(store, values, file_rows=1 << 20)
     size_bytes = sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))

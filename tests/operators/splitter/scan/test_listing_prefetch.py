@@ -159,8 +159,8 @@ def test_a_helper_lists_as_the_scan_does(tmp_path: Path) -> None:
     expected = [name for entries in lister.entries(bytes(tmp_path)) for name in entries.names]
     assert names == expected
     files, stats = lister.stats(bytes(tmp_path), [name for name in expected if not name.endswith(b"/")])
-    told = zip(names, sizes, times, inodes, strict=True)
-    assert [each for each in told if not each[0].endswith(b"/")] == [
+    listed = zip(names, sizes, times, inodes, strict=True)
+    assert [each for each in listed if not each[0].endswith(b"/")] == [
         (name, stat.size_bytes, stat.mtime_ns, stat.file_id) for name, stat in zip(files, stats, strict=True)
     ]
     assert {size for name, size in zip(names, sizes, strict=True) if name.endswith(b"/")} == {TO_BE_ENTERED}
@@ -179,14 +179,14 @@ def test_a_helper_leaves_to_the_scan_what_needs_a_word(tmp_path: Path, special: 
 
 
 def test_a_helper_does_not_answer_for_more_than_it_should(tmp_path: Path) -> None:
-    """Large directories are left, and what it did not come to is said."""
+    """Large directories are left to the walk, and directories that were not started are marked."""
     for directory, count in (("a", 2), ("b", 6), ("c", 3), ("d", 1)):
         for number in range(count):
             write(tmp_path / directory / str(number))
     asked = b"\0".join(bytes(tmp_path / name) for name in "abcd")
-    told = array("q")
-    told.frombytes(worker_program.answer(LIST + b"5\0" + asked)[: 12 * 8])
-    assert told.tolist() == [LISTED, 2, 4, LEFT_TO_WALK, 0, 0, LISTED, 3, 6, NOT_REACHED, 0, 0]
+    head = array("q")
+    head.frombytes(worker_program.answer(LIST + b"5\0" + asked)[: 12 * 8])
+    assert head.tolist() == [LISTED, 2, 4, LEFT_TO_WALK, 0, 0, LISTED, 3, 6, NOT_REACHED, 0, 0]
 
 
 @given(st.sets(st.binary(min_size=1, max_size=3)), st.binary(max_size=3), st.integers(0, 5))
@@ -257,7 +257,7 @@ def test_going_down_at_once_finds_what_going_down_step_by_step_does(
     os.mkdir(root)
     planted(root, leaves)
     selection = Selection(file_pattern=taken, ignore_pattern=ignored)
-    told = []
+    results = []
     for ahead in (False, True):
         helpers, counters = Immediate(), Counter[str]()
         lister = PrefetchingLister(helpers, max_files, ignored) if ahead else LocalLister()
@@ -269,8 +269,8 @@ def test_going_down_at_once_finds_what_going_down_step_by_step_does(
         )
         with silence():
             found = [(one.keys[0], one.stats[0]) for one in each(walk.steps())]
-        told.append((found, counters, walk.has_matched))
-    assert told[0] == told[1]
+        results.append((found, counters, walk.has_matched))
+    assert results[0] == results[1]
 
 
 def test_a_tree_is_gone_down_without_a_look_at_each_directory(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_new_file_is_found_by_the_next_scan(tmp_path: Path) -> None:
 
 
 def test_no_scan_begins_before_its_time(tmp_path: Path) -> None:
-    """Until the interval has passed nothing is looked at; scan_now does not wait for it."""
+    """Nothing is scanned before the interval has passed; scan_now does not wait for it."""
     with Follower(files=str(tmp_path), scan_interval_millis=60_000) as follower:
         follower.scanned()
         write(tmp_path / "a")
@@ -59,10 +59,10 @@ def test_what_a_scan_has_found_is_told_until_it_is_emitted(tmp_path: Path) -> No
         for name in "ab":
             (tmp_path / name).write_bytes(b"x" * 10)
         assert len(follower.next_scan().blocks) == 1
-        told = [follower.splitter.unemitted_bytes()]
+        unemitted = [follower.splitter.unemitted_bytes()]
         while follower.window().blocks:
-            told.append(follower.splitter.unemitted_bytes())
-        assert told == [12, 10, 2, 0]
+            unemitted.append(follower.splitter.unemitted_bytes())
+        assert unemitted == [12, 10, 2, 0]
 
 
 def test_old_files_are_read_however_late_they_come(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_hidden_file_beside_others_changes_nothing(
     patterns: dict[str, str],
     recursive: bool,
 ) -> None:
-    """Names that are looked at one by one, because one of them is hidden, are taken as all at once are."""
+    """Names that are examined one by one, because one of them is hidden, are selected as all at once are."""
     root = tmp_path_factory.mktemp("tree")
     grow(root, [tuple(part.replace(".", "_.") for part in parts) for parts in paths])
 
@@ -211,7 +211,7 @@ def test_a_link_that_leads_nowhere_leaves_out_nothing_else(
     tolerates_missing: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Through a file, to nothing or to itself, in the root or below: its directory is there, and it is told of."""
+    """Through a file, to nothing or to itself, in the root or below: the scan logs it and goes on."""
     for directory in (tmp_path, tmp_path / "sub"):
         write(directory / "a")
         write(directory / "z")
