@@ -108,11 +108,11 @@ def send_sources(context: SparkContext, paths: Iterable[Path]) -> None:
         context: The context of the executors.
         paths: Module files and package directories; each is importable by its own name.
     """
-    context.addPyFile(str(_package_zip(paths)))
+    context.addPyFile(str(package_zip(paths)))
 
 
-def _package_zip(paths: Iterable[Path]) -> Path:
-    """A zip file of modules, named by its content, so that the same sources are zipped once."""
+def package_zip(paths: Iterable[Path]) -> Path:
+    """A zip file in the temporary directory, named by its content, so that the same sources are zipped once."""
     digest = hashlib.sha256()
     members = [member for path in paths for member in _sources(path)]
     for file, name in members:

@@ -1,16 +1,16 @@
-"""What a context leaves behind that was stopped."""
+"""What a stopped context leaves behind, and what executors are sent."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from dagflow.runtime.spark_context import package_zip
 from tests.cli.processes import PATIENCE_S
-
-pytestmark = pytest.mark.spark
 
 PROGRAM = """
 import sys
@@ -28,9 +28,26 @@ print("stopped")
 """
 
 
+@pytest.mark.spark
 def test_a_stopped_context_leaves_no_socket_and_may_be_stopped_again(tmp_path: Path) -> None:
     """The process may end before the server of the accumulators does, for which nothing waits."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     folder = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")
+
+
+def test_the_same_sources_are_zipped_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive holds modules and packages by their own names, without what Python has compiled."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    package = tmp_path / "sources" / "package"
+    (package / "__pycache__").mkdir(parents=True)
+    (package / "__pycache__" / "inner.pyc").write_bytes(b"")
+    (package / "inner.py").write_text("VALUE = 1\n")
+    module = tmp_path / "sources" / "module.py"
+    module.write_text("VALUE = 2\n")
+    archive = package_zip([package, module])
+    assert sorted(zipfile.ZipFile(archive).namelist()) == ["module.py", "package/inner.py"]
+    assert package_zip([package, module]) == archive
+    module.write_text("VALUE = 3\n")
+    assert package_zip([package, module]) != archive
