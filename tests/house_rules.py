@@ -35,28 +35,10 @@ OLD_NAMES = frozenset(["side_by_side", "ReaderContext", "AwaitedEnds", "FoundFil
 PERSONS = re.compile(r"\b([Ss]omebody|[Nn]obody|[Ww]hoever|[Aa]nybody)\b")
 PRONOUN = re.compile(r"(?:^|:\s)(They|Them|It|Its|This|That|These|Those|Both|Him|Her)\.$")
 
+# The two ends of one matter: what is read and what is written, a command and what it runs, the engine's part of a
+# capability and the operator's.
 SAME_NAME = frozenset(
-    [
-        *("__init__", "__main__", "base", "registry"),
-        # The two ends of one matter: what is read and what is written, a command and what it runs, the engine's part
-        # of a capability and the operator's.
-        "prescan",
-        *(
-            "context",
-            "options",
-            "records",
-            "properties",
-            "csv",
-            "json_lines",
-            "lines",
-            "run",
-            "status",
-            "plan",
-            "operators",
-            "schema",
-            "compression",
-        ),
-    ]
+    ["__init__", "base", "registry", "prescan", "context", "csv", "json_lines", "run", "status", "operators"]
 )
 """Module names that may occur in several packages, because the package tells them apart."""
 

@@ -5,16 +5,14 @@ import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import dagflow
 import operators
-from tests.house_rules import RULES, everything
+from tests.house_rules import ROOT, RULES, everything, tree_of
 
-ROOT = Path(__file__).parent.parent
 # As installed, so that the very files are checked that people get.
 FRAMEWORK = sorted(Path(dagflow.__file__).parent.rglob("*.py"))
 LIBRARY = sorted(Path(operators.__file__).parent.rglob("*.py"))
@@ -23,23 +21,9 @@ OTHERS = sorted([*ROOT.glob("*.py"), *ROOT.glob("apps/*.py"), *ROOT.glob("benchm
 SOURCES = [*FRAMEWORK, *LIBRARY, *OTHERS]
 EVERYTHING = [*SOURCES, *TESTS]
 
-HELD = {
-    *("function_length", "property_lookups", "import_cycles", "class_names", "late_imports", "module_names"),
-}
-"""Rules that hold in every file."""
-
-HELD_IN_PRODUCT = {"old_words", "plain_prose", "module_length"}
-"""Rules that hold in the framework and the library."""
-
 FILE_SYSTEMS = {"fsspec", "s3fs", "gcsfs", "adlfs"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    """A file's syntax tree."""
-    return ast.parse(path.read_bytes(), str(path))
 
 
 def functions(paths: list[Path]) -> Iterator[tuple[str, Function]]:
@@ -82,16 +66,10 @@ def test_the_files_are_found() -> None:
     assert {"errors.py", "metadata.py", "start.py", "drop_comments.py", "throughput.py", "test_house.py"} <= names
 
 
-@pytest.mark.parametrize("rule", sorted(HELD))
+@pytest.mark.parametrize("rule", sorted(RULES))
 def test_a_rule_of_the_house_holds_everywhere(rule: str) -> None:
     """Each rule says in its docstring why."""
     assert [str(violation) for violation in RULES[rule](everything())] == []
-
-
-@pytest.mark.parametrize("rule", sorted(HELD_IN_PRODUCT))
-def test_a_rule_of_the_house_holds_in_the_product(rule: str) -> None:
-    """Each rule says in its docstring why."""
-    assert [str(violation) for violation in RULES[rule]([*FRAMEWORK, *LIBRARY])] == []
 
 
 def test_only_the_spark_runtime_imports_pyspark() -> None:
