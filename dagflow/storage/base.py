@@ -23,38 +23,32 @@ class Backend(ABC):
     Args:
         scheme: The scheme by which it was found; "" for plain paths.
         options: Options by protocol, as in the app's attribute `storage`.
-
-    Attributes:
-        scheme: The scheme by which it was found.
-        options: Options by protocol.
+        files: Files to be read.
+        pending: Output that waits to be published.
+        sources: Source files that were processed; by default they can be removed, and not archived.
     """
 
     is_local: ClassVar[bool] = False
     """Whether locations are paths on this machine, which functions of `os` take, and other hosts may not see."""
 
-    def __init__(self, scheme: str, options: StorageOptions) -> None:
+    def __init__(
+        self,
+        scheme: str,
+        options: StorageOptions,
+        files: Files,
+        pending: PendingFiles,
+        sources: SourceFiles | None = None,
+    ) -> None:
         self.scheme = scheme
         self.options = options
+        self.files = files
+        self.pending = pending
+        self.sources = sources or SourceFiles(files)
 
     @property
     def is_concurrent(self) -> bool:
         """Whether several calls at a time, from several threads, are allowed, and faster than one after the other."""
         return False
-
-    @property
-    @abstractmethod
-    def files(self) -> Files:
-        """Files to be read."""
-
-    @property
-    @abstractmethod
-    def pending(self) -> PendingFiles:
-        """Output that waits to be published."""
-
-    @property
-    def sources(self) -> SourceFiles:
-        """Source files that were processed; by default they can be removed, and not archived."""
-        return SourceFiles(self.files)
 
     @abstractmethod
     def objects(self, url: str, roots: Roots) -> ObjectStore:

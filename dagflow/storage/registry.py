@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Final
 
@@ -54,7 +55,7 @@ def known_protocols() -> list[str]:
     return sorted({*known, *BACKENDS, *(name for family in FAMILIES for name in family)} - {""})
 
 
-def _class_of(name: str) -> type[Backend]:
+def _class_of(name: str) -> Callable[[str, StorageOptions], Backend]:
     module, _, class_name = name.rpartition(".")
-    found: type[Backend] = getattr(import_module(module), class_name)
+    found: Callable[[str, StorageOptions], Backend] = getattr(import_module(module), class_name)
     return found

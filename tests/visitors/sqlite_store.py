@@ -33,18 +33,8 @@ class SqliteBackend(Backend):
     """The rows of the database that the option `database` names; a URL is `sqlite://any/path`."""
 
     def __init__(self, scheme: str, options: StorageOptions) -> None:
-        super().__init__(scheme, options)
         self.database = Database(str(options_of(options, scheme)["database"]))
-
-    @property
-    @override
-    def files(self) -> Files:
-        return SqliteFiles(self.database)
-
-    @property
-    @override
-    def pending(self) -> PendingFiles:
-        return SqlitePendingFiles(self.database)
+        super().__init__(scheme, options, SqliteFiles(self.database), SqlitePendingFiles(self.database))
 
     @override
     def objects(self, url: str, roots: Roots) -> ObjectStore:

@@ -22,18 +22,6 @@ _TEMPORARY = "tmp"
 _STALE_S = 3600.0  # far above the time that one create() takes
 
 
-class HdfsBackend(FsspecBackend):
-    """HDFS and viewfs, by hdfs-native."""
-
-    @override
-    def make_client(self) -> FsspecClient:
-        return HdfsClient(self.scheme, self.options)
-
-    @override
-    def objects(self, url: str, roots: Roots) -> HdfsObjectStore:
-        return HdfsObjectStore(self.client, url, roots)
-
-
 class HdfsClient(FsspecClient):
     """Makes hdfs-native's file systems; they take one request at a time, from any thread, and cache no listings."""
 
@@ -83,3 +71,13 @@ class HdfsObjectStore(FsspecObjectStore):
                 for entry in FsspecFiles(self.client).list(f"{self.url}/{_TEMPORARY}")
                 if time.time() - entry.mtime_ns / 1e9 > _STALE_S
             )
+
+
+class HdfsBackend(FsspecBackend):
+    """HDFS and viewfs, by hdfs-native."""
+
+    client_class = HdfsClient
+
+    @override
+    def objects(self, url: str, roots: Roots) -> HdfsObjectStore:
+        return HdfsObjectStore(self.client, url, roots)

@@ -19,24 +19,8 @@ class LocalBackend(Backend):
     is_local = True
 
     def __init__(self, scheme: str, options: StorageOptions) -> None:
-        super().__init__(scheme, options)
-        self._files = LocalFiles()
-        self._pending = LocalPendingFiles()
-
-    @property
-    @override
-    def files(self) -> LocalFiles:
-        return self._files
-
-    @property
-    @override
-    def pending(self) -> LocalPendingFiles:
-        return self._pending
-
-    @property
-    @override
-    def sources(self) -> LocalSourceFiles:
-        return LocalSourceFiles(self._files)
+        files = LocalFiles()
+        super().__init__(scheme, options, files, LocalPendingFiles(), LocalSourceFiles(files))
 
     @override
     def objects(self, url: str, roots: Roots) -> LocalObjectStore:

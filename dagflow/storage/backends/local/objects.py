@@ -31,8 +31,8 @@ class LocalObjectStore(ObjectStore):
 
     @override
     def create_if_absent(self, name: str, data: bytes) -> None:
-        path = self._path(name)
-        temporary = self._path(f"{_TEMPORARY}/{os.getpid()}-{os.urandom(8).hex()}")
+        path = self.path_of(name)
+        temporary = self.path_of(f"{_TEMPORARY}/{os.getpid()}-{os.urandom(8).hex()}")
         with translated(path, "create"):
             try:
                 self._write(temporary, data)
@@ -55,13 +55,13 @@ class LocalObjectStore(ObjectStore):
 
     @override
     def read(self, name: str) -> bytes:
-        path = self._path(name)
+        path = self.path_of(name)
         with translated(path, "read"), open(path, "rb") as file:
             return file.read()
 
     @override
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        path = self._path(directory)
+        path = self.path_of(directory)
         with translated(path, "list"):
             try:
                 with os.scandir(path) as entries:
@@ -73,12 +73,12 @@ class LocalObjectStore(ObjectStore):
 
     @override
     def path_of(self, name: str) -> str:
-        return self._path(name)
+        return os.path.join(self.url, name)
 
     @override
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
-            path = self._path(name)
+            path = self.path_of(name)
             with translated(path, "delete"), contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
@@ -86,10 +86,7 @@ class LocalObjectStore(ObjectStore):
     def probe(self) -> None:
         """Also removes what writers that died left behind."""
         super().probe()
-        with contextlib.suppress(OSError), os.scandir(self._path(_TEMPORARY)) as entries:
+        with contextlib.suppress(OSError), os.scandir(self.path_of(_TEMPORARY)) as entries:
             for entry in entries:
                 if time.time() - entry.stat().st_mtime > _STALE_S:
                     os.unlink(entry.path)
-
-    def _path(self, name: str) -> str:
-        return os.path.join(self.url, name)

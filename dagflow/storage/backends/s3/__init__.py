@@ -9,7 +9,6 @@ from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.backends.s3.files import S3Files
 from dagflow.storage.backends.s3.objects import S3ObjectStore
 from dagflow.storage.backends.s3.pending import S3PendingFiles
-from dagflow.storage.options import StorageOptions
 from dagflow.storage.roots import Roots
 
 
@@ -17,24 +16,9 @@ class S3Backend(FsspecBackend):
     """S3, by s3fs and, for small objects, obstore."""
 
     client: S3Client
-
-    def __init__(self, scheme: str, options: StorageOptions) -> None:
-        super().__init__(scheme, options)
-        self._files = S3Files(self.client)
-
-    @override
-    def make_client(self) -> S3Client:
-        return S3Client(self.scheme, self.options)
-
-    @property
-    @override
-    def files(self) -> S3Files:
-        return self._files
-
-    @property
-    @override
-    def pending(self) -> S3PendingFiles:
-        return S3PendingFiles(self.client)
+    client_class = S3Client
+    files_class = S3Files
+    pending_class = S3PendingFiles
 
     @override
     def objects(self, url: str, roots: Roots) -> S3ObjectStore:

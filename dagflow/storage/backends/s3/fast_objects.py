@@ -12,11 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 from fsspec.asyn import sync
 
-from dagflow.storage.backends.s3.session import USER_AGENT
+from dagflow.storage.backends.s3.client import USER_AGENT
 from dagflow.storage.options import StorageOptions, without_secrets
 
 if TYPE_CHECKING:
@@ -91,29 +90,6 @@ class FastObjects:
             logger.warning("small objects are read by s3fs, more slowly: %s", reason)
 
 
-class FastBuckets:
-    """The buckets that were asked for, each with the client that reads it."""
-
-    def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Any, dict[str, FastObjects | None]] = WeakKeyDictionary()
-
-    def find(self, filesystem: Any, bucket: str, options: StorageOptions) -> FastObjects | None:
-        """The objects of a bucket; None where s3fs was given an option that this client does not know.
-
-        Args:
-            filesystem: An s3fs file system.
-            bucket: The bucket's name.
-            options: Options by protocol.
-
-        Raises:
-            Exception: s3fs cannot connect.
-        """
-        buckets = self._known.setdefault(filesystem, {})
-        if bucket not in buckets:
-            buckets[bucket] = _open_bucket(filesystem, bucket, options) if _is_understood(filesystem) else None
-        return buckets[bucket]
-
-
 def _is_understood(filesystem: Any) -> bool:
     unknown = (
         filesystem.req_kw,
@@ -125,7 +101,19 @@ def _is_understood(filesystem: Any) -> bool:
     return not any(unknown)
 
 
-def _open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastObjects | None:
+def open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastObjects | None:
+    """The objects of a bucket; None where s3fs was given an option that this client does not know, or without obstore.
+
+    Args:
+        filesystem: An s3fs file system.
+        bucket: The bucket's name.
+        options: Options by protocol.
+
+    Raises:
+        Exception: s3fs cannot connect.
+    """
+    if not _is_understood(filesystem):
+        return None
     try:
         # Optional: without the package s3fs reads small objects, too.
         from obstore.store import S3Store

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from typing_extensions import override
 
@@ -11,7 +13,7 @@ from dagflow.errors import MissingError, SourceChangedError
 from dagflow.storage.backends.fsspec.client import PreconditionError
 from dagflow.storage.backends.fsspec.files import THREADS, FsspecFiles, read_each, sort_key, stat_of
 from dagflow.storage.backends.s3.client import CONNECTIONS, S3Client, S3Location
-from dagflow.storage.backends.s3.fast_objects import FastBuckets, FastObjects
+from dagflow.storage.backends.s3.fast_objects import FastObjects, open_bucket
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import RangedFile
 from dagflow.storage.location import join, redacted
@@ -29,7 +31,7 @@ class S3Files(FsspecFiles):
 
     def __init__(self, client: S3Client) -> None:
         super().__init__(client)
-        self._fast_buckets = FastBuckets()
+        self._fast_buckets: WeakKeyDictionary[Any, dict[str, FastObjects | None]] = WeakKeyDictionary()
 
     @override
     def file_of(self, found: FileStat) -> RangedFile:
@@ -62,7 +64,7 @@ class S3Files(FsspecFiles):
         # Without etags nothing would tell that what was read is what was planned.
         if files.etags:
             with self.client.translated(files.base, "open"):
-                fast = self._fast_buckets.find(location.filesystem, location.bucket, self.client.options)
+                fast = self._fast_objects(location)
 
         def read(index: int) -> Content:
             content = None if fast is None else _read_fast(fast, location, files, index)
@@ -71,6 +73,13 @@ class S3Files(FsspecFiles):
         threads = THREADS if fast is None else CONNECTIONS
         return fill_buffer(read_each(read, len(files.names), threads), buffer, endings)
 
+    def _fast_objects(self, location: S3Location) -> FastObjects | None:
+        buckets = self._fast_buckets.setdefault(location.filesystem, {})
+        if location.bucket not in buckets:
+            buckets[location.bucket] = open_bucket(location.filesystem, location.bucket, self.client.options)
+        return buckets[location.bucket]
+
+    @override
     def _open_whole(self, expected: FileStat) -> RangedFile:
         # Where a read names its version no look before it is needed; unless there is nothing to read.
         if expected.etag and expected.size_bytes:

@@ -17,7 +17,7 @@ from obstore.store import S3Store
 from benchmarks.slow_store import Store
 from dagflow.storage.backends.s3 import fast_objects
 from dagflow.storage.backends.s3.client import CONNECTIONS
-from dagflow.storage.backends.s3.fast_objects import FastBuckets, FastObjects
+from dagflow.storage.backends.s3.fast_objects import FastObjects, open_bucket
 from dagflow.storage.context import StorageContext
 from dagflow.storage.small_files import SmallFiles
 from tests.storage.shared import STORAGE, filesystem_of
@@ -45,7 +45,7 @@ def test_a_key_may_be_any_text(s3_root: str) -> None:
         etag = filesystem.call_s3("head_object", Bucket=bucket, Key=f"in/{key}")["ETag"].strip('"')
         contents[key] = (key.encode(), etag)
     assert loaded(f"{s3_root}/in/", contents) == [content for content, _ in contents.values()]
-    objects = FastBuckets().find(filesystem, bucket, {})
+    objects = open_bucket(filesystem, bucket, {})
     assert objects is not None
     for key, (content, etag) in contents.items():
         found = objects.read(f"in/{key}", etag)
@@ -67,9 +67,9 @@ def test_a_key_may_be_any_text(s3_root: str) -> None:
 def test_what_only_s3fs_understands_is_left_to_it(options: dict[str, Any], s3_server: str) -> None:
     """An option that the quick client would not heed."""
     filesystem, bucket = filesystem_of("s3://bucket", {"s3": options})
-    assert FastBuckets().find(filesystem, bucket, {}) is None
+    assert open_bucket(filesystem, bucket, {}) is None
     filesystem, bucket = filesystem_of("s3://bucket")
-    assert FastBuckets().find(filesystem, bucket, {}) is not None
+    assert open_bucket(filesystem, bucket, {}) is not None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_it_asks_the_endpoint_that_s3fs_would(
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     filesystem, bucket = filesystem_of("s3://bucket", {"s3": {"key": "any", "secret": "any", **options}})
-    objects = FastBuckets().find(filesystem, bucket, {})
+    objects = open_bucket(filesystem, bucket, {})
     assert objects is not None
     store = objects.store
     assert store.config["endpoint"] == endpoint

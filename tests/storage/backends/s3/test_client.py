@@ -8,7 +8,7 @@ import pytest
 from aiobotocore.session import AioSession
 from botocore.utils import parse_timestamp
 
-from dagflow.storage.backends.s3.session import USER_AGENT, parsed_time
+from dagflow.storage.backends.s3.client import USER_AGENT, parsed_time
 from dagflow.storage.small_files import SmallFiles
 from tests.storage.shared import STORAGE, filesystem_of
 
