@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -28,60 +27,6 @@ from operators.reader.scanning.search import LF
 from operators.reader.scanning.terminated import BYTE_ORDER_MARK, Terminators
 
 Character = Annotated[str, Field(min_length=1, max_length=1, pattern=r"^[\x01-\x7e]$")]
-
-
-@dataclass(frozen=True, slots=True)
-class RowParser:
-    """Parses rows with Arrow.
-
-    Attributes:
-        delimiter: Between fields.
-        quote: Around fields.
-        escape: What makes the next character literal; None if there is none.
-        types: The type of each column that is not text, by its name.
-    """
-
-    delimiter: str
-    quote: str
-    escape: str | None
-    types: Mapping[str, str]
-
-    def parse(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
-        """Parse rows.
-
-        Args:
-            data: The rows, as bytes or a pyarrow.Buffer.
-            names: The columns; None takes them from the first row.
-            wrong: Takes in, for each row with another number of fields, counted from 0, that number.
-
-        Raises:
-            pyarrow.ArrowInvalid: A field is not of its column's type.
-        """
-
-        def take_note(row: Any) -> str:
-            wrong[row.number - 1] = row.actual_columns
-            return "skip"
-
-        # Arrow passes over a mark at the beginning. The file's own is not among the rows: this one is a row's text.
-        if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
-            data = BYTE_ORDER_MARK + data
-        types = {name: arrow_type(self.types.get(name, "string")) for name in names or ()}
-        return arrow_csv.read_csv(
-            pa.BufferReader(data),
-            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=self.delimiter,
-                quote_char=self.quote,
-                escape_char=self.escape or False,
-                newlines_in_values=True,
-                invalid_row_handler=take_note,
-            ),
-            # That rows are UTF-8 was checked before, and quotes, escapes and delimiters are single ASCII characters.
-            # A word such as NA or NaN is no empty field: Arrow would make nulls of a dozen of them.
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=types, null_values=[""], strings_can_be_null=False, check_utf8=False
-            ),
-        )
 
 
 class Csv(Delimited):
@@ -118,13 +63,12 @@ class Csv(Delimited):
             raise ValueError(f"columns: '{twice[0]}' is there twice")
         self._dialect = Dialect(ord(self.delimiter), ord(self.quote), ord(self.escape) if self.escape else -1)
         self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
-        self._parser = RowParser(self.delimiter, self.quote, self.escape, self._types)
         self._names = tuple(self.columns or ())
         self._headed: tuple[object, int] | None = None
         self._entered: tuple[int, int] = (0, OUTSIDE)
         for name in self._types:
             try:
-                self._parser.parse(b"\n", (name,), Counter())
+                self._parse_rows(b"\n", (name,), Counter())
             except pa.ArrowNotImplementedError:
                 raise ValueError(f"columns: the type {self._types[name]!r} cannot be read from csv") from None
 
@@ -168,7 +112,7 @@ class Csv(Delimited):
         if end > self.max_record + self.reach:
             raise RecordError("the header is longer than max_record", url=url, offset=floor, length=end)
         try:
-            names = self._parser.parse(view.data[:end].tobytes() + b"\n", None, Counter()).column_names
+            names = self._parse_rows(view.data[:end].tobytes() + b"\n", None, Counter()).column_names
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise RecordError(f"the header cannot be read: {error}", url=url, offset=floor, length=end) from error
         self._check_names(names, url, floor, end)
@@ -248,7 +192,7 @@ class Csv(Delimited):
             return Parsed(batch)
         wrong: Counter[int] = Counter()
         try:
-            table = self._parser.parse(joined(batch), self._names, wrong)
+            table = self._parse_rows(joined(batch), self._names, wrong)
             if table.num_rows == len(batch):
                 return Parsed(batch, table.combine_chunks().to_batches()[0])
         except pa.ArrowInvalid:
@@ -259,7 +203,44 @@ class Csv(Delimited):
         return parse_columns(batch.take(right), self._parse_part, accounting)
 
     def _parse_part(self, part: RecordBatch) -> pa.Table:
-        table = self._parser.parse(joined(part), self._names, Counter())
+        table = self._parse_rows(joined(part), self._names, Counter())
         if table.num_rows != len(part):
             raise pa.ArrowInvalid("The row is not as the quotes around it say")
         return table
+
+    def _parse_rows(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
+        """Parse rows with Arrow.
+
+        Args:
+            data: The rows, as bytes or a pyarrow.Buffer.
+            names: The columns; None takes them from the first row.
+            wrong: Takes in, for each row with another number of fields, counted from 0, that number.
+
+        Raises:
+            pyarrow.ArrowInvalid: A field is not of its column's type.
+        """
+
+        def take_note(row: Any) -> str:
+            wrong[row.number - 1] = row.actual_columns
+            return "skip"
+
+        # Arrow passes over a mark at the beginning. The file's own is not among the rows: this one is a row's text.
+        if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
+            data = BYTE_ORDER_MARK + data
+        types = {name: arrow_type(self._types.get(name, "string")) for name in names or ()}
+        return arrow_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.delimiter,
+                quote_char=self.quote,
+                escape_char=self.escape or False,
+                newlines_in_values=True,
+                invalid_row_handler=take_note,
+            ),
+            # That rows are UTF-8 was checked before, and quotes, escapes and delimiters are single ASCII characters.
+            # A word such as NA or NaN is no empty field: Arrow would make nulls of a dozen of them.
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=types, null_values=[""], strings_can_be_null=False, check_utf8=False
+            ),
+        )
