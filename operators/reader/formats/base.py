@@ -16,6 +16,9 @@ from operators.registry import Configurable
 CHUNK_BYTES = 1 << 20
 """How much is read at a time: a chunk stays in the second-level cache from the read to the write."""
 
+SHOWN_BYTES = 4 << 10
+"""Bytes that are kept with a reject that may be the whole rest of a file."""
+
 
 class ByteAccounting(Protocol):
     """Where a format reports what became of bytes that are in no record."""

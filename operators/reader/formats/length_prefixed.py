@@ -14,13 +14,10 @@ from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats.base import ByteAccounting, RecordFormat
+from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, RecordFormat
 from operators.reader.scanning.file_view import FileView, read_exactly
 from operators.reader.scanning.framing import frame_apart
 from operators.reader.scanning.positions import Positions
-
-SHOWN_BYTES = 4 << 10
-"""Bytes that are kept with a reject: behind a wrong length, the whole rest of the file is refused."""
 
 MAX_PREFIX_BYTES = 10
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}

@@ -15,13 +15,10 @@ from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats.base import ByteAccounting, RecordFormat
+from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, RecordFormat
 from operators.reader.scanning.file_view import FileView, read_exactly
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.positions import Positions
-
-SHOWN_BYTES = 4 << 10
-"""Bytes that are kept with the reject of an element that is never closed, or of a whole file."""
 
 _ASIDES = {b"<!--": b"-->", b"<![CDATA[": b"]]>", b"<?": b"?>"}
 _ASIDE = rb"<!--|<!\[CDATA\[|<\?"
