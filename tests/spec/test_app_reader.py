@@ -47,57 +47,11 @@ def test_spark_settings_are_text_as_java_reads_it(tmp_path: Path) -> None:
         ("name: sample", "name: true", "1:7: 'name': expected text, got true"),
         ("operators:", "operator:", "2:1: an app has no 'operator'; did you mean 'operators'?"),
         ("operators:", "operator:", "'operators' is missing"),
-        (
-            "name: sample",
-            "name: s\nattributes: {windowmillis: 5}",
-            "has no 'windowmillis'; did you mean 'window_millis'?",
-        ),
-        ("name: sample", "name: s\nattributes: {window_millis: 0}", "expected a whole number from 1 to 86400000"),
-        ("name: sample", "name: s\nattributes: {window_millis: true}", "got true"),
-        (
-            "name: sample",
-            "name: s\nattributes: {master: 'local[0]'}",
-            "2:22: 'master': expected a Spark master, such as local[4], local[*] or spark://host:7077, got 'local[0]'",
-        ),
-        ("name: sample", "name: s\nattributes: {durability: powr}", "got 'powr'; did you mean 'power'?"),
-        ("name: sample", "name: s\nattributes: {roots: {Data: /x}}", "root 'Data': expected small letters, digits and"),
-        (
-            "name: sample",
-            "name: s\nattributes: {roots: {old: /x/y, data: /x}}",
-            "2:22: root 'old' lies in root 'data'; name one of them only: everything below it moves with it",
-        ),
-        ("name: sample", "name: s\nattributes: {roots: {one: /x, two: /x/}}", "2:31: root 'two' lies in root 'one'"),
-        ("name: sample", "name: s\nattributes: {roots: {data: [/x]}}", "root 'data': expected a path or URL"),
-        (
-            "name: sample",
-            'name: s\nattributes: {checkpoint: "a\\0"}',
-            r"2:26: 'checkpoint': expected a path or URL without a NUL character, got 'a\x00'",
-        ),
-        (
-            "name: sample",
-            'name: s\nattributes: {roots: {data: "a\\0"}}',
-            r"2:28: root 'data': expected a path or URL without a NUL character, got 'a\x00'",
-        ),
-        (
-            "name: sample",
-            "name: s\nattributes: {checkpoint: [a]}",
-            "2:26: 'checkpoint': expected a path or URL, got a list",
-        ),
-        ("name: sample", "name: s\nattributes: {spark: {a: [1]}}", "2:25: Spark setting 'a': expected a single value"),
-        ("name: sample", "name: s\nattributes: 5", "2:13: 'attributes': expected a mapping, got the number 5"),
         ("  reader:\n", "  rea.der:\n", "6:3: 'rea.der' is no name for an operator"),
         (f"class: {SAMPLES}.Reader", "klass: x", "7:5: operator 'reader' has no 'klass'; did you mean 'class'?"),
         (f"class: {SAMPLES}.Reader", "klass: x", "6:3: operator 'reader' has no class"),
         ("properties: {path: out}", "propertys: {path: out}", "has no 'propertys'; did you mean 'properties'?"),
         ("properties: {path: out}", "properties: [path]", "17:17: 'properties': expected a mapping, got a list"),
-        ("{path: out}\n    partition: parallel", "{path: out}\n    partition: paralel", "did you mean 'parallel'?"),
-        (
-            "{path: out}\n    partition: parallel",
-            "{path: out}\n    partition: 0",
-            "18:16: partition of operator 'sink'",
-        ),
-        ("{path: out}\n    partition: parallel", "{path: out}\n    partition: {of: key}", "has no 'of'"),
-        ("{path: out}\n    partition: parallel", "{path: out}\n    partition: true", "got true"),
         (
             "{from: source.pieces,",
             "{form: source.pieces,",
@@ -121,6 +75,53 @@ def test_spark_settings_are_text_as_java_reads_it(tmp_path: Path) -> None:
 def test_a_mistake_is_named_at_its_place(tmp_path: Path, old: str, new: str, expected: str) -> None:
     """Line, column, what was found and what was expected."""
     problems = problems_of(tmp_path, changed(old, new))
+    assert any(expected in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ("{windowmillis: 5}", "has no 'windowmillis'; did you mean 'window_millis'?"),
+        ("{window_millis: 0}", "expected a whole number from 1 to 86400000"),
+        ("{window_millis: true}", "got true"),
+        (
+            "{master: 'local[0]'}",
+            "2:22: 'master': expected a Spark master, such as local[4], local[*] or spark://host:7077, got 'local[0]'",
+        ),
+        ("{durability: powr}", "got 'powr'; did you mean 'power'?"),
+        ("{roots: {Data: /x}}", "root 'Data': expected small letters, digits and"),
+        (
+            "{roots: {old: /x/y, data: /x}}",
+            "2:22: root 'old' lies in root 'data'; name one of them only: everything below it moves with it",
+        ),
+        ("{roots: {one: /x, two: /x/}}", "2:31: root 'two' lies in root 'one'"),
+        ("{roots: {data: [/x]}}", "root 'data': expected a path or URL"),
+        ('{checkpoint: "a\\0"}', r"2:26: 'checkpoint': expected a path or URL without a NUL character, got 'a\x00'"),
+        ('{roots: {data: "a\\0"}}', r"2:28: root 'data': expected a path or URL without a NUL character, got 'a\x00'"),
+        ("{checkpoint: [a]}", "2:26: 'checkpoint': expected a path or URL, got a list"),
+        ("{spark: {a: [1]}}", "2:25: Spark setting 'a': expected a single value"),
+        ("5", "2:13: 'attributes': expected a mapping, got the number 5"),
+    ],
+)
+def test_a_wrong_attribute_is_named_at_its_value(tmp_path: Path, attributes: str, expected: str) -> None:
+    """Each attribute says what it takes, and what it was given."""
+    (problem,) = problems_of(tmp_path, changed("name: sample", f"name: s\nattributes: {attributes}"))
+    assert expected in problem
+
+
+@pytest.mark.parametrize(
+    ("partition", "expected"),
+    [
+        ("paralel", "did you mean 'parallel'?"),
+        ("0", "18:16: partition of operator 'sink'"),
+        ("{of: key}", "has no 'of'"),
+        ("true", "got true"),
+    ],
+)
+def test_a_wrong_partition_is_named_at_its_value(tmp_path: Path, partition: str, expected: str) -> None:
+    """It is parallel, a count, or a key."""
+    sink = "properties: {path: out}\n    partition: "
+    problems = problems_of(tmp_path, changed(f"{sink}parallel", sink + partition))
     assert any(expected in problem for problem in problems), problems
 
 
