@@ -10,7 +10,7 @@ from dagflow.storage.roots import Roots
 from operators.files.file_columns import Column
 from operators.files.metadata import FileVersion
 from operators.files.small_file_batch import SmallFileBatch
-from operators.splitter.clock import Clock
+from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 
 SMALL_PARTS = 16

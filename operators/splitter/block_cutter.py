@@ -17,7 +17,7 @@ from dagflow.storage.location import redacted
 from operators.files.compression import CUT_SUFFIXES, stays_whole
 from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter.batching import BatchState, SmallFileBatcher
-from operators.splitter.clock import Clock
+from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.window_quota import DEFAULT_BUDGET, WindowQuota
 
@@ -142,7 +142,7 @@ class BlockCutter:
         self._counters = context.counters
         self._roots = context.storage.roots
         self._batcher = batcher
-        # In an app every port is watched, so that only the context tells whether an operator takes the files in.
+        # In an app every port is watched, so that only the context says whether an operator takes the files in.
         self.announces = files.port.name in context.connected if context.connected else files.is_connected
         # Several splitters of an app may feed one reader, whose output is named by the ids of blocks.
         operator_index = 0 if context.control is None else context.control.operator_index

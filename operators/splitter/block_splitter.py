@@ -14,7 +14,7 @@ from operators.files.compression import CUT_SUFFIXES, UnitSuffix
 from operators.files.metadata import BlockMetadata, FileMetadata
 from operators.splitter.batching import BatchRules, SmallFileBatcher
 from operators.splitter.block_cutter import BlockCutter
-from operators.splitter.clock import Clock, SystemClock
+from operators.splitter.scan.clock import Clock, SystemClock
 
 
 class BlockSplitter(ControlOperator):

@@ -17,13 +17,13 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN, read_until
 from dagflow.storage.location import redacted
-from operators.splitter.clock import Clock
 from operators.splitter.detection_rules import DetectionRules, change_of, looks_appended
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
+from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
 from operators.splitter.scan.scan_roots import Root

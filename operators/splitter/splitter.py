@@ -28,11 +28,11 @@ from operators.files.source_events import FileFingerprints
 from operators.splitter.block_cutter import CutterState, OpenFile, estimated
 from operators.splitter.block_splitter import BlockSplitter
 from operators.splitter.change_detection import ChangeDetector
-from operators.splitter.clock import Clock
 from operators.splitter.detection_rules import CompletenessRules, DetectionRules, OnChange
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import FingerprintState
 from operators.splitter.index.taken_files import TakenFiles, TakenState
+from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 
 from dagflow.errors import TransientStorageError
 from dagflow.metrics import names
-from operators.splitter.clock import Clock
+from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and waits."""
+    """Gives the time, and waits."""
 
     def now_millis(self) -> int:
         """Milliseconds since 1970, as files are dated; may jump."""
