@@ -41,6 +41,18 @@ def write(url: str, data: bytes, *, tag: str = TAG, checksum: bool = False) -> P
     return writer.close(records=3)
 
 
+def put(url: str, data: bytes) -> str:
+    """Write a file by other means than dagflow's."""
+    filesystem, path = filesystem_of(url)
+    filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+    filesystem.pipe_file(path, data)
+    return url
+
+
+def alone() -> None:
+    """No other driver has come."""
+
+
 def publish(file: PendingFile) -> None:
     """Publish a pending file."""
     pending_of(file).publish(file)

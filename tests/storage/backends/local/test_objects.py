@@ -1,0 +1,63 @@
+"""Objects as files of a local disk."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import StorageError
+from dagflow.storage.context import StorageContext
+from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
+
+
+def test_a_store_survives_pickling(tmp_path: Path) -> None:
+    """It may be sent to a task."""
+    store = pickle.loads(pickle.dumps(StorageContext.default().objects(str(tmp_path))))
+    store.create("a", b"1")
+    assert store.read("a") == b"1"
+
+
+def test_a_lost_reply_is_found_out_by_reading_back(tmp_path: Path) -> None:
+    """The object is there, so creation succeeded, whatever the reply was."""
+    inner = StorageContext.default().objects(str(tmp_path))
+    faults = Faults(1, "lost_reply")
+    faults.store(inner).create("a", b"1")
+    assert faults.has_struck
+    assert inner.read("a") == b"1"
+
+
+def _steps_of_create(root: Path) -> Iterator[tuple[int, bool]]:
+    """Die before each change of the disk in turn, and tell whether the object is there."""
+    for step in range(1, 30):
+        store = StorageContext.default().objects(str(root / str(step)))
+        with crashing_disk(str(root), step) as faults:
+            try:
+                store.create("log/1", b"whole")
+            except InjectedCrash:
+                pass
+            else:
+                assert not faults.has_struck
+                return
+        yield step, list(store.list("log/")) == ["log/1"]
+
+
+def test_a_crash_leaves_an_object_whole_or_absent(tmp_path: Path) -> None:
+    """At whichever change of the disk a process dies, no reader sees a part, and the name can be used again."""
+    seen = dict(_steps_of_create(tmp_path))
+    assert len(seen) >= 5
+    assert set(seen.values()) == {True, False}
+    for step, is_there in seen.items():
+        store = StorageContext.default().objects(str(tmp_path / str(step)))
+        if is_there:
+            assert store.read("log/1") == b"whole"
+        else:
+            store.create("log/1", b"another")
+
+
+def test_a_full_or_read_only_disk_is_a_clear_error() -> None:
+    """The message says what was tried, where, and what to do."""
+    with pytest.raises(StorageError, match=r"/proc/nothing/a: cannot create"):
+        StorageContext.default().objects("/proc/nothing").create("a", b"1")
