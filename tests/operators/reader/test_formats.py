@@ -9,6 +9,8 @@ from typing import ClassVar
 
 import pytest
 
+import dagflow
+import operators
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
@@ -127,13 +129,11 @@ def test_the_registry_is_the_only_place_that_lists_formats() -> None:
     assert [cls.name for cls in RECORD_FORMATS.classes().values()] == names
     with pytest.raises(ValueError, match=", ".join(sorted(names))):
         RECORD_FORMATS.make("unheard_of")
+    packages = [Path(package.__path__[0]) for package in (dagflow, operators)]
     named = [
-        path
-        for package in ("dagflow", "operators")
-        for path in Path(package).rglob("*.py")
+        path.relative_to(package).as_posix()
+        for package in packages
+        for path in package.rglob("*.py")
         if '"length_prefixed"' in path.read_text()
     ]
-    assert sorted(map(str, named)) == [
-        "operators/reader/formats/__init__.py",
-        "operators/reader/formats/length_prefixed.py",
-    ]
+    assert sorted(named) == ["reader/formats/__init__.py", "reader/formats/length_prefixed.py"]
