@@ -338,8 +338,7 @@ class RecordBatch:
         """Bytes of the records, with delimiters where they lie framed."""
         if self._framed is None:
             return int(self._arrow.nbytes)
-        offsets = np.frombuffer(self._framed.buffers()[1], np.int32)[self._framed.offset :]
-        return int(offsets[len(self)] - offsets[0])
+        return int(self._framed.total_values_length)
 
     def __reduce__(self) -> tuple[Any, ...]:
         column = self._framed if self._framed is not None else None
