@@ -20,6 +20,7 @@ def test_a_run_tells_its_slowest_operator(tmp_path: Path) -> None:
     shutil.copy(ROOT / "apps" / "block_reader.yaml", tmp_path)
     slowest = SlowestOperator()
     with contextlib.chdir(tmp_path):
-        run(load_app("block_reader.yaml"), observer=slowest, runtime=InlineRuntime)
-    assert slowest.name in ("reader", "filter", "writer")
-    assert slowest.busy_s > 0
+        snapshot = run(load_app("block_reader.yaml"), observer=slowest, runtime=InlineRuntime)
+    # Which operator that is depends on the machine; seconds never become fewer.
+    busy_s = {operator.name: operator.busy_s for operator in snapshot.operators}
+    assert 0 < slowest.busy_s <= busy_s[slowest.name]
