@@ -89,6 +89,8 @@ def command_line(context: click.Context) -> None:
 def main() -> NoReturn:
     """Be the `dagflow` command of this process."""
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it
+        signal.signal(signal.SIGHUP, _interrupt)
     command_line.main()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 
@@ -127,7 +127,8 @@ class LiveDisplay(Display):
     ) -> None:
         """Clear the table, or leave its last state where the run ended with an error."""
         self._live.transient = kind is None or self.last is None
-        self._live.stop()
+        with suppress(OSError):  # the terminal is gone, as after SIGHUP
+            self._live.stop()
 
     def progress(self, snapshot: RunSnapshot) -> None:
         """Have the next redrawing show the figures."""
@@ -137,7 +138,8 @@ class LiveDisplay(Display):
 
     def notice(self, text: str) -> None:
         """Print it above the table."""
-        self._console.print(Text(output.printable(self.redact(text))), soft_wrap=True)
+        with suppress(OSError):
+            self._console.print(Text(output.printable(self.redact(text))), soft_wrap=True)
 
     def stopping(self) -> None:
         """Have the next redrawing show it."""
@@ -150,7 +152,8 @@ class LiveDisplay(Display):
     def finish(self, snapshot: RunSnapshot) -> None:
         """Replace the table by the account."""
         super().finish(snapshot)
-        self._live.stop()
+        with suppress(OSError):
+            self._live.stop()
         output.note(account(snapshot))
 
     def _render(self) -> RenderableType:

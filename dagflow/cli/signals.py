@@ -1,4 +1,4 @@
-"""What SIGINT and SIGTERM mean while an app runs."""
+"""What SIGINT, SIGTERM and SIGHUP mean while an app runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, the wish of a service manager, and the end of the terminal."""
 
 # `timeout` and launchers that forward what the terminal has already sent to the whole group deliver one
 # request twice, a few milliseconds apart; a person's second Ctrl-C comes later than this.
@@ -27,7 +28,9 @@ ANSWER_S = 0.1
 def stop_on_signals(
     first: Callable[[], None], again: Callable[[], None], clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """Answer SIGINT and SIGTERM for as long as the block lasts; then what was there before answers again.
+    """Answer the stop signals for as long as the block lasts; then what was there before answers again.
+
+    Where SIGHUP is ignored it stays ignored: `nohup` relies on it.
 
     Args:
         first: Called on the first signal.
@@ -49,7 +52,9 @@ def stop_on_signals(
         elif now - first_at > DUPLICATE_S:
             again()
 
-    before = {number: signal.signal(number, answer) for number in STOP_SIGNALS}
+    is_hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    answered = (number for number in STOP_SIGNALS if not (is_hangup_ignored and number is signal.SIGHUP))
+    before = {number: signal.signal(number, answer) for number in answered}
     try:
         yield
     finally:

@@ -25,6 +25,7 @@ from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 from dagflow.errors import DagflowError
 from dagflow.runtime.class_archive import archive_options, make_archive
 from dagflow.runtime.java import use_java
+from dagflow.runtime.java_process import JavaProcessOptions
 from dagflow.runtime.spark_errors import first_line, translating
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, settings_for
 from dagflow.spec.spark_master import SparkMaster
@@ -75,9 +76,8 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
             if log is not None:
                 log.parent.mkdir(parents=True, exist_ok=True)
                 output = stack.enter_context(log.open("ab"))
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
-                spark_conf, popen_kwargs={"stdout": output, "stderr": output} if output else {}
-            )
+            process = JavaProcessOptions({"stdout": output, "stderr": output} if output else {})
+            gateway = launch_gateway(spark_conf, process)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
             # The converters of NumPy values import pandas where it is installed, which takes 0.5 s and 36 MiB; dagflow
             # sends the JVM no such values.
             client = gateway._gateway_client

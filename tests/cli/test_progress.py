@@ -190,6 +190,23 @@ def test_a_notice_stands_above_the_live_table() -> None:
     assert "[bold]quarantined[/bold] a.txt\n" in screen_of(console)
 
 
+class _LostTerminal(io.StringIO):
+    """A terminal that is gone."""
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_terminal_that_is_gone_does_not_end_a_run() -> None:
+    """After SIGHUP nothing can be shown, and the run still ends cleanly."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with LiveDisplay(APP, console) as display:
+        display.progress(summary(1.0))
+        console.file = _LostTerminal()
+        display.notice("stopping")
+        display.finish(summary(2.0))
+
+
 def test_the_live_table_tells_that_it_is_stopping() -> None:
     """The first Ctrl-C is answered on the screen, with what a second one would do."""
     console = Console(file=io.StringIO(), width=80)

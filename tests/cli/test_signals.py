@@ -1,4 +1,4 @@
-"""What SIGINT and SIGTERM do while an app runs."""
+"""What SIGINT, SIGTERM and SIGHUP do while an app runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dagflow.cli import signals
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", signals.STOP_SIGNALS)
 def test_a_signal_is_answered_while_the_driver_works(number: signal.Signals) -> None:
     """The main thread answers at once, whatever the driver's thread is doing."""
     asked = threading.Event()
@@ -57,6 +57,16 @@ def test_what_answered_before_answers_again_after_the_run() -> None:
         assert signal.getsignal(signal.SIGINT) != before[0]
         raise OSError("broke")
     assert [signal.getsignal(number) for number in signals.STOP_SIGNALS] == before
+
+
+def test_an_ignored_hangup_stays_ignored() -> None:
+    """After `nohup` the end of a terminal is no reason to stop."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals(lambda: pytest.fail("nothing was asked"), lambda: None):
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_run_outside_of_the_main_thread_leaves_signals_alone() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,32 +15,47 @@ from tests.crash.killing import RunProcess, make_folder, published_records, requ
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
 
-def stop_in_the_middle(folder: Path, number: signal.Signals, *, again: bool = False) -> int:
+Signaling = Callable[[RunProcess], None]
+
+
+def to_the_group(number: signal.Signals) -> Signaling:
+    """Signal the process group of the driver, as a terminal does."""
+    return lambda run: os.killpg(run.process.pid, number)
+
+
+def to_every_process(run: RunProcess) -> None:
+    """Send SIGTERM to each process of the run, Python workers too, as a service manager does."""
+    for pid in run.members():
+        with contextlib.suppress(ProcessLookupError):  # the end of one ends others
+            os.kill(pid, signal.SIGTERM)
+
+
+def stop_in_the_middle(folder: Path, send: Signaling, *, again: bool = False) -> int:
     """Start the run, signal it once or twice when it publishes, and return its exit code."""
     run = RunProcess(folder, "-q")
     try:
         before = visible_files(folder)
         assert run.wait_for(lambda: visible_files(folder) >= before + 4)
-        os.kill(run.process.pid, number)
+        send(run)
         if again:
             # Two within a tenth of a second count as one, as from a terminal and a launcher.
             assert not run.wait_for(lambda: False, most_s=0.15)
-            os.kill(run.process.pid, number)
+            send(run)
         return run.end()
     finally:
         run.destroy()
 
 
 def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    """After SIGTERM, SIGINT, and twice SIGTERM: exit code 130, no process left, and finally every record once."""
+    """Signals that reach Java and the workers too: exit code 130, no process left, and finally every record once."""
     make_folder(tmp_path, files=90)
     with watched(tmp_path):
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for send in (to_every_process, to_the_group(signal.SIGINT)):
             before = len(published_records(tmp_path))
-            assert stop_in_the_middle(tmp_path, number) == 130
+            assert stop_in_the_middle(tmp_path, send) == 130
             assert [path for path in (tmp_path / "out").rglob("*") if path.name[0] == "."] == []
             assert len(published_records(tmp_path)) > before
-        assert stop_in_the_middle(tmp_path, signal.SIGTERM, again=True) == 130
+        assert stop_in_the_middle(tmp_path, to_the_group(signal.SIGHUP), again=True) == 130
         last = RunProcess(tmp_path, "-q")
         try:
             assert last.end() == 0

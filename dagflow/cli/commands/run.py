@@ -54,7 +54,8 @@ def command(
     """Run APP until all input is processed and published.
 
     Started again, it continues: processed files are not read again, and a window that was planned but
-    not committed is run again. The first SIGINT (Ctrl-C) or SIGTERM stops it cleanly, a second one at once.
+    not committed is run again. The first SIGINT (Ctrl-C), SIGTERM or SIGHUP stops it cleanly, a second one
+    at once.
     """
     logical = load(app, settings, overrides)
     options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, follow=follow, fresh=fresh)

@@ -299,8 +299,9 @@ def received(source: IO[bytes]) -> bytes | None:
 
 
 if __name__ == "__main__":
-    # Ctrl-C goes to every process of a terminal, and the run that asks may end cleanly.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Terminals and service managers send these to every process, and the run that asks may end cleanly.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     # There are no reference cycles, and a collector among thousands of versions takes a fifth of the time.
     gc.disable()
     while (asked := received(sys.stdin.buffer)) is not None:
