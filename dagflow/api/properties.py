@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 import typing
@@ -63,6 +64,29 @@ def _refuse_nul(value: str) -> str:
     return value
 
 
+def placeholders(*known: str) -> Callable[[str], str]:
+    """A validator of text that refuses words in braces other than the known ones; doubled braces are no such words."""
+    known_text = ", ".join(f"{{{name}}}" for name in known)
+    takes = f"it takes {known_text}" if known else "write ${NAME} for a variable of the environment, {{ for a brace"
+
+    def check(value: str) -> str:
+        for name in _PLACEHOLDER.findall(value):
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean '{{{close[0]}}}'?" if close else takes
+                raise ValueError(f"there is no placeholder '{{{name}}}'; {hint}")
+        return value
+
+    return check
+
+
+_PLACEHOLDER = re.compile(r"(?<!\{)\{([^{}]*)\}(?!\})")
+
+
+def _undoubled(value: str) -> str:
+    return value.replace("{{", "{").replace("}}", "}")
+
+
 def _refuse_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("a number is expected, not true or false")
@@ -83,6 +107,12 @@ Location = Annotated[str, Field(min_length=1), AfterValidator(_refuse_nul)]
 
 PartOfPath = Annotated[str, AfterValidator(_refuse_nul)]
 """What a path may have in it; empty for nothing."""
+
+OutputPath = Annotated[PartOfPath, AfterValidator(placeholders()), AfterValidator(_undoubled)]
+"""A path that is written to, or empty: {{ and }} stand for braces, and a word in single ones is refused."""
+
+OutputLocation = Annotated[Location, AfterValidator(placeholders()), AfterValidator(_undoubled)]
+"""A path or URL that is written to; braces as in OutputPath."""
 
 Paths = Annotated[list[Location], BeforeValidator(_one_or_many), Field(min_length=1)]
 """One location or a list of them."""

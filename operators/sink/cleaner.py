@@ -12,7 +12,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import CommitListener, ControlOperator
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import PartOfPath
+from dagflow.api.properties import OutputPath, PartOfPath
 from dagflow.errors import StorageError
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.storage.file_stat import FileStat
@@ -90,7 +90,7 @@ class SourceCleaner(ControlOperator, CommitListener):
         Literal["remove", "archive"], Field(description="what becomes of a file whose records are published")
     ]
     archive: Annotated[
-        PartOfPath, Field(description="directory that files are moved to, with their paths below `below`")
+        OutputPath, Field(description="directory that files are moved to, with their paths below `below`")
     ] = ""
     below: Annotated[
         PartOfPath, Field(description="directory that archived paths are told from; all of the path if not given")

@@ -13,7 +13,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import Count, Location, Size
+from dagflow.api.properties import Count, OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.storage.location import absolute, join
 from operators.files.metadata import BlockMetadata
@@ -35,7 +35,7 @@ class FileMerger(Operator):
     same names and bytes.
     """
 
-    path: Annotated[Location, Field(description="directory that the merged files are published in")]
+    path: Annotated[OutputLocation, Field(description="directory that the merged files are published in")]
     output: Annotated[
         Literal["concat", "lines", "json", "parquet"],
         Field(

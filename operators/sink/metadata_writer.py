@@ -11,7 +11,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import ControlOperator
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import Location
+from dagflow.api.properties import OutputLocation
 from dagflow.api.records import RecordBatch
 from dagflow.storage.location import absolute
 from operators.sink.file_sink import FileSink, claim_directory, window_name, window_names
@@ -32,7 +32,7 @@ class MetadataWriter(ControlOperator):
 
     runs_at_commit: ClassVar[bool] = True
 
-    path: Annotated[Location, Field(description="directory that the files are published in")]
+    path: Annotated[OutputLocation, Field(description="directory that the files are published in")]
 
     input = InputPort(object)
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import Location, Size
+from dagflow.api.properties import OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.storage.location import absolute
 from operators.sink.file_sink import BLOCK_NAMES, FileSink, block_name, claim_directory, numbered_names
@@ -32,7 +32,7 @@ class RecordWriter(Operator):
     is run again writes the same names and bytes. Files that others put into the directory are never touched.
     """
 
-    path: Annotated[Location, Field(description="directory that the files are published in")]
+    path: Annotated[OutputLocation, Field(description="directory that the files are published in")]
     file_name: Annotated[
         Literal["part", "block"],
         Field(

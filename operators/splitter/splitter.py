@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import (
@@ -20,7 +20,7 @@ from dagflow.api.control import (
     SourceEventListener,
     WindowLimits,
 )
-from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size
+from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, placeholders
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
@@ -103,7 +103,9 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     ] = "process"
     settle_millis: Annotated[Millis, Field(description="how long a file must not have been modified")] = 0
     done_marker: Annotated[
-        PartOfPath, Field(description="name of the file that marks another one as complete, whose name is {name}")
+        PartOfPath,
+        AfterValidator(placeholders("name")),
+        Field(description="name of the file that marks another one as complete, whose name is {name}"),
     ] = ""
     unterminated: Annotated[
         Literal["keep", "wait"] | None,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from operators.sink.record_writer import RecordWriter
 from tests.spec.apps import changed, problems_of
 
 
@@ -162,3 +163,34 @@ def test_a_path_with_a_nul_is_refused_where_it_stands(
         f"3:{column}: operator 'x' ({operator}), property '{name}': "
         "it has a NUL character, which no path and no URL has" in found
     )
+
+
+@pytest.mark.parametrize(
+    ("operator", "properties", "name"),
+    [
+        ("RecordWriter", '{path: "out/{shop}"}', "path"),
+        ("RecordWriter", '{path: "out/{}"}', "path"),
+        ("MetadataWriter", '{path: "{shop}/x"}', "path"),
+        ("FileMerger", '{path: "{{a}}/{b}"}', "path"),
+        ("SourceCleaner", '{action: archive, archive: "old/{shop}"}', "archive"),
+    ],
+)
+def test_a_placeholder_in_a_path_that_is_written_to_is_refused(
+    tmp_path: Path, operator: str, properties: str, name: str
+) -> None:
+    """It would become a directory of that name."""
+    found = problems_of(tmp_path, f"name: x\noperators:\n  x: {{class: {operator}, properties: {properties}}}\n")
+    expected = f"operator 'x' ({operator}), property '{name}': there is no placeholder '{{"
+    assert any(expected in problem for problem in found)
+
+
+def test_an_unknown_placeholder_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
+    """A marker has one, which is the name of the file that it marks."""
+    text = 'name: x\noperators:\n  x: {class: FileSplitterInput, properties: {files: data, done_marker: "{nam}.ok"}}\n'
+    expected = "property 'done_marker': there is no placeholder '{nam}'; did you mean '{name}'?"
+    assert any(expected in problem for problem in problems_of(tmp_path, text))
+
+
+def test_doubled_braces_in_a_path_are_braces() -> None:
+    """What the error advises gives a directory of that very name."""
+    assert RecordWriter(path="out/{{shop}}").path == "out/{shop}"
