@@ -6,13 +6,48 @@ is shown by the driver.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+MAX_TEXT = 4096
+"""Characters of an error's message: it travels through Java, journals and terminals, and may quote a whole record."""
+
+MAX_TRACE = 4 * MAX_TEXT
+"""Characters of a traceback, which repeats the message."""
+
+_TAIL = 4
+"""One part in so many of a text that is cut is its end."""
+
+
+def cut_text(text: str, limit: int = MAX_TEXT) -> str:
+    """A text that is short enough to be passed on: of a long one the head, the tail, and how much is left out."""
+    if len(text) <= limit:
+        return text
+    tail = limit // _TAIL
+    left_out = len(text) - limit
+    size = f"{left_out / 1e6:,.0f} MB" if left_out >= 1e6 else f"{max(left_out / 1e3, 1):.0f} kB"
+    return f"{text[: limit - tail]} … {size} left out … {text[-tail:]}"
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an exception that may be of any class, cut where it is long."""
+    try:
+        return cut_text(str(error))
+    except Exception as failure:  # the class is an author's
+        return f"its text cannot be shown: __str__ raised {type(failure).__name__}"
+
+
+def trace_of(error: BaseException) -> str:
+    """The traceback of an exception that may be of any class, cut where it is long."""
+    return cut_text("".join(traceback.format_exception(error)), MAX_TRACE)
+
 
 class DagflowError(Exception):
     """Base of all errors that dagflow raises.
+
+    A long message or hint is cut.
 
     Args:
         message: What is wrong and where, as a lower-case clause; names as the user typed them.
@@ -20,11 +55,13 @@ class DagflowError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
+    max_text: ClassVar[int] = MAX_TEXT
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        message = cut_text(message, self.max_text)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = cut_text(hint, self.max_text)
 
     def __str__(self) -> str:
         text = self._located()
@@ -75,6 +112,7 @@ class AppError(DagflowError, ValueError):
     """
 
     exit_code: ClassVar[int] = 2
+    max_text: ClassVar[int] = 1 << 20  # every problem counts, and the texts are dagflow's own
 
     def __init__(self, problems: Sequence[Problem], *, hint: str = "") -> None:
         super().__init__("\n".join(map(str, problems)), hint=hint)
@@ -120,7 +158,7 @@ class OperatorError(DagflowError):
         self.partition = partition
         self.url = url
         self.offset = offset
-        self.trace = trace
+        self.trace = cut_text(trace, MAX_TRACE)
 
     def _located(self) -> str:
         place = [f"window {self.window_id}"] if self.window_id >= 0 else []

@@ -8,10 +8,22 @@ import pkgutil
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dagflow
 import operators
-from dagflow.errors import AppError, DagflowError, LocationError, OperatorError, Problem, RecordError
+from dagflow.errors import (
+    MAX_TEXT,
+    AppError,
+    DagflowError,
+    LocationError,
+    OperatorError,
+    Problem,
+    RecordError,
+    cut_text,
+    text_of,
+)
 from dagflow.journal.log import SlotTakenError
 
 for package in (dagflow, operators):
@@ -70,3 +82,35 @@ def test_an_error_names_the_place_as_far_as_it_is_known() -> None:
     assert str(OperatorError("it raised", operator="op")) == "operator 'op': it raised"
     assert str(made(RecordError)).startswith("a.txt offset 7 (2 bytes): it is no record\n")
     assert str(made(AppError)).startswith("app.yaml:3:5: there is no port 'x'\nnothing to run\n")
+
+
+def test_a_long_message_keeps_its_head_and_its_tail() -> None:
+    """A record of 50 MB in an exception's text reaches no journal and no terminal; the message says how much is cut."""
+    error = DagflowError("head " + "x" * 50_000_000 + " tail", hint="y" * 10_000)
+    assert len(error.message) < MAX_TEXT + 40
+    assert error.message.startswith("head xxx") and error.message.endswith("xxx tail")
+    assert " … 50 MB left out … " in error.message
+    assert " … 6 kB left out … " in error.hint
+    assert len(pickle.dumps(error)) < 4 * MAX_TEXT
+
+
+@given(st.text(), st.integers(8, 40))
+def test_only_what_is_too_long_is_cut(text: str, limit: int) -> None:
+    """A text within the limit is as it was; of a longer one both ends are there."""
+    cut = cut_text(text, limit)
+    if len(text) <= limit:
+        assert cut == text
+    else:
+        head, _, rest = cut.partition(" … ")
+        assert text.startswith(head) and text.endswith(cut[-(limit // 4) :])
+        assert "left out" in rest
+
+
+def test_a_text_that_cannot_be_made_is_no_second_failure() -> None:
+    """The classes of an author's exceptions may have defects of their own."""
+
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise LookupError("no text")
+
+    assert text_of(Silent()) == "its text cannot be shown: __str__ raised LookupError"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TextIO
 
 import click
 
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, text_of, trace_of
 from dagflow.spec.problems import did_you_mean, quoted
 
 
@@ -70,9 +69,10 @@ def explain(error: BaseException, *, with_trace: bool, redact: Callable[[str], s
             text += f"\n{trace.rstrip()}"
     else:
         with_trace = True
-        text = f"this is a bug in dagflow: {type(error).__name__}: {error}\n    please report it with the traceback"
+        raised = f"{type(error).__name__}: {text_of(error)}"
+        text = f"this is a bug in dagflow: {raised}\n    please report it with the traceback"
     if with_trace:
-        text = "".join(traceback.format_exception(error)) + text
+        text = trace_of(error) + text
     notes = [] if with_trace else getattr(error, "__notes__", [])
     note(redact("\n".join([text, *notes])))
 

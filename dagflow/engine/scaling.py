@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from dagflow.api.partitioning import BacklogStats, Partitioner, StatsListener
 from dagflow.engine.window_sizing import PartitionSpeeds
-from dagflow.errors import OperatorError
+from dagflow.errors import OperatorError, text_of
 from dagflow.plan.physical import PhysicalPlan
 
 IN_PARALLEL = "tasks that run at the same time"
@@ -43,7 +43,7 @@ def _errors_of(stage: str, decider: object, method: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        text = f"{type(decider).__name__}.{method}() raised {type(error).__name__}({error})"
+        text = f"{type(decider).__name__}.{method}() raised {type(error).__name__}({text_of(error)})"
         raise OperatorError(text, operator=stage, trace=traceback.format_exc()) from error
 
 

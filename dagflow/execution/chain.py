@@ -13,6 +13,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.failures import (
     FAILURES,
+    INTERRUPTIONS,
     LOCATED_ERRORS,
     NO_INPUT,
     BrokenContractError,
@@ -191,7 +192,9 @@ class Chain:
     def _is_complete(self, error: BaseException) -> bool:
         """Whether an error is raised as it is, without the operator's place."""
         # In the driver a service may have raised: that Spark has not started is not the operator's failure.
-        return isinstance(error, LOCATED_ERRORS) or (isinstance(error, DagflowError) and self.partition < 0)
+        return isinstance(error, (*LOCATED_ERRORS, *INTERRUPTIONS)) or (
+            isinstance(error, DagflowError) and self.partition < 0
+        )
 
     def _failure(
         self, operator: str, method: Callable[..., Any], error: BaseException, failed: FailedInput = NO_INPUT

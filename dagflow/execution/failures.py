@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +15,19 @@ from dagflow.errors import (
     RecordError,
     RunStoppedError,
     StorageError,
+    text_of,
+    trace_of,
 )
 
 LOCATED_ERRORS = (OperatorError, RecordError, StorageError, JournalError, AppError, RunStoppedError)
 """Errors that name their place themselves, or whose type decides what happens next; all others get a place."""
 
-FAILURES = (Exception, SystemExit)
-"""What counts as a failure of an operator; after sys.exit() in a task Spark would only say that the task is gone."""
+FAILURES = (BaseException,)
+"""What counts as a failure of an operator, but for INTERRUPTIONS; after sys.exit(), or an exception of an author's that
+is no Exception, Spark would only say that the task is gone."""
+
+INTERRUPTIONS = (GeneratorExit, KeyboardInterrupt)
+"""What is raised in an operator from outside."""
 
 
 class BrokenContractError(Exception):
@@ -82,14 +87,14 @@ def operator_error(
         partition: The partition; -1 in the driver.
         failed: The input at hand.
     """
-    message, hint = (error.message, error.hint) if isinstance(error, DagflowError) else (str(error), "")
-    raised = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({message})"
+    message, hint = (error.message, error.hint) if isinstance(error, DagflowError) else (text_of(error), "")
+    raised = text_of(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({message})"
     return OperatorError(
         f"{getattr(method, '__name__', 'it')}() {raised}{failed}",
         operator=operator,
         window_id=window_id,
         partition=partition,
         offset=failed.offset,
-        trace="".join(traceback.format_exception(error)),
+        trace=trace_of(error),
         hint=hint,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dagflow.api.control import SourceEventListener
 from dagflow.api.operator import Operator
-from dagflow.errors import OperatorError
+from dagflow.errors import OperatorError, text_of
 from dagflow.execution.task_progress import ProgressAddress
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.context import StorageContext
@@ -70,7 +70,7 @@ def pickled_operator(name: str, operator: Operator) -> bytes:
         attribute = _unpicklable_attribute(operator)
         what = f"its attribute '{attribute}'" if attribute else "it"
         raise OperatorError(
-            f"{what} cannot be pickled, and so not be sent to tasks: {type(error).__name__}: {error}",
+            f"{what} cannot be pickled, and so not be sent to tasks: {type(error).__name__}: {text_of(error)}",
             operator=name,
             hint="make in setup(), which runs where the operator does, what cannot travel: locks, connections, lambdas",
         ) from error

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dagflow.api.partitioning import ByName, StreamCodec, partitions_of
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
-from dagflow.errors import DagflowError, OperatorError
+from dagflow.errors import DagflowError, OperatorError, text_of
 from dagflow.execution.balancing import deal_out
 from dagflow.plan.physical import Exchange, PortRef
 
@@ -113,5 +113,5 @@ def _keys_of(codec: StreamCodec, target: PortRef, items: Any) -> pa.Array:
         # ByName's error is a sentence, an author's may be a mere key.
         if isinstance(codec, ByName) and isinstance(error, LookupError):
             raise OperatorError(str(error.args[0]), operator=target.operator) from error
-        text = f"keys() of the codec {codec} raised {type(error).__name__}: {error}"
+        text = f"keys() of the codec {codec} raised {type(error).__name__}: {text_of(error)}"
         raise OperatorError(text, operator=target.operator) from error

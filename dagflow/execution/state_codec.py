@@ -10,7 +10,7 @@ import msgspec
 from dagflow.api.control import SourceEventListener
 from dagflow.api.keyed_state import KeyedSnapshot, Segment
 from dagflow.api.operator import Operator, PreScan
-from dagflow.errors import JournalError, OperatorError
+from dagflow.errors import JournalError, OperatorError, text_of
 from dagflow.journal.saved_state import SavedSegment, SavedState
 
 
@@ -67,7 +67,7 @@ class StateCodec:
             try:
                 return SavedState(self._version, pickled=pickle.dumps(state, protocol=5))
             except Exception as error:  # an author's class may raise anything here
-                what = f"gave {type(state).__name__}, which cannot be pickled: {type(error).__name__}: {error}"
+                what = f"gave {type(state).__name__}, which cannot be pickled: {type(error).__name__}: {text_of(error)}"
                 hint = "give what restore() can make it from again: numbers, text, arrays, and collections of these"
                 raise self._refused(what, window_id, partition, hint) from error
         if not isinstance(state, self._type):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import pickle
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from dagflow.api.context import Counts, OperatorContext, Skipped
 from dagflow.api.operator import Operator, PreScan
-from dagflow.errors import DagflowError, OperatorError, TransientStorageError
+from dagflow.errors import DagflowError, OperatorError, TransientStorageError, text_of, trace_of
 from dagflow.execution.chain import Chain
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
 from dagflow.execution.program import Program
@@ -59,13 +58,27 @@ class StageTask:
         self._skipped: list[Skipped] = []
         self._source_events: list[Any] | None = [] if program.listens else None
         self._set_up: list[str] = []
-        operators: dict[str, Operator] = {name: pickle.loads(program.operators[name]) for name in stage.operators}
+        operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
         for edge in stage.reports:
             self._chain.connect(edge.source, self._reporter(edge.target))
         for number, edge in enumerate(stage.outputs):
             self._chain.connect(edge.source, self._sender(number, edge))
+
+    def _loaded(self, operator: str) -> Operator:
+        """A new instance of an operator; a module of its author may do anything while it is imported."""
+        try:
+            instance: Operator = pickle.loads(self._program.operators[operator])
+        except (Exception, SystemExit) as error:
+            # Raised and not reported: another executor may have what this one lacks.
+            raise OperatorError(
+                f"it cannot be loaded in the task: {type(error).__name__}: {text_of(error)}",
+                operator=operator,
+                window_id=self._window.window_id,
+                partition=self._partition,
+            ) from error
+        return instance
 
     def _reporter(self, target: PortRef) -> Any:
         return lambda payload: self._reports.append((target, payload))
@@ -138,13 +151,12 @@ class StageTask:
         except DagflowError as raised:
             error = raised
         except Exception as raised:  # a defect of dagflow, reported with its traceback
-            trace = "".join(traceback.format_exception(raised))
             error = OperatorError(
-                f"internal error {type(raised).__name__}: {raised}",
+                f"internal error {type(raised).__name__}: {text_of(raised)}",
                 operator=self._stage.head,
                 window_id=self._window.window_id,
                 partition=self._partition,
-                trace=trace,
+                trace=trace_of(raised),
             )
         for _ in inputs:
             pass  # where a task leaves input unread, Spark ends its worker process

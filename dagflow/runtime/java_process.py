@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import Callable
 from typing import Any
+
+OUT_OF_MEMORY_CODE = 3
+"""The exit code of a Java that ends by -XX:+ExitOnOutOfMemoryError."""
+
+OUT_OF_MEMORY_END = "it ran out of memory"
+"""What how_it_ended says of such an end."""
+
+END_S = 5.0
+"""How long an ending Java is waited for; its connections close before it is gone."""
 
 IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """PySpark lets Java ignore SIGINT. A terminal or a service manager sends these to every process of a run as well, and
@@ -26,3 +36,18 @@ def _ignoring_signals(before: Callable[[], None]) -> Callable[[], None]:
             signal.signal(number, signal.SIG_IGN)
 
     return prepare
+
+
+def how_it_ended(process: subprocess.Popen[bytes] | None) -> str:
+    """How a Java process has ended; "" where this process does not know, or it goes on."""
+    if process is None:
+        return ""
+    try:
+        code = process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        return ""
+    if code == OUT_OF_MEMORY_CODE:
+        return OUT_OF_MEMORY_END
+    if code < 0:
+        return f"it was killed by {signal.Signals(-code).name}"
+    return f"its exit code is {code}"

@@ -23,6 +23,7 @@ from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_progress import ProgressSender
 from dagflow.execution.warm_worker import warm
 from dagflow.runtime.base import Runtime
+from dagflow.runtime.java_process import how_it_ended
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver, WindowProgress
 from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
@@ -155,12 +156,16 @@ class SparkRuntime(Runtime):
                 self._context.setJobGroup(self._group, what, interruptOnCancel=False)
                 future.set_result(work())
             except Exception as error:
-                future.set_exception(known(str(error)) or translated(error, what))
+                future.set_exception(known(str(error)) or translated(error, what, self._how_java_ended))
 
         # Not Spark's InheritableThread: it asks the JVM for something before it calls run, and where the JVM has
         # ended the thread would die and the future would never be done.
         threading.Thread(target=run, name=what, daemon=True).start()
         return future
+
+    def _how_java_ended(self) -> str:
+        gateway: Any = self._context._gateway
+        return how_it_ended(gateway.proc)
 
     def _run(self, window: WindowTask) -> list[TaskResult]:
         slots = self._program.plan.partitions_by_level(window.partitions)

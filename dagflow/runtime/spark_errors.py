@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from pickle import PicklingError
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 
 from dagflow.errors import DagflowError
+from dagflow.runtime.java_process import OUT_OF_MEMORY_END
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type where it has none."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The line of an error's message that says what happened, or its type where it has none."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, Py4JJavaError) and len(lines) > 1:
+        return lines[1].removeprefix(": ")  # the first one names the call
+    return lines[0]
 
 
 @contextlib.contextmanager
@@ -31,8 +35,18 @@ _LOST = re.compile(r"most recent failure: Lost task [^\n]*?\(TID \d+\) \([^)\n]*
 """Spark's message about a task whose Python process could not be started, or was killed, and reported nothing."""
 
 
-def translated(error: Exception, work: str) -> Exception:
-    """The error to report for a job that failed as a whole."""
+_OWN_ERROR = re.compile(r"^dagflow\.errors\.\w+: ")
+"""How Python begins an error that names its place itself."""
+
+
+def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = str) -> Exception:
+    """The error to report for a job that failed as a whole.
+
+    Args:
+        error: What was raised.
+        work: What was under way.
+        how_java_ended: Called where Java has ended; gives how, or "".
+    """
     if isinstance(error, PicklingError) and isinstance(error.__context__, (Py4JError, ConnectionError)):
         error = error.__context__  # pickling asked the JVM
     text = str(error)
@@ -40,12 +54,17 @@ def translated(error: Exception, work: str) -> Exception:
         return CancelledError(f"{work} was abandoned")
     if isinstance(error, DagflowError):
         return error
-    # Java sends that message while it ends in an orderly way, as it does where its heap is too small.
+    # Java sends that message while it ends in an orderly way.
     is_gone = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
     if is_gone or "cancelled because SparkContext was shut down" in text:
+        end = how_java_ended()
+        is_known = end == OUT_OF_MEMORY_END
         return DagflowError(
-            f"{work}: Spark's Java process has ended",
-            hint="it was killed, or it lacked memory (spark.driver.memory), of which it takes a multiple of the "
+            f"{work}: Spark's Java process has ended{f': {end}' if end else ''}",
+            hint="give it more memory, such as --conf spark.driver.memory=4g; it takes a multiple of the largest record "
+            "that is exchanged"
+            if is_known
+            else "it was killed, or it lacked memory (spark.driver.memory), of which it takes a multiple of the "
             "largest record that is exchanged; Spark's log in .dagflow may say more",
         )
     lines = [line.strip() for line in text.splitlines()]
@@ -56,6 +75,8 @@ def translated(error: Exception, work: str) -> Exception:
     ]
     lost = _LOST.search(text)
     reason = messages[-1] if messages else lost[1] if lost else first_line(error)
-    failure = DagflowError(f"{work}: the Spark job failed: {reason}", hint="Spark's log in .dagflow may say more")
+    failure = DagflowError(
+        f"{work}: the Spark job failed: {_OWN_ERROR.sub('', reason)}", hint="Spark's log in .dagflow may say more"
+    )
     failure.__cause__ = error
     return failure

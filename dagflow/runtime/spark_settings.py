@@ -17,11 +17,17 @@ SETTINGS = {
     # A lost executor counts as a failure of each of its tasks; the limit is meant for defects, not for lost machines.
     "spark.task.maxFailures": "16",
     "spark.log.level": "WARN",
+    # A Python worker that dies by a segmentation fault leaves its stack, which becomes a part of the error.
+    "spark.python.worker.faulthandler.enabled": "true",
 }
 
 LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
+OUT_OF_MEMORY = ("-XX:+ExitOnOutOfMemoryError", "-XX:-HeapDumpOnOutOfMemoryError")
+"""Without its heap Java may go on for minutes, and answer nothing: it ends at once, so the run can say so."""
+
 LOCAL_JAVA = (
+    *OUT_OF_MEMORY,
     # The first compiler only, and the serial garbage collector: Java only moves bytes between Python processes and
     # starts tasks, and on two cores the other compilers and collectors take more from the tasks than they give back.
     # Unlike the name of a collector, this option lets a person choose another one.
@@ -53,6 +59,8 @@ CLUSTER_SETTINGS = {
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
     "spark.dynamicAllocation.executorIdleTimeout": "30s",
+    JAVA_OPTIONS: " ".join(OUT_OF_MEMORY),
+    "spark.executor.defaultJavaOptions": " ".join(OUT_OF_MEMORY),
 }
 """Settings for many hosts; on a single host they would only be in the way."""
 

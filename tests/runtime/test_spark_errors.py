@@ -47,37 +47,59 @@ os._exit(0)
 
 
 ENDING = """
-import os, signal, sys
+import os, sys, threading
 from pathlib import Path
 from dagflow.errors import DagflowError
-from dagflow.runtime.spark_errors import translating
+from dagflow.execution.program import Program
+from dagflow.runtime.spark import SparkRuntime
 from dagflow.runtime.spark_context import start_context
+from tests.runtime.runtime_contract import exchanging_plan, operators_of
 
-context = start_context("ending", "local[1]", {}, Path(sys.argv[1]) / "spark.log")
-java = context._gateway.proc.pid
+folder = Path(sys.argv[1])
+conf = {"spark.driver.memory": "512m"}
+context = start_context("ending", "local[1]", conf, folder / "spark.log")
+runtime = SparkRuntime(Program.of("ending", exchanging_plan(), operators_of(folder)), context)
 
-def end_java(_):
-    os.kill(java, signal.SIGTERM)
-    signal.pause()
+def end(_):
+    return bytes(200 << 20)  # Java holds several copies of what a task returns
 
-try:
-    with translating("window 3"):
-        context.parallelize([1], 1).map(end_java).collect()
-except DagflowError as error:
-    print(error)
+def orderly(_):
+    (folder / "at work").touch()
+    threading.Event().wait()
+
+def end_java():
+    while not (folder / "at work").exists():
+        pass
+    context._jvm.java.lang.System.exit(0)
+
+def told(task):
+    try:
+        runtime._begin("window 3", lambda: context.parallelize([1] * 4, 4).map(task).collect(), lambda _: None).result()
+    except DagflowError as error:
+        print(error)
+
+if sys.argv[2] == "orderly":
+    threading.Thread(target=end_java, daemon=True).start()
+    told(orderly)
+else:
+    told(end)
 sys.stdout.flush()
 os._exit(0)
 """
 
 
-def test_a_jvm_that_ends_itself_under_a_job_is_named_as_the_reason(tmp_path: Path) -> None:
-    """As one does whose heap is too small: it still says that the job was cancelled, but not why."""
-    command = [sys.executable, "-c", ENDING, str(tmp_path)]
+@pytest.mark.parametrize(
+    ("how", "told"), [("orderly", "its exit code is 0"), ("out of memory", "it ran out of memory")]
+)
+def test_a_jvm_that_ends_itself_under_a_job_is_named_as_the_reason(tmp_path: Path, how: str, told: str) -> None:
+    """It may still say that the job was cancelled, but not why; one without memory ends at once."""
+    command = [sys.executable, "-c", ENDING, str(tmp_path), how]
     folder = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     first, hint = done.stdout.splitlines()
-    assert first == "window 3: Spark's Java process has ended"
+    assert first == f"window 3: Spark's Java process has ended: {told}", (tmp_path / "spark.log").read_text()
     assert "spark.driver.memory" in hint
+    assert list(folder.glob("*.hprof")) == []
 
 
 def test_a_jvm_that_is_killed_between_windows_is_named_as_the_reason(tmp_path: Path) -> None:
