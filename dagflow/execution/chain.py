@@ -191,10 +191,10 @@ class Chain:
 
     def _is_complete(self, error: BaseException) -> bool:
         """Whether an error is raised as it is, without the operator's place."""
+        if isinstance(error, (*LOCATED_ERRORS, *INTERRUPTIONS)):
+            return True
         # In the driver a service may have raised: that Spark has not started is not the operator's failure.
-        return isinstance(error, (*LOCATED_ERRORS, *INTERRUPTIONS)) or (
-            isinstance(error, DagflowError) and self.partition < 0
-        )
+        return isinstance(error, DagflowError) and self.partition < 0
 
     def _failure(
         self, operator: str, method: Callable[..., Any], error: BaseException, failed: FailedInput = NO_INPUT

@@ -35,6 +35,12 @@ _LOST = re.compile(r"most recent failure: Lost task [^\n]*?\(TID \d+\) \([^)\n]*
 """Spark's message about a task whose Python process could not be started, or was killed, and reported nothing."""
 
 
+_SHARE = "a multiple of the largest record that is exchanged"
+_KILLED = (
+    f"it was killed, or it lacked memory (spark.driver.memory), of which it takes {_SHARE}; Spark's log in .dagflow "
+    "may say more"
+)
+
 _OWN_ERROR = re.compile(r"^dagflow\.errors\.\w+: ")
 """How Python begins an error that names its place itself."""
 
@@ -58,15 +64,10 @@ def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = 
     is_gone = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
     if is_gone or "cancelled because SparkContext was shut down" in text:
         end = how_java_ended()
-        is_known = end == OUT_OF_MEMORY_END
-        return DagflowError(
-            f"{work}: Spark's Java process has ended{f': {end}' if end else ''}",
-            hint="give it more memory, such as --conf spark.driver.memory=4g; it takes a multiple of the largest record "
-            "that is exchanged"
-            if is_known
-            else "it was killed, or it lacked memory (spark.driver.memory), of which it takes a multiple of the "
-            "largest record that is exchanged; Spark's log in .dagflow may say more",
-        )
+        hint = _KILLED
+        if end == OUT_OF_MEMORY_END:
+            hint = f"give it more, such as --conf spark.driver.memory=4g; it takes {_SHARE}"
+        return DagflowError(f"{work}: Spark's Java process has ended{f': {end}' if end else ''}", hint=hint)
     lines = [line.strip() for line in text.splitlines()]
     messages = [
         line
@@ -75,8 +76,7 @@ def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = 
     ]
     lost = _LOST.search(text)
     reason = messages[-1] if messages else lost[1] if lost else first_line(error)
-    failure = DagflowError(
-        f"{work}: the Spark job failed: {_OWN_ERROR.sub('', reason)}", hint="Spark's log in .dagflow may say more"
-    )
+    reason = _OWN_ERROR.sub("", reason)
+    failure = DagflowError(f"{work}: the Spark job failed: {reason}", hint="Spark's log in .dagflow may say more")
     failure.__cause__ = error
     return failure
