@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
@@ -26,12 +26,14 @@ class Entries:
         stats: Versions; None where they take further calls.
         is_walked: Whether each directory is followed by everything below it, as paths relative to the listed one.
         directory: Path of the listed directory, with "/" at its end; b"" where the caller knows it.
+        links: The names that are symbolic links.
     """
 
     names: list[bytes]
     stats: ListedStats | None = None
     is_walked: bool = False
     directory: bytes = b""
+    links: frozenset[bytes] = frozenset()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -39,7 +41,13 @@ class Entries:
     def slice(self, start: int, end: int) -> Entries:
         """Entries [start, end)."""
         stats = None if self.stats is None else self.stats.slice(start, end)
-        return Entries(self.names[start:end], stats, self.is_walked, self.directory)
+        return Entries(self.names[start:end], stats, self.is_walked, self.directory, self.links)
+
+    def without(self, names: frozenset[bytes]) -> Entries:
+        """The entries without some names."""
+        kept = [at for at, name in enumerate(self.names) if name not in names]
+        stats = None if self.stats is None else self.stats.take(kept)
+        return replace(self, names=[self.names[at] for at in kept], stats=stats)
 
 
 class Lister(ABC):
@@ -107,7 +115,7 @@ class Lister(ABC):
         """
 
     def is_link(self, directory: bytes) -> bool:
-        """Whether the name is a symbolic link to a directory."""
+        """Whether the name is a symbolic link."""
         return False
 
     def url(self, path: bytes) -> str:

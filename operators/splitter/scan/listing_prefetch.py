@@ -17,6 +17,7 @@ from operators.splitter.scan import worker_program
 from operators.splitter.scan.listed_stats import ListedStats
 from operators.splitter.scan.listing import Entries
 from operators.splitter.scan.local_listing import LocalLister
+from operators.splitter.scan.notices import Notices
 from operators.splitter.scan.worker_program import LIST, LISTED, NOT_REACHED, NOT_VISITED, WALK, WALKED
 from operators.splitter.scan.workers import Workers
 
@@ -142,12 +143,17 @@ class PrefetchingLister(LocalLister):
         workers: Workers of the scan.
         max_files: Files that one request should find.
         ignored: Matches names of directories that are not entered.
+        notices: What the scans of a run have said; None where this is its only scan.
     """
 
     def __init__(
-        self, workers: Workers[Any], max_files: int = MAX_FILES, ignored: re.Pattern[str] | None = None
+        self,
+        workers: Workers[Any],
+        max_files: int = MAX_FILES,
+        ignored: re.Pattern[str] | None = None,
+        notices: Notices | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(notices=notices)
         self._workers = workers
         self._max_files = max_files
         self._max_held_files = max(PREFETCHED_REQUESTS, workers.max_pending + 2) * max_files

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -16,9 +15,8 @@ from dagflow.errors import MissingError, StorageError
 from dagflow.storage.backends.local.disk import bounded_ns
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
 from operators.splitter.scan.listing import ENTRIES_AT_ONCE, Entries, Kind, Lister
+from operators.splitter.scan.notices import Notices
 from operators.splitter.scan.worker_program import stat_files
-
-logger = logging.getLogger(__name__)
 
 
 class LocalLister(Lister):
@@ -27,30 +25,33 @@ class LocalLister(Lister):
     Args:
         held_names: Names of one directory that are in memory at a time, about 80 bytes each. A larger directory is
             read several times, each time for the names that come next.
+        notices: What the scans of a run have said; None where this is its only scan.
     """
 
     is_local = True
 
-    def __init__(self, held_names: int = 500_000) -> None:
+    def __init__(self, held_names: int = 500_000, notices: Notices | None = None) -> None:
         self._held_names = held_names
+        self._notices = notices or Notices()
 
     def entries(self, directory: bytes) -> Iterator[Entries]:
         """See Lister."""
         after: bytes | None = b""
         while after is not None:
-            names, after = self._smallest(directory, after)
-            yield Entries(names)
+            links: set[bytes] = set()
+            names, after = self._smallest(directory, after, links)
+            yield Entries(names, links=frozenset(links))
 
-    def _smallest(self, directory: bytes, after: bytes) -> tuple[list[bytes], bytes | None]:
-        """The first names behind `after`, sorted, and the last of them; None for it where there are no more."""
+    def _smallest(self, directory: bytes, after: bytes, links: set[bytes]) -> tuple[list[bytes], bytes | None]:
+        """The first names behind `after`, sorted, and the last of them; None for it where there are no more.
+
+        All links of the directory are added to links.
+        """
         names: list[bytes] = []
         bound: bytes | None = None
         try:
             with os.scandir(directory) as entries:
-                while some := [
-                    entry.name + b"/" if _is_directory(entry) else entry.name
-                    for entry in itertools.islice(entries, ENTRIES_AT_ONCE)
-                ]:
+                while some := [_name_of(entry, links) for entry in itertools.islice(entries, ENTRIES_AT_ONCE)]:
                     if after or bound is not None:
                         some = [name for name in some if name > after and (bound is None or name < bound)]
                     names += some
@@ -67,16 +68,17 @@ class LocalLister(Lister):
         return names, names[-1]
 
     def stat(self, path: bytes) -> ListedStat | None:
-        """See Lister. Pipes, sockets, devices and broken links are no files; each is logged."""
+        """See Lister. Pipes, sockets, devices and broken links are no files; each is logged once."""
         try:
             found = os.stat(path)
         except OSError as error:
             if _is_missing(error):
-                logger.warning("gone, or a link that leads nowhere, left out path=%s", os.fsdecode(path))
+                if os.path.islink(path):
+                    self._notices.say("a link that leads nowhere, left out", path)
                 return None
             raise _listing_error(error, path, "cannot be examined") from error
         if not stat.S_ISREG(found.st_mode):
-            logger.warning("neither file nor directory, left out path=%s", os.fsdecode(path))
+            self._notices.say("neither file nor directory, left out", path)
             return None
         return ListedStat(found.st_size, bounded_ns(found.st_mtime_ns), "", found.st_ino)
 
@@ -105,6 +107,14 @@ class LocalLister(Lister):
     def is_link(self, directory: bytes) -> bool:
         """See Lister."""
         return os.path.islink(directory.rstrip(b"/"))
+
+
+def _name_of(entry: os.DirEntry[bytes], links: set[bytes]) -> bytes:
+    """Its name, with "/" behind that of a directory; added to links if it is one."""
+    name = entry.name + b"/" if _is_directory(entry) else entry.name
+    if entry.is_symlink():
+        links.add(name)
+    return name
 
 
 def _is_directory(entry: os.DirEntry[Any]) -> bool:

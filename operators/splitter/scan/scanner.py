@@ -5,24 +5,25 @@ from __future__ import annotations
 import bisect
 import contextlib
 import heapq
-import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dagflow.errors import MissingError
+from dagflow.metrics import names as metrics
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listing_prefetch import PrefetchingLister
+from operators.splitter.scan.notices import Notices
+from operators.splitter.scan.own_names import OwnNames
 from operators.splitter.scan.scan_roots import Root, find_root
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
-from operators.splitter.scan.walk import Walk
+from operators.splitter.scan.walk import READ_ALREADY, Walk
 from operators.splitter.scan.workers import WorkerProcesses, Workers
-
-logger = logging.getLogger(__name__)
 
 
 class Scanner:
@@ -56,7 +57,7 @@ class Scanner:
         self._selection = selection
         self._counters: Counter[str] = Counter() if counters is None else counters
         self._tolerates_missing = tolerates_missing
-        self._reported: set[str] = set()
+        self._notices = Notices()
 
     def roots(self) -> list[Root]:
         """What the locations are now, by path.
@@ -71,9 +72,7 @@ class Scanner:
             except MissingError:
                 if not self._tolerates_missing:
                     raise
-                if location not in self._reported:
-                    self._reported.add(location)
-                    logger.warning("location does not exist yet, waiting for it location=%s", location)
+                self._notices.say("location does not exist yet, waiting for it", os.fsencode(redacted(location)))
         # Of nested locations the outermost comes first, and gives the relative path of what both have.
         return sorted(roots, key=_first_name)
 
@@ -85,9 +84,10 @@ class Scanner:
             StorageError: A directory cannot be listed, or a file not be examined.
         """
         with contextlib.closing(self._workers()) as workers:
-            yield from self._merged(self.roots()[::-1], workers)
+            roots = self.roots()
+            yield from self._merged(roots[::-1], OwnNames(roots, self._selection), workers)
 
-    def _merged(self, pending: list[Root], workers: Workers[Any]) -> Iterator[ListedFiles]:
+    def _merged(self, pending: list[Root], own_names: OwnNames, workers: Workers[Any]) -> Iterator[ListedFiles]:
         """The files of all roots by index name; the first root stands last."""
         heads: list[tuple[bytes, int, ListedFiles, Iterator[ListedFiles]]] = []
         opened = 0
@@ -95,7 +95,7 @@ class Scanner:
         while heads or pending:
             # A root is opened when its first path may be next: a thousand roots have one listing in memory.
             while pending and (not heads or _first_name(pending[-1]) <= heads[0][0]):
-                walk = self._walk(pending.pop(), workers)
+                walk = self._walk(pending.pop(), own_names, workers)
                 opened += 1
                 if (files := next(walk, None)) is not None:
                     heapq.heappush(heads, (files.index_names[0], opened, files, walk))
@@ -113,7 +113,14 @@ class Scanner:
             else:
                 heapq.heapreplace(heads, (following.index_names[0], order, following, walk))
 
-    def _walk(self, root: Root, workers: Workers[Any]) -> Iterator[ListedFiles]:
+    def _walk(self, root: Root, own_names: OwnNames, workers: Workers[Any]) -> Iterator[ListedFiles]:
+        if root.is_local:
+            ignored = self._selection.ignore_pattern
+            root = replace(root, lister=PrefetchingLister(workers, ignored=ignored, notices=self._notices))
+        if root.lister.is_link(root.base) and own_names.reads(root.base):
+            self._counters[metrics.IGNORED] += 1
+            self._notices.say(READ_ALREADY, root.base)
+            return
         if root.kind == "file":
             stat = root.lister.stat(root.base)
             if stat is None and not self._tolerates_missing:
@@ -121,9 +128,7 @@ class Scanner:
             if stat is not None:
                 yield ListedFiles.single(root, root.base, stat)
             return
-        if root.is_local:
-            root = replace(root, lister=PrefetchingLister(workers, ignored=self._selection.ignore_pattern))
-        walk = Walk(root, self._selection, self._counters, StatPrefetcher(workers))
+        walk = Walk(root, self._selection, self._counters, StatPrefetcher(workers), own_names, self._notices)
         try:
             yield from walk.steps()
         except MissingError:

@@ -13,13 +13,16 @@ from dagflow.metrics import names as metrics
 from dagflow.storage.location import join
 from operators.splitter.scan.listing import Entries
 from operators.splitter.scan.scan_roots import Root
-from operators.splitter.scan.worker_program import INCOMPLETE_SUFFIXES
+from operators.splitter.scan.worker_program import INCOMPLETE_SUFFIXES, UNFINISHED_ENDS
 
 _MARKERS = rb"SUCCESS|READY|temporary|spark_metadata|delta_log|metadata|committed_.*|started_.*|staging|COPYING_"
 _SUFFIXES = b"|".join(map(re.escape, INCOMPLETE_SUFFIXES))
-HIDDEN = re.compile(rb"\..*|_(?:" + _MARKERS + rb")|.*(?:" + _SUFFIXES + rb")", re.DOTALL)
+HIDDEN = re.compile(rb"\..*|_(?:" + _MARKERS + rb")|.*(?:" + _SUFFIXES + rb")|.+~|#.+#", re.DOTALL)
 """Names that a scan skips: dot files; markers and staging directories of Hadoop, Spark and table formats; incomplete
-copies. Unlike Hadoop it does not skip every name that begins with an underscore, such as _vendor."""
+copies; what editors keep beside a file. Unlike Hadoop it does not skip every name that begins with an underscore, such
+as _vendor."""
+
+_SKIPPED_ENDS = (*UNFINISHED_ENDS, *(end + b"/" for end in UNFINISHED_ENDS))
 
 States = frozenset[int]
 """Positions in a root's glob that a path has reached: indexes of the segments that its next name may match."""
@@ -189,6 +192,7 @@ def _may_be_hidden(names: list[bytes], *, is_walked: bool = False) -> bool:
         position = bisect.bisect_left(names, first)
         if names[position : position + 1] and names[position].startswith(first):
             return True
-    joined = b"\0".join([*names, b""])
-    ends = (suffix + behind for suffix in INCOMPLETE_SUFFIXES for behind in (b"\0", b"/\0"))
-    return any(end in joined for end in ends) or (is_walked and (b"/." in joined or b"/_" in joined))
+    if any(name.endswith(_SKIPPED_ENDS) for name in names):
+        return True
+    joined = b"\0".join(names) if is_walked else b""
+    return b"/." in joined or b"/_" in joined

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dagflow.errors import MissingError
+from dagflow.metrics import names as metrics
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import DIRECTORY, ListedStats
 from operators.splitter.scan.listing import Entries
+from operators.splitter.scan.notices import Notices
+from operators.splitter.scan.own_names import OwnNames
 from operators.splitter.scan.scan_roots import Root, below
 from operators.splitter.scan.selection import EVERYTHING, NameFilter, Selection, States
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
@@ -19,6 +22,8 @@ from operators.splitter.scan.stat_prefetch import StatPrefetcher
 logger = logging.getLogger(__name__)
 
 _SLASH = ord("/")
+
+READ_ALREADY = "a link to what is read under its own name, left out"
 
 FIRST_STEP, LAST_STEP = 64, 8192
 """Files that a scan gives at a time: few at first, as the first window waits for them; larger steps cost less."""
@@ -60,10 +65,23 @@ class Walk:
         selection: Which names are selected.
         counters: Where skipped names are counted.
         prefetcher: Examines the files.
+        own_names: What the scan reads under its own name.
+        notices: What the scans of the run have said.
     """
 
-    def __init__(self, root: Root, selection: Selection, counters: Counter[str], prefetcher: StatPrefetcher) -> None:
+    def __init__(
+        self,
+        root: Root,
+        selection: Selection,
+        counters: Counter[str],
+        prefetcher: StatPrefetcher,
+        own_names: OwnNames,
+        notices: Notices,
+    ) -> None:
         self._root = root
+        self._counters = counters
+        self._own_names = own_names
+        self._notices = notices
         self._prefetcher = prefetcher
         self._lister = root.lister
         self._filter = NameFilter(root, selection, counters)
@@ -123,7 +141,8 @@ class Walk:
         self, directory: bytes, states: States, listing: Iterator[Entries], *, is_linked: bool = False
     ) -> Iterator[_Piece]:
         """The selected entries of a listing: single directories that are to be entered, and the rest."""
-        for entries in listing:
+        for listed in listing:
+            entries = self._without_read_links(directory, states, listed, is_linked=is_linked)
             names = entries.names
             positions = [at for at, name in enumerate(names) if name.endswith(b"/")] if b"/" in b"".join(names) else []
             is_whole = self._queue(directory, states, names, positions, may_walk=not is_linked)
@@ -138,6 +157,22 @@ class Walk:
                     yield _Piece(entries.slice(first, end), after)
             if start < len(names):
                 yield from self._files(states, entries.slice(start, len(names)))
+
+    def _without_read_links(self, directory: bytes, states: States, entries: Entries, *, is_linked: bool) -> Entries:
+        """The entries without links, and names behind links, of what is read under its own name."""
+        if is_linked:
+            links = frozenset(entries.names) if self._own_names.may_read_in(directory) else entries.links
+        else:
+            links = entries.links
+        chosen = ((name, *self._filter.reached(states, name)) for name in entries.names if name in links)
+        read = [name for name, after, is_ignored in chosen if after and not is_ignored]
+        read = [name for name in read if self._own_names.reads(directory + name)]
+        if not read:
+            return entries
+        self._counters[metrics.IGNORED] += len(read)
+        for name in read:
+            self._notices.say(READ_ALREADY, directory + name)
+        return entries.without(frozenset(read))
 
     def _queue(
         self, directory: bytes, states: States, names: list[bytes], positions: list[int], *, may_walk: bool
@@ -188,7 +223,7 @@ class Walk:
         except MissingError:
             return None
         if identity in ancestors or identity in between:
-            logger.warning("a link leads back to where it lies, left out path=%s", self._lister.url(directory + name))
+            self._notices.say("a link leads back to where it lies, left out", directory + name)
             return None
         ancestors += [*between, identity]
         return self._listing(directory + name)

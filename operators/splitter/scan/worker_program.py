@@ -29,8 +29,14 @@ NOT_REACHED, LEFT_TO_WALK, LISTED = range(3)
 WALKED, NOT_VISITED, TO_BE_ENTERED = -1, -2, -3
 """Length of a directory in an answer: everything below it follows; not visited yet; the walk must enter it itself."""
 
-INCOMPLETE_SUFFIXES: Final = (b"._COPYING_", b".tmp")
-"""How names of incomplete copies end."""
+INCOMPLETE_SUFFIXES: Final = (
+    *(b"._COPYING_", b".crdownload", b".filepart", b".part", b".partial"),
+    *(b".swo", b".swp", b".swx", b".tmp"),
+)
+"""How names of incomplete copies and of editors' swap files end."""
+
+UNFINISHED_ENDS: Final = (*INCOMPLETE_SUFFIXES, b"~", b"#")
+"""How names end that a scan may skip."""
 
 _HIDDEN_PREFIXES: Final = (b".", b"_")
 _MAX_DEPTH: Final = 100
@@ -44,7 +50,7 @@ _FEW_NAMES: Final = 8
 
 
 def stat_files(directory: bytes, names: Sequence[bytes]) -> Columns | None:
-    """The versions of files in a directory; None unless every name is a regular file that can be examined."""
+    """The versions of files in a directory; None unless every name is a regular file, and no link to one."""
     found = _stat_all(directory, names)
     return found[1] if found is not None and _all_modes(stat.S_ISREG, found[0]) else None
 
@@ -57,8 +63,8 @@ def list_directory(directory: bytes, max_entries: int) -> tuple[list[bytes], Col
         max_entries: A larger directory is left to the walk, which reads it in parts.
 
     Returns:
-        None where there are more entries, or one is neither file nor directory, or a call fails. The length of a
-        directory is TO_BE_ENTERED.
+        None where there are more entries, or one is a link, or neither file nor directory, or a call fails. The length
+        of a directory is TO_BE_ENTERED.
     """
     try:
         names = os.listdir(directory)
@@ -141,15 +147,16 @@ class _Descent:
 
     def _may_skip(self, name: bytes) -> bool:
         bare = name[:-1]
-        if bare.startswith(_HIDDEN_PREFIXES) or bare.endswith(INCOMPLETE_SUFFIXES):
+        if bare.startswith(_HIDDEN_PREFIXES) or bare.endswith(UNFINISHED_ENDS):
             return True
         return self._ignored is not None and self._ignored.fullmatch(os.fsdecode(bare)) is not None
 
 
 def _stat_all(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Columns] | None:
-    """Modes and versions of what is in a directory; None unless each name can be examined."""
+    """Modes and versions of what is in a directory, links not followed; None unless each name can be examined."""
     modes, columns = array("q"), _empty_columns()
-    examine = os.stat
+    # A link is left to the walk, which knows whether what it leads to is read under its own name.
+    examine = os.lstat
     if len(names) <= _FEW_NAMES:
         below = directory if directory.endswith(b"/") else directory + b"/"
         try:

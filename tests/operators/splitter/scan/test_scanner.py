@@ -145,7 +145,11 @@ def test_a_name_that_is_no_text_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [".hidden", "_SUCCESS", "_temporary", "part-0._COPYING_", "half.tmp", ".x/y", "_temporary/y"]
+    "name",
+    [
+        *(".hidden", "_SUCCESS", "_temporary", "part-0._COPYING_", "half.tmp", ".x/y", "_temporary/y"),
+        *("a.part", "a.partial", "a.filepart", "a.crdownload", "a.swp", "a.swx", "a.swo", "a~", "#a#", "x.tmp/y"),
+    ],
 )
 def test_hidden_and_unfinished_names_are_skipped_unless_named(tmp_path: Path, name: str) -> None:
     """A scan counts what it passes over; a file that is named by its own path is read."""
@@ -159,7 +163,22 @@ def test_hidden_and_unfinished_names_are_skipped_unless_named(tmp_path: Path, na
 
 
 @pytest.mark.parametrize(
-    "name", ["__init__.py", "_private.txt", "_vendor/y", "__main__", "a_b", "a._", "tmp", "x.tmp2"]
+    "name",
+    [
+        "__init__.py",
+        "_private.txt",
+        "_vendor/y",
+        "__main__",
+        "a_b",
+        "a._",
+        "tmp",
+        "x.tmp2",
+        "part",
+        "a.part1",
+        "#a",
+        "a#",
+        "~a",
+    ],
 )
 def test_names_that_only_look_hidden_are_read(tmp_path: Path, name: str) -> None:
     """An underscore before a name with an extension is no marker of another system."""
@@ -185,8 +204,8 @@ def test_a_scan_that_is_not_recursive_stays_in_its_directory(tmp_path: Path) -> 
     assert below(tmp_path, tmp_path / "**" / "c", recursive=False) == ["sub/deep/c"]
 
 
-def test_links_are_followed_and_loops_are_cut(tmp_path: Path) -> None:
-    """A link to a file or directory is read under its own name; one that leads back up ends there."""
+def test_links_to_what_lies_elsewhere_are_followed_and_loops_are_cut(tmp_path: Path) -> None:
+    """What they lead to is read under the link's name; one that leads back up ends there."""
     write(tmp_path / "in" / "a")
     write(tmp_path / "other" / "b")
     (tmp_path / "in" / "file").symlink_to(tmp_path / "other" / "b")
@@ -197,6 +216,62 @@ def test_links_are_followed_and_loops_are_cut(tmp_path: Path) -> None:
     (tmp_path / "in" / "nowhere").symlink_to("gone")
     (tmp_path / "in" / "itself").symlink_to("itself")
     assert below(tmp_path / "in", tmp_path / "in") == ["a", "dir/b", "file"]
+
+
+LINKS = [
+    # Locations, patterns, what a link called "link" leads to; whether it is passed over.
+    (["in"], {}, "in/app-1.log", True),
+    (["in"], {}, "in/sub", True),
+    (["in"], {}, "in", True),
+    (["in"], {}, "other/b", False),
+    (["in"], {}, "other", False),
+    (["in"], {}, "in/.hidden", False),
+    (["in"], {"ignore_pattern": "app-.*"}, "in/app-1.log", False),
+    (["in"], {"ignore_pattern": "sub"}, "in/sub/x", False),
+    (["in/*"], {}, "in/app-1.log", True),
+    (["in/l*"], {}, "in/app-1.log", False),
+    (["in/s*", "in/link"], {}, "in/sub/x", True),
+    (["in/link", "in/app-1.log"], {}, "in/app-1.log", True),
+    (["in/link"], {}, "in/app-1.log", False),
+    (["in/link", "in/sub"], {}, "in/sub", True),
+    (["in", "other/b"], {}, "other/b", True),
+]
+
+
+@pytest.mark.parametrize(("locations", "patterns", "target", "is_passed_over"), LINKS)
+def test_a_link_to_what_is_read_under_its_own_name_is_passed_over(
+    tmp_path: Path,
+    locations: list[str],
+    patterns: dict[str, str],
+    target: str,
+    is_passed_over: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each file is read once, also one that only the link names; what is passed over is counted, and said once."""
+    for name in ("in/app-1.log", "in/sub/x", "in/.hidden", "other/b"):
+        write(tmp_path / name)
+    (tmp_path / "in" / "link").symlink_to(tmp_path / target)
+    counters: Counter[str] = Counter()
+    selection = Selection(True, **{name: re.compile(pattern) for name, pattern in patterns.items()})
+    scanner = Scanner([str(tmp_path / location) for location in locations], selection, counters)
+    scans = [[one.url(0) for one in each(scanner.scan()) if not one.is_directory(0)] for _ in range(2)]
+    assert scans[0] == scans[1]
+    real = [os.path.realpath(path) for path in scans[0]]
+    assert len(real) == len(set(real))
+    assert any(path.startswith(f"{tmp_path}/in/link") for path in scans[0]) == (not is_passed_over)
+    said = f"a link to what is read under its own name, left out path={tmp_path}/in/link"
+    assert [record.getMessage().rstrip("/") for record in caplog.records].count(said) == is_passed_over
+    assert (counters["ignored"] > 0) or not is_passed_over
+
+
+def test_files_behind_a_link_are_passed_over_one_by_one(tmp_path: Path) -> None:
+    """A link leads to a directory of which only some files are read under their own names."""
+    for name in ("in/x", "other/a.log", "other/b.txt", "other/deep/c.log"):
+        write(tmp_path / name)
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "other")
+    assert below(tmp_path, tmp_path / "in", tmp_path / "other" / "*.log") == [
+        *("in/link/b.txt", "in/link/deep/c.log", "in/x", "other/a.log")
+    ]
 
 
 @pytest.mark.parametrize("tolerates_missing", [False, True])
@@ -211,26 +286,27 @@ def test_a_link_that_leads_nowhere_leaves_out_nothing_else(
     tolerates_missing: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Through a file, to nothing or to itself, in the root or below: the scan logs it and goes on."""
+    """Through a file, to nothing or to itself, in the root or below: scans say it once, and go on."""
     for directory in (tmp_path, tmp_path / "sub"):
         write(directory / "a")
         write(directory / "z")
         (directory / "link").symlink_to(target)
     scanner = Scanner([str(tmp_path)], Selection(), tolerates_missing=tolerates_missing, workers=workers)
-    found = [one.relative_path(0) for one in each(scanner.scan()) if not one.is_directory(0)]
-    assert found == ["a", "sub/a", "sub/z", "z"]
-    assert {record.getMessage() for record in caplog.records} == {
-        f"gone, or a link that leads nowhere, left out path={directory}/link"
-        for directory in (tmp_path, tmp_path / "sub")
-    }
+    for _ in range(2):
+        found = [one.relative_path(0) for one in each(scanner.scan()) if not one.is_directory(0)]
+        assert found == ["a", "sub/a", "sub/z", "z"]
+    assert sorted(record.getMessage() for record in caplog.records) == [
+        f"a link that leads nowhere, left out path={directory}/link" for directory in (tmp_path, tmp_path / "sub")
+    ]
 
 
 def test_pipes_and_sockets_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A scan does not block on them, and says that they were there."""
+    """A scan does not block on them; the first one says that they were there."""
     os.mkfifo(tmp_path / "pipe")
+    scanner = Scanner([str(tmp_path)], Selection())
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
-        assert scan(tmp_path) == []
+        assert [list(scanner.scan()) for _ in range(3)] == [[]] * 3
     assert [record.getMessage() for record in caplog.records] == [
         f"neither file nor directory, left out path={tmp_path}/{name}" for name in ("pipe", "socket")
     ]

@@ -85,7 +85,7 @@ def test_what_is_no_file_is_left_out_and_told_of_once(tree: Path, caplog: pytest
     caplog.set_level(logging.WARNING)
     assert len(scanned(tree, WorkerProcesses(after_files=0, count=3))) == 3000
     assert [record.getMessage() for record in caplog.records] == [
-        f"gone, or a link that leads nowhere, left out path={tree}/1/nowhere",
+        f"a link that leads nowhere, left out path={tree}/1/nowhere",
         f"neither file nor directory, left out path={tree}/2/pipe",
     ]
 

@@ -1,0 +1,70 @@
+"""Own names: which files and directories a scan reads where they lie, so that links to them are passed over."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+
+from operators.splitter.scan.scan_roots import Root, below
+from operators.splitter.scan.selection import EVERYTHING, NameFilter, Selection, States
+
+
+class OwnNames:
+    """The names without links under which a scan reads files of this machine.
+
+    Args:
+        roots: The roots of the scan.
+        selection: Which names are selected.
+    """
+
+    def __init__(self, roots: Sequence[Root], selection: Selection) -> None:
+        self._roots = [root for root in roots if root.is_local]
+        self._selection = selection
+
+    @cached_property
+    def _real_bases(self) -> list[tuple[Root, bytes]]:
+        """The roots that are no links themselves, with their bases."""
+        return [(root, _with_real_parent(root.base)) for root in self._roots if not os.path.islink(root.base)]
+
+    def reads(self, path: bytes) -> bool:
+        """Whether what a link, or a path through links, leads to is there, and read under its own name.
+
+        Of a directory, whether everything below it is read.
+
+        Args:
+            path: The path; b"/" at its end is allowed.
+        """
+        if not os.path.exists(path):
+            return False
+        real, is_directory = os.path.realpath(path), os.path.isdir(path)
+        return any(self._is_read(root, base, real, is_directory=is_directory) for root, base in self._real_bases)
+
+    def may_read_in(self, directory: bytes) -> bool:
+        """Whether a file directly in a directory that is reached through links may be read under its own name."""
+        real = os.path.realpath(directory)
+        return any(real == os.path.dirname(base) or below(real).startswith(below(base)) for _, base in self._real_bases)
+
+    def _is_read(self, root: Root, base: bytes, real: bytes, *, is_directory: bool) -> bool:
+        if root.kind == "file":
+            return real == base
+        if not below(real).startswith(below(base)):
+            return False
+        filter = NameFilter(root, self._selection, Counter())
+        states: States = filter.first
+        inner = real[len(below(base)) :]
+        names = inner.split(b"/") if inner else []
+        for name in names if is_directory else names[:-1]:
+            states, is_ignored = filter.reached(states, name + b"/")
+            if not states or is_ignored:
+                return False
+        if is_directory:
+            return states is EVERYTHING and self._selection.recursive
+        states, is_ignored = filter.reached(states, names[-1])
+        return bool(states) and not is_ignored and filter.is_selected(states)
+
+
+def _with_real_parent(path: bytes) -> bytes:
+    directory, name = os.path.split(path)
+    return os.path.join(os.path.realpath(directory), name)
