@@ -25,7 +25,7 @@ _UNITS = {
     "GIB": 1 << 30,
     "TIB": 1 << 40,
 }
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
 def parse_size(value: object) -> int:

@@ -19,7 +19,7 @@ def _at_most_all(share: str) -> str:
     return share
 
 
-Share = Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$"), AfterValidator(_at_most_all)]
+Share = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?%$"), AfterValidator(_at_most_all)]
 """Part of all records, as 1% or 0.01%."""
 
 

@@ -25,7 +25,7 @@ def test_a_size_is_read_as_people_write_it(text: object, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "MiB", "5 apples", "-1", True, None, [], "1.0001KiB"])
+@pytest.mark.parametrize("text", ["", "MiB", "5 apples", "-1", True, None, [], "1.0001KiB", "१", "१KB", "1.१KB"])
 def test_what_is_no_size_is_refused_with_an_example(text: object) -> None:
     """The message shows how it is written."""
     with pytest.raises(ValueError, match=r"is not a (size|whole number)"):
