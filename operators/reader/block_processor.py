@@ -20,6 +20,7 @@ from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.fingerprints import block_fingerprint
+from operators.reader.formats.base import HeaderError
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.prescan import UNKNOWN_STATE
 
@@ -83,12 +84,18 @@ class BlockProcessor:
             return
         accounting = self._accounting.of(block)
         begun, reported, is_empty = file.bytes_read, 0, True
-        for batch in self._content.parsed(file, block, accounting):
-            is_empty = is_empty and not len(batch)
-            read = min(file.bytes_read - begun, block.size_bytes)
-            self._context.progress.add(read - reported)
-            reported = read
-            yield ReadStep([batch] if len(batch) else [], [])
+        try:
+            for batch in self._content.parsed(file, block, accounting):
+                is_empty = is_empty and not len(batch)
+                read = min(file.bytes_read - begun, block.size_bytes)
+                self._context.progress.add(read - reported)
+                reported = read
+                yield ReadStep([batch] if len(batch) else [], [])
+        except HeaderError as error:
+            # Raised before the first batch.
+            self._errors.leave_out(block, error)
+            self._accounting.withdraw(accounting)
+            return
         self._context.progress.add(block.size_bytes - reported)
         fingerprint = (
             None if self._context.source_events is None else block_fingerprint(file, block, self._context.storage)

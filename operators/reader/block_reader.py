@@ -59,8 +59,8 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
     on_error: Annotated[
         OnError,
         Field(
-            description="a file that cannot be read or decompressed, or changed since it was planned: end the run, or "
-            "leave it out"
+            description="a file that cannot be read or decompressed, that has a bad header, or that changed since it "
+            "was planned: end the run, or leave it out"
         ),
     ] = "fail"
     max_bytes_per_second: Annotated[

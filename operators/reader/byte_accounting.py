@@ -59,6 +59,11 @@ class BlockAccounting:
         facts = {"url": self.url, "offset": offset, "length": length, "reason": reason}
         self.listener(json.dumps({**facts, "raw": base64.b64encode(raw).decode()}).encode())
 
+    def require_rejects(self, error: RecordError) -> None:
+        """See ByteAccounting."""
+        if self.listener is None:
+            raise error
+
     def skip(self, offset: int, length: int, reason: str) -> None:
         """See ByteAccounting."""
         self.covered += length
@@ -145,6 +150,10 @@ class TaskAccounting:
             context.accounting[key] += sum(block.due - block.covered for block in self._blocks)
         context.accounting[f"records of {key}"] += sum(block.lost for block in self._blocks)
         self._blocks.clear()
+
+    def withdraw(self, block: BlockAccounting) -> None:
+        """Forget a block that is left out after all."""
+        self._blocks.remove(block)
 
     def discard(self) -> None:
         """Forget the blocks of a read that was not finished."""

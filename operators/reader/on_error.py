@@ -51,7 +51,7 @@ class ErrorPolicy:
         ):
             context.source_events.append(event)
         context.skipped.append(Skipped(redacted(block.url), block.start, block.end, _reason(error)))
-        logger.warning("block left out url=%s start=%d: %s", redacted(block.url), block.start, error)
+        logger.warning("block left out url=%s start=%d: %s", redacted(block.url), block.start, _reason(error))
 
 
 def _reason(error: DagflowError) -> str:

@@ -25,6 +25,7 @@ from operators.reader.compression.recognition import is_any_compressed
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.fingerprints import buffered_fingerprints
+from operators.reader.formats.base import HeaderError
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.scanning.multi_file import BufferedFiles
@@ -129,7 +130,7 @@ class SmallFileBatchReader:
                 if self._errors.skips:
                     self._content.require_sound(file, block)
                 batches += self._records_of(file, block)
-            except CorruptArchiveError as error:
+            except (CorruptArchiveError, HeaderError) as error:
                 is_sound[position] = False
                 self._errors.leave_out(block, error)
         return batches, files if is_sound.all() else files.only(is_sound)
@@ -137,9 +138,14 @@ class SmallFileBatchReader:
     def _records_of(self, file: BufferSlice, block: BlockMetadata) -> Iterator[RecordBatch]:
         """One file's records, as the format reads them by itself."""
         is_empty = True
-        for batch in self._content.parsed(file, block, self._accounting.of(block)):
-            is_empty = is_empty and not len(batch)
-            yield batch
+        accounting = self._accounting.of(block)
+        try:
+            for batch in self._content.parsed(file, block, accounting):
+                is_empty = is_empty and not len(batch)
+                yield batch
+        except HeaderError:
+            self._accounting.withdraw(accounting)
+            raise
         if is_empty and block.size_bytes:
             yield no_records(block)
 

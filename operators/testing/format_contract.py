@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -50,7 +51,9 @@ class MemorySource:
 
 def block_of(content: bytes, start: int, end: int, entry_state: int = 0) -> BlockMetadata:
     """A block of a file with this content."""
-    return BlockMetadata(0, URL, FileVersion(len(content)), start, end, end == len(content), -1, entry_state)
+    # A format may keep what it knows of a version; other content of the same length is another one.
+    version = FileVersion(len(content), zlib.crc32(content))
+    return BlockMetadata(0, URL, version, start, end, end == len(content), -1, entry_state)
 
 
 def read_range(made: RecordFormat, content: bytes, start: int, end: int) -> tuple[Records, Rejects]:

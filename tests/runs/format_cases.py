@@ -219,6 +219,7 @@ def csv_cases() -> list[Case]:
             [long_row],
         ),
         Case({"type": "csv", "keep_delimiter": True}, ROWS.encode(), named(names, rows)),
+        Case({"type": "csv", "columns": {"c": "string"}}, b"\na,b\n1,2\n", b"", [(1, b"a,b\n1,2\n")]),
         Case(
             {"type": "csv", "max_record": 10, "on_long": "skip"},
             long.encode(),
@@ -333,7 +334,6 @@ FAILURES = [
     Case(
         {"type": "lines", "encoding": "utf-8", "on_bad_bytes": "fail"}, b"a\n\xff\n", b"not valid utf-8", [(2, b"\xff")]
     ),
-    Case({"type": "csv", "columns": {"c": "string"}}, b"a,b\n1,2\n", b"there is no column 'c'", [(0, b"a,b\n")]),
     Case({"type": "fixed", "length": 3, "tail": "fail"}, b"abcde", b"the file ends after 2 of the 3", [(3, b"de")]),
     Case({"type": "whole_file", "max_record": 2}, b"abc", b"the file is longer than max_record", [(0, b"abc")]),
     Case({"type": "xml", "tag": "a", "max_record": 5}, b"<a>123</a>", b"the element a is longer", [(0, b"<a>123</a>")]),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 from dagflow.api.records import RecordBatch
+from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.multi_file import MultiFileReader
@@ -18,6 +19,10 @@ CHUNK_BYTES = 1 << 20
 
 SHOWN_BYTES = 4 << 10
 """Bytes that are kept with a reject that may be the whole rest of a file."""
+
+
+class HeaderError(RecordError):
+    """The head of a file does not fit its format, so that no block of it can be read."""
 
 
 class ByteAccounting(Protocol):
@@ -34,6 +39,13 @@ class ByteAccounting(Protocol):
 
         Raises:
             RecordError: The reader's port for rejects is not connected.
+        """
+
+    def require_rejects(self, error: RecordError) -> None:
+        """Raise an error of a whole file, unless the reader's port for rejects is connected.
+
+        A format calls it for every block of the file, before it gives any records of it. Then the reader leaves the
+        file out where the app says so, and otherwise the run ends.
         """
 
     def skip(self, offset: int, length: int, reason: str) -> None:

@@ -13,11 +13,11 @@ import pyarrow.csv as arrow_csv
 from pydantic import Field
 
 from dagflow.api.records import RecordBatch
-from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, GrowingSource
 from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.scanning.column_parsing import ColumnTypes, arrow_type, parse_columns, reject, valid_text
+from operators.reader.scanning.csv_head import CsvHead, behind_newlines, behind_rows, problem_of
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
 from operators.reader.scanning.framing import borders_of, joined
@@ -64,7 +64,7 @@ class Csv(Delimited):
         self._dialect = Dialect(ord(self.delimiter), ord(self.quote), ord(self.escape) if self.escape else -1)
         self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
         self._names = tuple(self.columns or ())
-        self._headed: tuple[object, int] | None = None
+        self._headed: tuple[object, CsvHead] | None = None
         self._entered: tuple[int, int] = (0, OUTSIDE)
         for name in self._types:
             try:
@@ -87,48 +87,62 @@ class Csv(Delimited):
         return newlines_outside(data, is_at_end, quoting_of(data, self._dialect, True), OUTSIDE)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """The rows that begin in a block, given its entry state."""
+        """The rows that begin in a block, given its entry state; of a file with a bad head there are none."""
         self._entered = (block.start, block.entry_state)
-        return super().read(source, block, accounting)
+        head = self._head_of(source, block) if self.header else None
+        if head is not None and head.problem:
+            head.refuse(source, block, accounting)
+        else:
+            yield from super().read(source, block, accounting)
 
     def first_record(self, source: ByteSource, block: BlockMetadata) -> int:
         """Where the first row begins behind the header, whose names are kept for the file."""
-        file = (block.url, block.version)
-        if self.header and (self._headed is None or self._headed[0] != file):
-            floor = super().first_record(source, block)
-            if floor >= min(block.end, source.size_bytes):
-                return floor
-            self._headed = (file, self._read_header(source, floor, block.url))
-        return self._headed[1] if self._headed is not None else super().first_record(source, block)
+        if not self.header:
+            return super().first_record(source, block)
+        head = self._head_of(source, block)
+        return min(block.end, source.size_bytes) if head is None else head.end
 
-    def _read_header(self, source: ByteSource, floor: int, url: str) -> int:
+    def _head_of(self, source: ByteSource, block: BlockMetadata) -> CsvHead | None:
+        """The head of a file; None where it begins behind the block."""
+        file = (block.url, block.version)
+        if self._headed is None or self._headed[0] != file:
+            limit = min(block.end, source.size_bytes)
+            start = behind_newlines(source, super().first_record(source, block), limit, self.probe_bytes)
+            if start >= limit:
+                return None
+            self._headed = (file, self._read_head(source, start))
+        head = self._headed[1]
+        self._names = tuple(self.columns) if isinstance(self.columns, list) else head.names
+        return head
+
+    def _skip_records(self, source: ByteSource, floor: int, limit: int) -> int:
+        def next_row(position: int) -> int:
+            return self.next_start(source, position + 1, limit, position)
+
+        return behind_rows(source, floor, limit, self.probe_bytes, self.skip_header, next_row)
+
+    def _read_head(self, source: ByteSource, start: int) -> CsvHead:
         held = self.probe_bytes
         view = FileView(source)
-        found = self.find(view.move(floor, floor + held), view.is_at_end)
+        found = self.find(view.move(start, start + held), view.is_at_end)
         while not (len(found.stops) or view.is_at_end or held > 2 * self.max_record):
             held *= 2
-            found = self.find(view.move(floor, floor + held), view.is_at_end)
-        end = int(found.stops[0]) if len(found.stops) else len(view.data)
-        if end > self.max_record + self.reach:
-            raise RecordError("the header is longer than max_record", url=url, offset=floor, length=end)
+            found = self.find(view.move(start, start + held), view.is_at_end)
+        length = int(found.stops[0]) if len(found.stops) else len(view.data)
+        if length > self.max_record + self.reach:
+            return CsvHead(start, start + length, problem=f"it is longer than max_record, {self.max_record} bytes")
+        data = view.data[:length]
+        if quoting_of(data, self._dialect, True).transition(length).applied(OUTSIDE) == INSIDE:
+            return CsvHead(start, start + length, problem="its quote is never closed")
         try:
-            names = self._parse_rows(view.data[:end].tobytes() + b"\n", None, Counter()).column_names
-        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            raise RecordError(f"the header cannot be read: {error}", url=url, offset=floor, length=end) from error
-        self._check_names(names, url, floor, end)
-        return floor + end
-
-    def _check_names(self, names: list[str], url: str, offset: int, length: int) -> None:
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        absent = [name for name in self._types if name not in names]
-        if twice or absent:
-            problem = f"column '{twice[0]}' is there twice" if twice else f"there is no column '{absent[0]}'"
-            hint = "name the columns with columns, and pass over the header with skip_header: 1 and header: false"
-            raise RecordError(f"{problem}; got {', '.join(names)}", url=url, offset=offset, length=length, hint=hint)
-        if isinstance(self.columns, list) and len(names) != len(self.columns):
-            problem = f"the header has {len(names)} columns, and columns names {len(self.columns)}"
-            raise RecordError(problem, url=url, offset=offset, length=length)
-        self._names = tuple(self.columns) if isinstance(self.columns, list) else tuple(names)
+            data.tobytes().decode()
+            names = self._parse_rows(data.tobytes() + b"\n", None, Counter()).column_names
+        except UnicodeDecodeError as error:
+            return CsvHead(start, start + length, problem=f"not valid utf-8: {error.reason} at byte {error.start}")
+        except pa.ArrowInvalid as error:
+            return CsvHead(start, start + length, problem=str(error))
+        count = len(self.columns) if isinstance(self.columns, list) else None
+        return CsvHead(start, start + length, tuple(names), problem_of(names, self._types, count))
 
     def complete_end(self, source: ByteSource) -> int:
         """The end of the last complete row, found from the beginning of the file, where no quote is open."""

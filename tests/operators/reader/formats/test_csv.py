@@ -5,18 +5,19 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.errors import RecordError
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import HeaderError, RecordFormat
 from operators.reader.formats.csv import Csv
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
+from operators.testing.format_contract import read_one
 from tests.reference.csv import csv_records, csv_rows
 
 
@@ -137,19 +138,64 @@ def test_a_byte_order_mark_behind_the_beginning_is_text(block_size: int) -> None
     assert columns_of(made, content, block_size) == [{"a": "x"}, {"a": "\ufeff"}, {"a": "\ufeffy"}]
 
 
-@pytest.mark.parametrize(
-    ("options", "content", "message"),
-    [
-        ({}, b"a,a\n1,2\n", "column 'a' is there twice; got a, a"),
-        ({"columns": {"c": "int64"}}, b"a,b\n1,2\n", "there is no column 'c'; got a, b"),
-        ({"columns": ["a"]}, b"a,b\n1,2\n", "the header has 2 columns, and columns names 1"),
-        ({"max_record": 5}, b"a,b,c,d,e,f,g,h\n1\n" * 2, "the header is longer than max_record"),
-    ],
-)
-def test_headers_that_cannot_be_used_fail(options: dict[str, Any], content: bytes, message: str) -> None:
-    """With the file and what is wrong."""
-    with pytest.raises(RecordError, match=rf"memory\.bin offset 0 .*{message}"):
-        read_range(RECORD_FORMATS.make({"type": "csv", **options}), content, 0, len(content))
+BAD_HEADS: list[tuple[dict[str, Any], bytes, str]] = [
+    ({}, b"a,a\n1,2\n", "column 'a' is there twice; got a, a"),
+    ({"columns": {"c": "int64"}}, b"a,b\n1,2\n", "there is no column 'c'; got a, b"),
+    ({"columns": ["a"]}, b"a,b\n1,2\n", "the header has 2 columns, and columns names 1; got a, b"),
+    ({"max_record": 5}, b"a,b,c,d,e,f,g,h\n1\n" * 2, "it is longer than max_record, 5 bytes"),
+    ({}, b'a,"b\n1,2\n', "its quote is never closed"),
+    ({}, b"a,\xe9\n1,2\n", "not valid utf-8: invalid continuation byte at byte 2"),
+    ({}, "a,b\n1,2\n".encode("utf-16"), "not valid utf-8: invalid start byte at byte 0"),
+    ({}, "a,b\n1,2\n".encode("utf-16-le"), "it holds NUL bytes, as text in UTF-16 does"),
+]
+
+
+@pytest.mark.parametrize(("options", "content", "message"), BAD_HEADS)
+@pytest.mark.parametrize("before", [b"", b"\n\r\n"])
+def test_a_file_with_a_bad_head_is_one_reject(
+    options: dict[str, Any], content: bytes, message: str, before: bytes
+) -> None:
+    """From its head to its end, wherever blocks are cut; where rejects are not taken in, every block says why."""
+    made = RECORD_FORMATS.make({"type": "csv", **options})
+    whole, start = before + content, len(before)
+    for block_size in (1, 4, 5, len(whole)):
+        assert read_cut(made, whole, block_size) == ([], [(start, len(content))])
+    line = 1 + before.count(b"\n")
+    for block in (block_of(whole, 0, len(whole)), block_of(whole, len(whole) - 1, len(whole))):
+        accounting = BlockAccounting(URL, Counter(), None)
+        told = rf"memory\.bin offset {start} .* the header in line {line} cannot be used: {message}"
+        with pytest.raises(HeaderError, match=told):
+            list(made.read(MemorySource(whole), block, accounting))
+
+
+def test_what_is_appended_to_a_file_with_a_bad_head_is_one_reject() -> None:
+    """The bytes of the version before were in another one."""
+    made = RECORD_FORMATS.make("csv")
+    content = b"a,a\n1,2\n3,4\n5,6\n"
+    source = MemorySource(content)
+    appended = [replace(block_of(content, 8, 12), resumes=True), block_of(content, 12, 16)]
+    assert [read_one(made, source, block)[1] for block in appended] == [[(8, 8)], []]
+
+
+class TestHeaders(FormatContract):
+    """A header behind empty lines, and headers that name a column twice."""
+
+    formats: ClassVar = ["csv"]
+    pieces: ClassVar = [b'"', b",", b"\n", b"\r", b"a"]
+    longest = 4
+
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
+        start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
+        rows = [row for row in csv_rows(content[start:]) if row.raw]
+        if not rows:
+            return [], []
+        for row in rows:
+            row.offset += start
+        head = rows[0]
+        text = head.raw.decode(errors="replace")
+        if not head.is_closed or "\ufffd" in text or "\0" in text or len(set(head.fields)) < len(head.fields):
+            return [], [(head.offset, len(content) - head.offset)]
+        return csv_records(rows[1:], len(head.fields))
 
 
 @pytest.mark.parametrize(
@@ -171,11 +217,11 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, Any],
 
 
 def test_blocks_behind_the_first_know_the_header() -> None:
-    """Each reads it for itself."""
-    content = b"\xef\xbb\xbfcomment\nx,y\n1,2\n3,4\n"
+    """Each reads it for itself; empty lines are not counted."""
+    content = b"\xef\xbb\xbf\ncomment\n\nx,y\n1,2\n3,4\n"
     made = RECORD_FORMATS.make({"type": "csv", "skip_header": 1})
-    for block_size in range(1, 25):
-        assert read_cut(made, content, block_size)[0] == [(15, b"1,2"), (19, b"3,4")]
+    for block_size in range(1, 27):
+        assert read_cut(made, content, block_size)[0] == [(17, b"1,2"), (21, b"3,4")]
         assert columns_of(made, content, block_size) == [{"x": "1", "y": "2"}, {"x": "3", "y": "4"}]
 
 

@@ -1,0 +1,123 @@
+"""The head of a CSV file: where it begins and ends, which columns it names, and why it cannot be used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.files.metadata import BlockMetadata
+from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, HeaderError
+from operators.reader.scanning.file_view import FileView, read_exactly
+from operators.reader.scanning.search import CR, LF, find_newlines
+
+
+@dataclass(frozen=True, slots=True)
+class CsvHead:
+    """The head of a CSV file.
+
+    Attributes:
+        start: Where it begins, behind a byte order mark, empty lines, and what else is passed over.
+        end: Where the first row begins.
+        names: The columns; () if it cannot be used.
+        problem: Why it cannot be used; "" if it can.
+    """
+
+    start: int
+    end: int
+    names: tuple[str, ...] = ()
+    problem: str = ""
+
+    def refuse(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> None:
+        """Refuse a file whose head cannot be used: as one reject, which reaches from its head to its end.
+
+        Raises:
+            HeaderError: Rejects are not taken in.
+        """
+        line = _line_of(source, self.start)
+        reason = f"the header in line {line} cannot be used: {self.problem}"
+        hint = (
+            "leave such files out with on_error: skip on the reader; or name the columns with columns, and pass over "
+            "the header with skip_header: 1 and header: false; or connect the reader's port errors to take such files "
+            "aside, and start over with --fresh"
+        )
+        accounting.require_rejects(
+            HeaderError(reason, url=block.url, offset=self.start, length=source.size_bytes - self.start, hint=hint)
+        )
+        limit = min(block.end, source.size_bytes)
+        if block.start < self.start:
+            accounting.skip(block.start, min(self.start, limit) - block.start, "header")
+        if block.start <= self.start < limit or block.resumes:
+            start = max(block.start, self.start)
+            raw = read_exactly(source, start, start + SHOWN_BYTES).tobytes()
+            accounting.reject(start, source.size_bytes - start, reason, raw)
+
+
+def problem_of(names: list[str], declared: Collection[str], count: int | None) -> str:
+    """Why names cannot be those of columns; "" if they can.
+
+    Args:
+        names: What the header says.
+        declared: The columns that the app gives types.
+        count: How many columns the app names; None if it names none.
+    """
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    absent = [name for name in declared if name not in names]
+    got = ", ".join(names)
+    if any("\0" in name for name in names):
+        return "it holds NUL bytes, as text in UTF-16 does"
+    if twice:
+        return f"column '{twice[0]}' is there twice; got {got}"
+    if absent:
+        return f"there is no column '{absent[0]}'; got {got}"
+    if count is not None and len(names) != count:
+        return f"the header has {len(names)} columns, and columns names {count}; got {got}"
+    return ""
+
+
+def behind_newlines(source: ByteSource, position: int, limit: int, step: int) -> int:
+    """The first place from position on, and up to limit, that is no newline.
+
+    Args:
+        source: The file.
+        position: Where to begin.
+        limit: Where to stop.
+        step: How many bytes are read at a time.
+    """
+    view = FileView(source)
+    while position < limit:
+        data = view.move(position, min(position + step, limit))
+        others = np.flatnonzero((data != LF) & (data != CR))
+        if len(others):
+            return position + int(others[0])
+        position += len(data)
+    return position
+
+
+def behind_rows(
+    source: ByteSource, position: int, limit: int, step: int, count: int, next_row: Callable[[int], int]
+) -> int:
+    """The place behind so many rows, and the empty lines around them; or limit.
+
+    Args:
+        source: The file.
+        position: Where the first row, or an empty line before it, begins.
+        limit: Where to stop.
+        step: How many bytes are read at a time.
+        count: How many rows.
+        next_row: Gives the start of the row, or empty line, behind the row that begins at a place.
+    """
+    position = behind_newlines(source, position, limit, step)
+    for _ in range(count):
+        if position >= limit:
+            break
+        position = behind_newlines(source, next_row(position), limit, step)
+    return position
+
+
+def _line_of(source: ByteSource, offset: int) -> int:
+    """The number of the line that begins at an offset near the beginning of a file, counted from 1."""
+    return len(find_newlines(read_exactly(source, 0, offset), True).stops) + 1
