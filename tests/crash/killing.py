@@ -209,6 +209,14 @@ class KillCounts:
         """Return the number of killed processes."""
         return sum(self.kills.values())
 
+    def add(self, other: KillCounts) -> None:
+        """Add the counts of another series."""
+        for target, kills in other.kills.items():
+            self.kills[target] = self.kills.get(target, 0) + kills
+        self.starts += other.starts
+        self.codes += other.codes
+        self.middle += other.middle
+
 
 def kill_until_done(
     folder: Path,

@@ -1,21 +1,26 @@
-"""Hundreds of kills at random moments.
+"""Hundreds of kills at random moments, over all kinds of apps.
 
-    python -m tests.crash.long --kills 300
+    python -m tests.crash.long --kills 1000
+    python -m tests.crash.long --kills 50 --kind csv --kind state
 
-Starts the same app again and again, each time from nothing, and kills its driver, its JVM and its Python workers
-at random moments; after each app the output is compared with grep's. About four seconds a kill on two cores.
+Starts one app after the other, each from nothing, and kills its driver, its JVM and its Python workers at random
+moments until enough of them died; then the output is compared with what grep, Python's csv and json make of the input.
+About four seconds a kill on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import random
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from tests.crash.killing import KillCounts, Target, kill_until_done, make_folder, require_whole, watched
+from tests.crash.killing import KillCounts, Target, kill_until_done, watched
+from tests.crash.kinds import KINDS
 
 TARGETS: list[Target] = ["driver", "driver", "jvm", "jvm", "daemon", "worker", "worker", "worker"]
 
@@ -26,28 +31,30 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1, help="what the moments are drawn from")
     parser.add_argument("--per-app", type=int, default=16, help="kills of one app until its output is compared")
+    parser.add_argument("--kind", action="append", choices=[kind.name for kind in KINDS], help="default: all in turn")
     options = parser.parse_args()
     dice = random.Random(options.seed)
     started = time.monotonic()
     whole = KillCounts()
-    apps = 0
-    while whole.total < options.kills:
-        apps += 1
+    kinds = [kind for kind in KINDS if kind.name in (options.kind or [kind.name])]
+    for apps, kind in enumerate(itertools.cycle(kinds), start=1):
         counts = KillCounts()
-        with tempfile.TemporaryDirectory() as folder:
-            make_folder(Path(folder), files=120)
-            with watched(Path(folder)):
-                kill_until_done(Path(folder), dice.randrange(1 << 30), dice.choices(TARGETS, k=options.per_app), counts)
-            require_whole(Path(folder))
-        for target, kills in counts.kills.items():
-            whole.kills[target] = whole.kills.get(target, 0) + kills
-        whole.middle += counts.middle
-        whole.starts += counts.starts
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            kind.make(folder)
+            targets = dice.choices(TARGETS, k=options.per_app)
+            with watched(folder):
+                before_start = functools.partial(kind.before_start, folder)
+                kill_until_done(folder, dice.randrange(1 << 30), targets, counts, before_start)
+            kind.require_whole(folder)
+        whole.add(counts)
         print(
-            f"{time.monotonic() - started:5.0f} s, {apps} apps, all whole: {whole.total} kills {whole.kills}, "
-            f"{whole.middle} of them between the first and the last file, {whole.starts} starts",
+            f"{time.monotonic() - started:5.0f} s, {apps} apps, all whole, {kind.name} the last: {whole.total} kills "
+            f"{whole.kills}, {whole.middle} of them between the first and the last file, {whole.starts} starts",
             flush=True,
         )
+        if whole.total >= options.kills:
+            break
     return 0
 
 
