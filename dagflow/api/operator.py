@@ -226,6 +226,19 @@ class PreScan(ABC):
     state_version: ClassVar[int] = 1
     """Version of state_type's fields."""
 
+    def take_back(self, item: Any) -> bool:
+        """Forget that a tuple was resolved, because its window is planned again.
+
+        Called for all tuples of all such windows, in order, before the first of them is resolved once more.
+
+        Args:
+            item: The tuple as it was planned.
+
+        Returns:
+            Whether it is scanned and resolved once more; otherwise it stays as it was planned.
+        """
+        return False
+
     @abstractmethod
     def needs_scan(self, item: Any) -> bool:
         """Whether a tuple has to be scanned first; called in the driver.

@@ -132,6 +132,14 @@ class Variants:
     classes: Callable[[], Mapping[str, type]]
 
 
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Marks a property that decides how fast or in how many parts an operator works, and not what comes out.
+
+    A run does not tell that it was changed since the run before.
+    """
+
+
 class HasProperties:
     """Base of classes whose properties an app gives: subclasses declare them as annotated class attributes.
 

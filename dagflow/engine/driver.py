@@ -142,11 +142,21 @@ class Driver:
         """
         for window_id in self._committer.publish_decided():
             self._observer.notice(f"window {window_id} was decided in an earlier run; its files are published now")
+        stale = self._planner.stale()
+        if stale and not self._stop.is_requested:
+            self._planner.plan_again(stale)
+            for window in stale:
+                self._observer.notice(
+                    f"window {window.window_id} was planned with the app as it was and is planned again"
+                )
         planned = self._journal.state.planned
         for window_id in sorted(planned):
             if self._stop.is_requested:
                 return
-            self._observer.notice(f"window {window_id} was planned in an earlier run and not committed; it runs again")
+            if window_id not in {window.window_id for window in stale}:
+                self._observer.notice(
+                    f"window {window_id} was planned in an earlier run and not committed; it runs again"
+                )
             self._submit(planned[window_id])
             while len(self._in_flight) >= self._max_in_flight and not self._stop.is_requested:
                 # What was planned earlier comes before anything new.

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dagflow.api.operator import Operator
+from dagflow.journal.app_facts import AppFacts
+from dagflow.plan.description import describe
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
@@ -25,6 +27,7 @@ class PlacedApp:
             the operator itself.
         attributes: What holds for the whole app.
         storage: Reaches the stores of the app.
+        facts: What the journal remembers of the app.
     """
 
     name: str
@@ -33,6 +36,7 @@ class PlacedApp:
     deciders: Mapping[str, object]
     attributes: Attributes
     storage: StorageContext
+    facts: AppFacts
 
     @classmethod
     def of(cls, app: LogicalPlan, storage: StorageContext) -> PlacedApp:
@@ -45,4 +49,5 @@ class PlacedApp:
             {name: node.partitioner or node.operator for name, node in nodes},
             app.attributes,
             storage,
+            describe(app),
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from dagflow.engine.operator_state import require_owners
 from dagflow.errors import DagflowError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal import SavedState
+from dagflow.plan.physical import PortRef
 from dagflow.runtime.base import Runtime
 
 
@@ -37,14 +39,36 @@ class PreScans:
         Raises:
             DagflowError: A pre-scan failed.
         """
-        completed: dict[Any, list[Any]] = {}
-        for target, items in emission.tuples.items():
-            prescan = self._prescans.get(target.operator)
-            if prescan is not None:
-                # The members of a batch need no pre-scan.
-                single = [item for item in items if not isinstance(item, TupleBatch)]
-                resolved = iter(prescan.resolve(single, self._results(target.operator, prescan, single)))
-                completed[target] = [item if isinstance(item, TupleBatch) else next(resolved) for item in items]
+        # The members of a batch need no pre-scan.
+        return self._resolved(emission, self._marks(emission, lambda prescan, item: True))
+
+    def complete_again(self, emissions: Sequence[Emission]) -> list[Emission]:
+        """The emissions of windows that are planned again, completed once more.
+
+        Args:
+            emissions: What was planned, in order, with everything that was planned after the first of them.
+
+        Raises:
+            DagflowError: A pre-scan failed.
+        """
+        marks = [self._marks(each, lambda prescan, item: prescan.take_back(item)) for each in emissions]
+        return [self._resolved(emission, own) for emission, own in zip(emissions, marks, strict=True)]
+
+    def _marks(self, emission: Emission, is_open: Callable[[PreScan, Any], bool]) -> dict[PortRef, list[bool]]:
+        """Which tuples of an emission are to be resolved, by input port."""
+        return {
+            target: [not isinstance(item, TupleBatch) and is_open(prescan, item) for item in items]
+            for target, items in emission.tuples.items()
+            if (prescan := self._prescans.get(target.operator)) is not None
+        }
+
+    def _resolved(self, emission: Emission, marks: Mapping[PortRef, list[bool]]) -> Emission:
+        completed: dict[PortRef, list[Any]] = {}
+        for target, is_open in marks.items():
+            prescan, items = self._prescans[target.operator], emission.tuples[target]
+            single = list(itertools.compress(items, is_open))
+            resolved = iter(prescan.resolve(single, self._results(target.operator, prescan, single)))
+            completed[target] = [next(resolved) if own else item for item, own in zip(items, is_open, strict=True)]
         return replace(emission, tuples={**emission.tuples, **completed}) if completed else emission
 
     def _results(self, name: str, prescan: PreScan, items: list[Any]) -> list[Any]:

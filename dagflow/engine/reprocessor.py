@@ -13,7 +13,7 @@ from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.recovery import finish_reprocess
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
-from dagflow.engine.window_codec import WindowCodec, require_names_apart
+from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers
 from dagflow.engine.window_committer import intent_of
 from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, SourceChangedError, StorageError
 from dagflow.execution.messages import TaskResult
@@ -155,14 +155,9 @@ class Reprocessor:
     def _run(self, planned: WindowPlan) -> list[TaskResult]:
         heads = {stage.head for stage in self._plan.stages}
         ports = {str(exchange.edge.target) for stage in self._plan.stages for exchange in stage.inputs}
-        if unknown := sorted(set(planned.inputs) - ports):
-            raise JournalError(
-                f"window {planned.window_id} gave blocks to {unknown[0]}, which the app no longer has",
-                url="journal",
-                hint="use an app that has an operator of that name",
-            )
+        require_takers(planned, ports)
         counts = {**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}}
-        task = self._codec.task_of(replace(planned, partitions=counts, config_hash=self._codec.config_hash), {})
+        task = self._codec.task_of(replace(planned, partitions=counts), {})
         runtime = self._runtime()
         self._raise_if_stopped()
         running = runtime.submit(task)

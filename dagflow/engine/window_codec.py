@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import pickle
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -34,18 +32,17 @@ class WindowCodec:
         plan: The physical plan.
         operators: All operators by name.
         tag: Unique to this driver; part of every pending name.
+        fingerprint: That of the app; part of every plan.
     """
 
-    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], tag: str) -> None:
+    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], tag: str, fingerprint: str = "") -> None:
         self._plan = plan
         self._operators = operators
         self._tag = tag
-        shape = [
-            [stage.operators, [f"{e.edge} {e.routing} {e.codec}" for e in stage.inputs], [str(e) for e in stage.edges]]
-            for stage in plan.stages
-        ]
-        classes = [f"{name}:{type(operators[name]).__qualname__}" for stage in plan.stages for name in stage.operators]
-        self.config_hash = hashlib.sha256(json.dumps([shape, classes]).encode()).hexdigest()[:16]
+        self._fingerprint = fingerprint
+        self._sources: dict[PortRef, list[str]] = {}
+        for exchange in (exchange for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned):
+            self._sources.setdefault(exchange.edge.target, []).append(str(exchange.edge.source))
 
     def _kind(self, target: PortRef) -> type:
         return self._operators[target.operator].input_ports[target.port].type
@@ -75,14 +72,15 @@ class WindowCodec:
         for target, items in emission.tuples.items():
             kind, exchange = self._kind(target), self._assigned(target)
             if exchange.routing == "assigned_to_all":
-                inputs[str(target)] = PlannedTuples(kind_name(kind), encode_tuples(kind, list(items)), None)
+                encoded, lengths = encode_tuples(kind, list(items)), None
             else:
                 shares = assigned_shares(exchange, items, counts[self._plan.stage_of(target.operator).head])
                 encoded = encode_tuples(kind, [item for share in shares for item in share])
-                inputs[str(target)] = PlannedTuples(kind_name(kind), encoded, [len(share) for share in shares])
+                lengths = [len(share) for share in shares]
+            inputs[str(target)] = PlannedTuples(kind_name(kind), encoded, lengths, sorted(self._sources[target]))
         return WindowPlan(
             window_id=emission.window_id,
-            config_hash=self.config_hash,
+            config_hash=self._fingerprint,
             inputs=inputs,
             partitions=dict(counts),
             decisions=[PartitionDecision(emission.window_id, *astuple(decision)) for decision in decisions],
@@ -97,12 +95,44 @@ class WindowCodec:
             planned_ms=now_ms(),
         )
 
+    def is_current(self, planned: WindowPlan) -> bool:
+        """Whether a window was planned by the app as it is."""
+        return planned.config_hash == self._fingerprint
+
+    def emission_of(self, planned: WindowPlan) -> Emission:
+        """What was emitted for a planned window, for the input ports that the app has now.
+
+        A port that the app did not have takes what one with the same upstream has taken.
+
+        Raises:
+            JournalError: No port of the app takes some of the tuples.
+        """
+        taken: dict[PortRef, str] = {}
+        for target, sources in self._sources.items():
+            of_sources = [name for name, given in planned.inputs.items() if given.sources == sorted(sources)]
+            names = [str(target)] if str(target) in planned.inputs else of_sources
+            taken.update((target, name) for name in names[:1])
+        require_takers(planned, taken.values())
+        return Emission(
+            planned.window_id,
+            {target: decode_tuples(self._kind(target), planned.inputs[name].tuples) for target, name in taken.items()},
+            planned.control_state.operators,
+            planned.counters,
+            [
+                (target, items)
+                for target, items in self.late_tuples(planned)
+                if target.port in self._operators[target.operator].input_ports
+            ],
+            planned.emitted_ms,
+        )
+
     def late_tuples(self, planned: WindowPlan) -> list[tuple[PortRef, list[Any]]]:
         """The tuples of a planned window that wait for its results, by input port, in order."""
-        late = [(PortRef(*each.port.split(".")), each) for each in planned.control_state.late]
+        late = [(PortRef(*each.port.rsplit(".", 1)), each) for each in planned.control_state.late]
         return [
             (target, pickle.loads(each.pickled) if each.pickled else decode_tuples(self._kind(target), each.tuples))
             for target, each in late
+            if target.operator in self._operators
         ]
 
     def _encode_late(self, target: PortRef, items: list[Any]) -> LateTuples:
@@ -113,17 +143,7 @@ class WindowCodec:
             return LateTuples(str(target), pickled=pickle.dumps(items, protocol=5))
 
     def task_of(self, planned: WindowPlan, states: Mapping[tuple[str, int], SavedState]) -> WindowTask:
-        """The work of a planned window: the same blocks in the same partitions, however often it is asked for.
-
-        Raises:
-            JournalError: The window was planned by an app of another shape.
-        """
-        if planned.config_hash != self.config_hash:
-            raise JournalError(
-                f"window {planned.window_id} was planned and not committed, by an app with other operators or streams",
-                url="journal",
-                hint="finish it with the app as it was, or start over with --fresh",
-            )
+        """The work of a planned window: the same blocks in the same partitions, however often it is asked for."""
         assigned: dict[str, list[list[tuple[PortRef, list[Any]]]]] = {
             stage.head: [[] for _ in range(planned.partitions[stage.head])]
             for stage in self._plan.stages
@@ -143,6 +163,26 @@ class WindowCodec:
             partitions=dict(planned.partitions),
             assigned=assigned,
             states=states,
+        )
+
+
+def require_takers(planned: WindowPlan, ports: Iterable[str]) -> None:
+    """Refuse a plan with tuples for an input port that the app does not have.
+
+    Args:
+        planned: The plan.
+        ports: The ports that take tuples.
+
+    Raises:
+        JournalError: There is such a port.
+    """
+    if unknown := sorted(set(planned.inputs) - set(ports)):
+        operator, _, port = unknown[0].rpartition(".")
+        raise JournalError(
+            f"window {planned.window_id} has tuples for '{operator}', and the app has no such operator with an input "
+            f"port '{port}'",
+            url="journal",
+            hint=f"give the app an operator '{operator}' again, with the same upstream; nothing of the window is lost",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +14,7 @@ from dagflow.engine.scaling import Scaling
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import Journal, WindowPlan
+from dagflow.journal import Journal, Replan, WindowPlan
 
 
 class WindowPlanner:
@@ -49,7 +50,7 @@ class WindowPlanner:
         self._sizing = sizing
         self._emitted: deque[tuple[Emission, Load]] = deque()
         self._next_window = journal.state.next_window_id
-        fixed = states.fixed_counts(journal.state.planned.values())
+        fixed = states.fixed_counts(filter(runner.codec.is_current, journal.state.planned.values()))
         self._scaling = Scaling(app.plan, app.deciders, sizing.parallelism, fixed)
         sizing.size_by_speed(self._scaling.scaled_by_speed)
         states.require_counts(self._scaling.counts)
@@ -92,6 +93,39 @@ class WindowPlanner:
         )
         self._journal.append(planned)
         return planned
+
+    def stale(self) -> list[WindowPlan]:
+        """The windows to plan again: the first one that an app as it is not any more has planned, and all behind it."""
+        planned = self._journal.state.planned
+        windows = [planned[window_id] for window_id in sorted(planned)]
+        return list(itertools.dropwhile(self._runner.codec.is_current, windows))
+
+    def plan_again(self, windows: Sequence[WindowPlan]) -> None:
+        """Plan windows of which nothing was committed with the app as it is now: the same tuples, in new shares.
+
+        All new plans are durable when this returns, or none: a pre-scan goes on from one window to the next.
+
+        Args:
+            windows: What stale() gave.
+
+        Raises:
+            JournalError: The app has no input port for some of the tuples; nothing was changed.
+        """
+        codec = self._runner.codec
+        emissions = [codec.emission_of(planned) for planned in windows]
+        self._scaling.observe(
+            self.backlogs(load_of(self._plan, each.tuples) for each in emissions), self._sizing.speeds, {}
+        )
+        self._states.require_counts(self._scaling.counts)
+        plans = []
+        for emission, before in zip(self._prescans.complete_again(emissions), windows, strict=True):
+            index = {**before.control_state.operator_index, **self._control.operator_index}
+            plans.append(
+                codec.plan_of(
+                    emission, self._prescans.state(), index, self._scaling.counts, self._scaling.take_decisions()
+                )
+            )
+        self._journal.append(*map(Replan, plans))
 
     def committed(self, load: Load, results: Sequence[TaskResult]) -> None:
         """Learn from a committed window how large the next ones should be.

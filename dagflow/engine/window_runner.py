@@ -58,7 +58,7 @@ class WindowRunner:
     def __init__(
         self, app: PlacedApp, states: OperatorStates, runtime: LazyRuntime, sizing: WindowSizing, tag: str
     ) -> None:
-        self.codec = WindowCodec(app.plan, app.operators, tag)
+        self.codec = WindowCodec(app.plan, app.operators, tag, app.facts.fingerprint)
         self._plan = app.plan
         self._storage = app.storage
         self._states = states

@@ -1,6 +1,7 @@
 """The durable record of every window: planned, then committed, then published."""
 
-from dagflow.journal.events import Reprocess
+from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.journal.events import Replan, Reprocess
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
 from dagflow.journal.retention import JournalRetention
@@ -10,16 +11,19 @@ from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, Window, WindowIntent, WindowPlan
 
 __all__ = [
+    "AppFacts",
     "CommittedState",
     "ControlState",
     "Journal",
     "JournalRetention",
     "JournalState",
     "LateTuples",
+    "OperatorFacts",
     "PartitionCounts",
     "PartitionDecision",
     "PlannedTuples",
     "ProducedFiles",
+    "Replan",
     "Reprocess",
     "SavedSegment",
     "SavedState",

@@ -83,6 +83,19 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Replan:
+    """A window that was planned and of which nothing was committed is planned again, with the same tuples.
+
+    Attributes:
+        plan: Its new plan.
+    """
+
+    kind: ClassVar[str] = "REPLAN"
+
+    plan: WindowPlan
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """All files of a committed window are published."""
 
@@ -162,6 +175,7 @@ Event = (
     Fence
     | Start
     | WindowPlan
+    | Replan
     | WindowIntent
     | Done
     | Reprocess

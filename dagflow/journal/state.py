@@ -13,6 +13,7 @@ from dagflow.journal.events import (
     Fence,
     Operators,
     Outputs,
+    Replan,
     Reprocess,
     Reprocessed,
     SetAside,
@@ -121,6 +122,8 @@ class JournalState:
                 self.app_uuid = self.app_uuid or event.uuid
             case WindowPlan():
                 self._plan(event)
+            case Replan():
+                self._plan_again(event.plan)
             case WindowIntent():
                 self._commit(event)
             case Done():
@@ -149,10 +152,19 @@ class JournalState:
     def _plan(self, plan: WindowPlan) -> None:
         if plan.window_id != self.next_window_id:
             raise ValueError(f"window {plan.window_id} is planned where window {self.next_window_id} is due")
-        self.planned[plan.window_id] = plan
         self.last_planned = plan.window_id
         self.next_window_id = plan.window_id + 1
-        self.control_state = plan.control_state
+        self._take_plan(plan)
+
+    def _plan_again(self, plan: WindowPlan) -> None:
+        if plan.window_id not in self.planned:
+            raise ValueError(f"window {plan.window_id} is planned again; planned are {sorted(self.planned)}")
+        self._take_plan(plan)
+
+    def _take_plan(self, plan: WindowPlan) -> None:
+        self.planned[plan.window_id] = plan
+        if plan.window_id == self.last_planned:
+            self.control_state = plan.control_state
         self.decisions = [*self.decisions, *plan.decisions][-KEPT_DECISIONS:]
         note_partitions(self.partitions, plan)
 

@@ -19,11 +19,13 @@ class PlannedTuples:
         kind: The class of the tuples as `module:name`, for readers of a plan without its app.
         tuples: The tuples, encoded by their class.
         lengths: How many tuples each partition gets, in order; None where every partition gets all.
+        sources: The output ports that they came from, by which an app with other names finds where they go.
     """
 
     kind: str
     tuples: Any
     lengths: list[int] | None
+    sources: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class WindowPlan:
 
     Attributes:
         window_id: The window, counted from 1 without a gap.
-        config_hash: Shape of the app that planned it.
+        config_hash: Fingerprint of the app that planned it; see AppFacts.
         inputs: What control operators emitted to partitioned ones, by input port.
         partitions: How many partitions each stage has, by its head.
         decisions: Why the counts are what they are.

@@ -50,7 +50,7 @@ class BlockAccounting:
             RecordError: Rejects are not taken in.
         """
         if self.listener is None:
-            hint = "connect the reader's port errors to take such records aside, and start over with --fresh"
+            hint = "to take such records aside, connect the reader's port errors, and run again"
             raise RecordError(reason, url=self.url, offset=offset, length=length, hint=hint)
         self.covered += length
         self._aside += 1

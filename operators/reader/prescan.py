@@ -83,6 +83,16 @@ class BlockPreScan(PreScan):
         self._opened: BlockFiles | None = None
         self._files: dict[tuple[str, FileVersion], FileEntryState] = {}
 
+    def take_back(self, item: Any) -> bool:
+        """Forget how a file goes on: a block that was planned says itself in which state it begins.
+
+        Blocks of compressed files keep the part of the content that they were given.
+        """
+        if not isinstance(item, BlockMetadata) or expected_compression(item, self._setting):
+            return False
+        self._files.pop((item.url, item.version), None)
+        return True
+
     def needs_scan(self, item: Any) -> bool:
         """Whether a tuple must be scanned before its file can be read; a small-file batch holds whole files."""
         if not isinstance(item, BlockMetadata):
@@ -123,7 +133,7 @@ class BlockPreScan(PreScan):
         if not isinstance(item, BlockMetadata):
             return item
         key = (item.url, item.version)
-        file = FileEntryState(item.url, item.version)
+        file = FileEntryState(item.url, item.version, item.entry_state)
         if item.start:
             file = self._files.pop(key, file)
         compression = cutting_compression(item, self._setting, self._format)

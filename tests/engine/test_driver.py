@@ -14,7 +14,7 @@ from dagflow.engine import driver
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
-from dagflow.errors import DagflowError, JournalError, OperatorError, StorageError
+from dagflow.errors import DagflowError, OperatorError, StorageError
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.report.snapshot import RunSnapshot
@@ -200,14 +200,6 @@ def test_a_fresh_run_removes_only_what_the_old_journal_published(tmp_path: Path)
     summary = run(app_of(tmp_path, [b"new"]), RunOptions(fresh=True), runtime=InlineRuntime)
     assert summary.windows == 1
     assert published(tmp_path) == [b"mine", b"new"]
-
-
-def test_an_app_of_another_shape_does_not_replay_a_planned_window(tmp_path: Path) -> None:
-    """Blocks that were planned for one DAG are not fed to another."""
-    with pytest.raises(DagflowError, match="the lights went out"):
-        run(app_of(tmp_path, TEXTS), runtime=crashing(1))
-    with pytest.raises(JournalError, match="by an app with other operators or streams"):
-        run(app_of(tmp_path, TEXTS, middle=Total()), runtime=InlineRuntime)
 
 
 def test_input_that_appears_later_is_found_by_the_next_run(tmp_path: Path) -> None:

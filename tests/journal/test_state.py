@@ -19,6 +19,7 @@ from dagflow.journal import (
     PartitionDecision,
     PlannedTuples,
     ProducedFiles,
+    Replan,
     Reprocess,
     SavedSegment,
     SavedState,
@@ -35,7 +36,7 @@ from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
 from tests.journal.samples import counted, emitted, intent_of, plan_of
 
-STEPS = st.lists(st.sampled_from(["plan", "intent", "done", "flush", "maintain", "reopen"]), max_size=40)
+STEPS = st.lists(st.sampled_from(["plan", "replan", "intent", "done", "flush", "maintain", "reopen"]), max_size=40)
 KEEP = st.builds(JournalRetention, st.integers(1, 5), st.integers(3, 20))
 
 
@@ -49,6 +50,8 @@ def play(store: ObjectStore, steps: list[str], retention: JournalRetention) -> I
                 w = state.next_window_id
                 plan = replace(plan_of(w, [w], cursor=w), partitions={"r": w % 3 + 1}, counters=counted("s", "f", w))
                 journal.append(plan)
+            case "replan" if state.planned:
+                journal.append(*(Replan(replace(plan, config_hash="new")) for plan in state.planned.values()))
             case "intent" if state.planned:
                 w = min(state.planned)
                 journal.append(replace(intent_of(w, f"f{w}", total=w), counters=emitted("r", "n", w)))
@@ -133,6 +136,8 @@ def test_a_snapshot_with_the_log_after_it_says_what_the_whole_log_says(steps: li
         state = journal.state
         if step == "plan":
             journal.append(plan_of(state.next_window_id, [state.next_window_id], cursor=state.next_window_id))
+        elif step == "replan" and state.planned:
+            journal.append(Replan(plan_of(min(state.planned), [], cursor=state.last_planned)))
         elif step == "intent" and state.planned:
             journal.append(intent_of(min(state.planned), "f", total=min(state.planned)))
         elif step == "done" and state.intents:
@@ -220,9 +225,8 @@ def test_any_state_comes_back_as_it_was_written(plan: WindowPlan, intent: Window
     for event in (plan, intent):
         state.apply(event)
         assert through_json(state) == state
-        record = Record(
-            1, 2, "n", (event, Outputs(urls), Reprocess(intent, urls, intent.counters), Reprocessed(1, "x"))
-        )
+        replayed = Reprocess(intent, urls, intent.counters), Reprocessed(1, "x")
+        record = Record(1, 2, "n", (event, Outputs(urls), *replayed, Replan(plan)))
         assert Record.from_json(decode(encode(record.to_json()), "log/1"), "log/1") == record
 
 
@@ -251,6 +255,7 @@ BOTH = (WindowPlan, WindowIntent)
     [
         ([WindowPlan(2)], "window 2 is planned where window 1 is due"),
         ([WindowPlan(1)] * 2, "window 1 is planned where window 2 is due"),
+        ([Replan(WindowPlan(1))], r"window 1 is planned again; planned are \[\]"),
         ([WindowIntent(1)], "window 1 is committed after window 0"),
         ([Done(1)], "window 1 is done without an intent"),
         ([*(kind(n) for kind in BOTH for n in (1, 2)), Done(2)], "2 is done before window 1"),

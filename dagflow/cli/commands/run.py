@@ -19,7 +19,7 @@ from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import DagflowError, FencedError, RunStoppedError
+from dagflow.errors import DagflowError, JournalError, RunStoppedError, TransientStorageError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.location import redacted
@@ -103,11 +103,18 @@ def watch(logical: LogicalPlan, options: RunOptions, display: Display) -> RunSna
 def _account_for_failure(error: Exception, display: Display, again: str, *, as_json: bool) -> None:
     if isinstance(error, DagflowError) and error.exit_code == 2:
         return  # nothing was run
-    if not isinstance(error, FencedError):  # there the other driver goes on with the work
-        error.add_note(f"    continue with: {again}")
+    if not isinstance(error, JournalError):  # its hint says what to do; or another driver goes on with the work
+        error.add_note(f"    {'' if _may_pass(error) else 'mend that, and '}continue with: {again}")
     if as_json:
         last = display.last or RunSnapshot(display.app)
         output.result(json.dumps(replace(last, state="failed").to_json()))
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the same run may succeed another time, with nothing changed."""
+    if not isinstance(error, DagflowError) or isinstance(error, TransientStorageError | RunStoppedError):
+        return True
+    return type(error) is DagflowError and not error.hint
 
 
 def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> str:

@@ -145,12 +145,13 @@ def test_a_failed_run_says_how_to_continue_and_is_continued(folder: Path) -> Non
     assert json.loads(failed.stdout)["state"] == "failed"
     assert failed.stderr.count("LookupError") == 1, failed.stderr
     assert "operator 'keep'" in failed.stderr
-    assert "continue with: dagflow run app.yaml --set 'keep.poison=line 7'" in failed.stderr
+    assert "mend that, and continue with: dagflow run app.yaml --set 'keep.poison=line 7'" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert not (folder / "out").exists() or published(folder) == []
 
     continued = dagflow_command(["run", "app.yaml"], cwd=folder)
     assert continued.returncode == 0, continued.stderr
+    assert "window 1 was planned with the app as it was and is planned again" in continued.stderr
     assert published(folder) == LINES
 
 

@@ -1,0 +1,49 @@
+"""What the journal remembers of an app: enough to tell whether, and how, it has changed since."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagflow.journal.typed_json import to_json
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFacts:
+    """One operator of an app.
+
+    Attributes:
+        kind: Its class.
+        properties: Its properties as JSON values, by name; a value of the environment is its reference and a checksum.
+        partition: How it is divided into partitions, "" where the app does not say.
+        is_control: Whether it runs in the driver.
+        tuning: Names of the properties that decide how fast it works, and not what comes out.
+    """
+
+    kind: str
+    properties: dict[str, Any] = field(default_factory=dict)
+    partition: str = ""
+    is_control: bool = False
+    tuning: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class AppFacts:
+    """An app without the attributes that output does not depend on.
+
+    Attributes:
+        operators: The operators by name.
+        streams: The streams, each as "operator.port -> operator.port".
+        code: Checksums of the author's modules by name.
+    """
+
+    operators: dict[str, OperatorFacts] = field(default_factory=dict)
+    streams: list[str] = field(default_factory=list)
+    code: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal apps."""
+        return hashlib.sha256(json.dumps(to_json(self), sort_keys=True).encode()).hexdigest()[:16]

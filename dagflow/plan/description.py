@@ -1,0 +1,82 @@
+"""Describes an app for the journal, so that a later run can tell what has changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dagflow.api.operator import Operator
+from dagflow.api.properties import Tuning, property_model
+from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+
+SHORTEST_SECRET = 4
+"""A shorter value of the environment is told from other text by nothing, and tells nothing."""
+
+CHECKSUM_MARK = "~"
+"""Stands between a reference to the environment and the checksum of its value."""
+
+
+def describe(app: LogicalPlan) -> AppFacts:
+    """What the journal remembers of an app."""
+    secrets = {} if app.spec is None else {k: v for k, v in app.spec.secrets.items() if len(k) >= SHORTEST_SECRET}
+    return AppFacts(
+        {name: _operator_facts(app, node, secrets) for name, node in app.operators.items()},
+        sorted(f"{edge.source} -> {edge.target}" + (" (to all)" * edge.is_broadcast) for edge in app.edges),
+        {} if app.spec is None else {path.name: _checksum_of(path) for path in app.spec.user_modules()},
+    )
+
+
+def _operator_facts(app: LogicalPlan, node: OperatorNode, secrets: Mapping[str, str]) -> OperatorFacts:
+    spec = None if app.spec is None else app.spec.operators.get(node.name)
+    fields = property_model(type(node.operator)).model_fields
+    given = {name: getattr(node.operator, name) for name in fields} if spec is None else dict(spec.properties)
+    policy = None if spec is None or spec.partitioner is None else spec.partitioner
+    partition = "" if node.partition is None else str(node.partition)
+    if policy is not None:
+        partition += f" {policy.policy_class.__qualname__} {_plain(dict(policy.properties), secrets)}"
+    return OperatorFacts(
+        _kind(type(node.operator)),
+        {name: _plain(value, secrets) for name, value in given.items()},
+        partition.strip(),
+        node.is_control,
+        sorted(name for name, field in fields.items() if any(isinstance(each, Tuning) for each in field.metadata)),
+    )
+
+
+def _kind(cls: type[Operator]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _plain(value: Any, secrets: Mapping[str, str]) -> Any:
+    """A value of a property as a JSON value, without what comes from the environment."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return _veiled(value, secrets)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each, secrets) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, secrets) for each in value]
+    # Apps that are made without YAML hold objects; those that are made by it, dates at most.
+    members = getattr(value, "__dict__", None)
+    own = {name: _plain(each, secrets) for name, each in (members or {}).items() if not name.startswith("_")}
+    return {type(value).__qualname__: own} if members is not None else _veiled(str(value), secrets)
+
+
+def _veiled(text: str, secrets: Mapping[str, str]) -> str:
+    for value in sorted(secrets, key=len, reverse=True):
+        if value in text:
+            # So short a checksum shows that a variable has changed, and does not give its value away.
+            checksum = hashlib.blake2b(value.encode(), digest_size=2).hexdigest()
+            text = text.replace(value, f"{secrets[value]}{CHECKSUM_MARK}{checksum}")
+    return text
+
+
+def _checksum_of(module: Path) -> str:
+    checksum = hashlib.sha256()
+    for file in sorted(module.rglob("*.py")) if module.is_dir() else [module]:
+        checksum.update(file.read_bytes())
+    return checksum.hexdigest()[:16]
