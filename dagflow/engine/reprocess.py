@@ -100,8 +100,13 @@ def reprocess(
         reprocessor = Reprocessor(journal, placed, tasks.get, stop or StopRequest(), parallelism)
         with pending_files_swept(locations.outputs, journal, storage):
             try:
-                return reprocessor.reprocess(windows)
+                changed = reprocessor.reprocess(windows)
             finally:
                 tasks.close()
+            if set(windows) >= set(range(journal.state.forgotten + 1, journal.state.last_committed + 1)):
+                # All output is by this app: the next run has nothing to tell.
+                journal.note_app(placed.facts)
+                journal.flush()
+            return changed
     finally:
         journal.close()

@@ -78,7 +78,9 @@ class Reprocessor:
     def __init__(
         self, journal: Journal, app: PlacedApp, runtime: Callable[[], Runtime], stop: StopRequest, parallelism: int
     ) -> None:
-        _require_independent_windows(app)
+        obstacle = why_not_reprocessed(app)
+        if obstacle is not None:
+            raise obstacle
         self._journal = journal
         self._storage = app.storage
         self._plan = app.plan
@@ -172,26 +174,23 @@ class Reprocessor:
             raise RunStoppedError("reprocessing was asked to stop; nothing was replaced")
 
 
-def _require_independent_windows(app: PlacedApp) -> None:
-    """Refuse operators whose output depends on other windows, or that publish apart from their window.
-
-    Raises:
-        JournalError: There is one.
-    """
+def why_not_reprocessed(app: PlacedApp) -> JournalError | None:
+    """Why an app cannot reprocess windows: output depends on other windows, or is published apart from its window."""
     for stage in app.plan.stages:
         for name in stage.operators:
             if is_stateful(app.operators[name]):
-                raise JournalError(
+                return JournalError(
                     f"operator '{name}' has state, and the journal does not keep the state before a window",
                     url="journal",
                     hint="start over with --fresh",
                 )
     for name in waits_for_results(app.plan, app.operators):
-        raise JournalError(
+        return JournalError(
             f"operator '{name}' works on the results of all windows in order, and cannot process one of them again",
             url="journal",
             hint="start over with --fresh",
         )
+    return None
 
 
 def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowError | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dagflow.api.context import WindowBudget
 from dagflow.api.control import ControlOperator, InputOperator
+from dagflow.engine.app_change_notice import change_notices
 from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory
@@ -51,6 +52,7 @@ class RunOptions:
         conf: Spark settings that take precedence over the app's.
         follow: Whether to keep watching for new input.
         fresh: Whether to set the old journal aside, and remove the files that it published.
+        replay_command: The command line that runs windows again with what this run was given, up to their ids.
     """
 
     checkpoint: str | None = None
@@ -58,6 +60,7 @@ class RunOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     follow: bool = False
     fresh: bool = False
+    replay_command: str = "dagflow replay CHECKPOINT"
 
 
 class SilentObserver:
@@ -193,7 +196,10 @@ def _drive(
         control.restore(journal.state.control_state, committed, last_run)
         runner = WindowRunner(app, states, runtime, sizing, pending_tag(journal.state.app_uuid, journal.epoch))
         planner = WindowPlanner(app, journal, control, states, runner, sizing)
+        for notice in change_notices(app, journal.state, options.replay_command):
+            controls.observer.notice(notice)
         journal.note_operators(app.operators)
+        journal.note_app(app.facts)
         committer = WindowCommitter(app, journal, control, states, runner.codec)
         statistics = RunStatistics(app.plan, app.operators)
         return Driver(journal, planner, runner, committer, statistics, controls).run()

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, get_args
 
 from dagflow.errors import JournalError
+from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.typed_json import from_json, to_json
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
@@ -156,6 +157,19 @@ class Operators:
 
 
 @dataclass(frozen=True, slots=True)
+class App:
+    """A run has begun whose app is not that of the run before.
+
+    Attributes:
+        facts: The app.
+    """
+
+    kind: ClassVar[str] = "APP"
+
+    facts: AppFacts
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
     """The journal begins anew; the object holds the old state while its files are removed."""
 
@@ -182,6 +196,7 @@ Event = (
     | Reprocessed
     | Outputs
     | Operators
+    | App
     | SetAside
     | Cleared
 )

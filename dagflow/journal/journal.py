@@ -10,8 +10,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from dagflow.errors import DagflowError, JournalError, StorageError
+from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.compaction import compact_archives
-from dagflow.journal.events import Done, Event, Fence, Operators, Outputs, Reprocessed, RunOrigin, Start
+from dagflow.journal.events import App, Done, Event, Fence, Operators, Outputs, Reprocessed, RunOrigin, Start
 from dagflow.journal.log import Log, Replay, SlotTakenError, apply_record, load
 from dagflow.journal.retention import (
     JournalRetention,
@@ -55,7 +56,7 @@ class Journal:
         self._seq = replay.seq
         self._snapshot_seq = replay.snapshot_seq
         self._maintain_from = 0
-        self._noted: list[Done | Outputs | Operators] = []
+        self._noted: list[Done | Outputs | Operators | App] = []
         self._closed_by = ""
         self.state: JournalState = replay.state
 
@@ -226,7 +227,12 @@ class Journal:
         if (operators := sorted(names)) != self.state.operators:
             self._note(Operators(operators))
 
-    def _note(self, event: Done | Outputs | Operators) -> None:
+    def note_app(self, facts: AppFacts) -> None:
+        """Note the app of a run that has begun; it becomes durable with the next record."""
+        if facts != self.state.facts:
+            self._note(App(facts))
+
+    def _note(self, event: Done | Outputs | Operators | App) -> None:
         self.state.apply(event)
         self._noted.append(event)
 

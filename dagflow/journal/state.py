@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, assert_never
 
+from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.events import (
+    App,
     Cleared,
     Done,
     Event,
@@ -60,6 +62,7 @@ class JournalState:
         roots: Where its named roots were, each as `name=location`.
         outputs: Locations that operators publish below.
         operators: All operators of the newest run that took back the states of earlier ones.
+        facts: The app of the newest run; None where no run has told.
         next_window_id: Id of the next window to plan.
         last_planned: Id of the newest planned window, 0 for none.
         last_committed: Id of the newest window with an intent, 0 for none.
@@ -89,6 +92,7 @@ class JournalState:
     roots: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
+    facts: AppFacts | None = None
     next_window_id: int = 1
     last_planned: int = 0
     last_committed: int = 0
@@ -136,6 +140,8 @@ class JournalState:
                 self.outputs = sorted({*self.outputs, *event.urls})
             case Operators():
                 self.operators = event.names
+            case App():
+                self.facts = event.facts
             case SetAside():
                 self._set_aside(event.name)
             case Cleared():

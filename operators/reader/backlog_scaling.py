@@ -8,7 +8,7 @@ from pydantic import Field
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import BacklogStats, Partitioner, StatsListener, StatsResponse
-from dagflow.api.properties import Count, Millis
+from dagflow.api.properties import Count, Millis, Tuning
 
 
 def readers_for(backlog: int, min_readers: int, max_readers: int) -> int:
@@ -34,10 +34,14 @@ def readers_for(backlog: int, min_readers: int, max_readers: int) -> int:
 class BacklogScaled(Operator, Partitioner, StatsListener):
     """An operator that decides itself how many partitions it has, by the number of blocks that wait."""
 
-    min_readers: Annotated[Count, Field(ge=1, description="partitions at least")] = 1
-    max_readers: Annotated[Count, Field(ge=1, description="partitions at most")] = 16
-    collect_stats: Annotated[bool, Field(description="whether the number of partitions follows the backlog")] = True
-    interval_millis: Annotated[Millis, Field(description="time between two changes of the number of partitions")] = 500
+    min_readers: Annotated[Count, Tuning(), Field(ge=1, description="partitions at least")] = 1
+    max_readers: Annotated[Count, Tuning(), Field(ge=1, description="partitions at most")] = 16
+    collect_stats: Annotated[
+        bool, Tuning(), Field(description="whether the number of partitions follows the backlog")
+    ] = True
+    interval_millis: Annotated[
+        Millis, Tuning(), Field(description="time between two changes of the number of partitions")
+    ] = 500
 
     _changed_at_millis: int | None = None
 

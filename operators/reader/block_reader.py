@@ -11,7 +11,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Prefetcher, PreScanner
 from dagflow.api.ports import InputPort, OutputPort
-from dagflow.api.properties import Size
+from dagflow.api.properties import Size, Tuning
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.backlog_scaling import BacklogScaled
@@ -64,7 +64,9 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
         ),
     ] = "fail"
     max_bytes_per_second: Annotated[
-        Size | None, Field(ge=1, description="bytes read per second by all partitions together; null: no limit")
+        Size | None,
+        Tuning(),
+        Field(ge=1, description="bytes read per second by all partitions together; null: no limit"),
     ] = None
 
     blocks_metadata_input = InputPort(BlockMetadata, tuple_batches=True)

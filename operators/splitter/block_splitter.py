@@ -9,7 +9,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext
 from dagflow.api.control import ControlOperator
 from dagflow.api.ports import OutputPort
-from dagflow.api.properties import Count, Size
+from dagflow.api.properties import Count, Size, Tuning
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
 from operators.files.metadata import BlockMetadata, FileMetadata
 from operators.splitter.batching import BatchRules, SmallFileBatcher
@@ -22,7 +22,7 @@ class BlockSplitter(ControlOperator):
 
     block_size: Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")] = 64 << 20
     blocks_threshold: Annotated[
-        Count | None, Field(ge=1, description="blocks per window at most; null: the engine's choice")
+        Count | None, Tuning(), Field(ge=1, description="blocks per window at most; null: the engine's choice")
     ] = None
     pack_bytes: Annotated[
         Size,

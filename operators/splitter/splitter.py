@@ -20,7 +20,7 @@ from dagflow.api.control import (
     SourceEventListener,
     WindowLimits,
 )
-from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, placeholders
+from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tuning, placeholders
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
@@ -88,13 +88,18 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     ] = None
     listing: Annotated[
         Literal["driver", "sharded"],
+        Tuning(),
         Field(
             description="what lists local directories ahead of the scan: processes of the driver, or tasks of the run"
         ),
     ] = "driver"
-    scan_interval_millis: Annotated[Millis, Field(description="while following: time from one scan to the next")] = 5000
+    scan_interval_millis: Annotated[
+        Millis, Tuning(), Field(description="while following: time from one scan to the next")
+    ] = 5000
     pack_millis: Annotated[
-        Millis, Field(description="while following: how long small files may wait for their batch to be filled")
+        Millis,
+        Tuning(),
+        Field(description="while following: how long small files may wait for their batch to be filled"),
     ] = 0
     follow: Annotated[bool, Field(description="whether to go on watching for new files")] = False
     existing: Annotated[
@@ -114,9 +119,11 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             "files are followed and tailed, and neither settle_millis nor done_marker says when one is complete"
         ),
     ] = None
-    max_files_per_window: Annotated[Count | None, Field(ge=1, description="files per window; null: no limit")] = None
+    max_files_per_window: Annotated[
+        Count | None, Tuning(), Field(ge=1, description="files per window; null: no limit")
+    ] = None
     max_bytes_per_window: Annotated[
-        Size | None, Field(ge=1, description="bytes per window, but one block always; null: no limit")
+        Size | None, Tuning(), Field(ge=1, description="bytes per window, but one block always; null: no limit")
     ] = None
     latest_first: Annotated[bool, Field(description="newest files first; otherwise in order of path")] = False
     on_change: Annotated[OnChange, Field(description="what to do with files that change after they were taken")] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from dataclasses import asdict
 
@@ -19,14 +20,27 @@ from dagflow.engine.run import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError, RunStoppedError
 from dagflow.report.manifest import matching_windows
+from dagflow.spec.problems import quoted
 from dagflow.storage.context import StorageContext
 
 STOPPING = "stopping: nothing is replaced, unless all windows have run; a second signal (Ctrl-C) stops at once"
 
 
+def _window_ids(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[int]:
+    ids: list[int] = []
+    for value in values:
+        match = re.fullmatch(r"([1-9][0-9]{0,17})(?:-([1-9][0-9]{0,17}))?", value, re.ASCII)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise click.BadParameter(f"{quoted(value)} is neither a window nor a range of windows, such as 3 or 3-12")
+        ids += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return ids
+
+
 @click.command("replay", short_help="Run windows again with today's app, and replace what they published.")
 @click.argument("checkpoint", metavar="CHECKPOINT")
-@click.option("--window", "windows", type=click.IntRange(1), multiple=True, metavar="N", help="A window to replay.")
+@click.option(
+    "--window", "windows", callback=_window_ids, multiple=True, metavar="N[-M]", help="A window to replay, or several."
+)
 @click.option("--files", "pattern", metavar="GLOB", help="Replay every window that read a file that GLOB names.")
 @click.option("--app", "app", metavar="APP", help="The app, where it is not the file that the last run was given.")
 @set_option
@@ -38,7 +52,7 @@ STOPPING = "stopping: nothing is replaced, unless all windows have run; a second
 def command(
     settings: Settings,
     checkpoint: str,
-    windows: tuple[int, ...],
+    windows: list[int],
     pattern: str | None,
     app: str | None,
     overrides: tuple[str, ...],
@@ -57,7 +71,7 @@ def command(
     try:
         logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
         storage = logical.attributes.storage_context()
-        chosen = list(windows) if pattern is None else list(matching_windows(checkpoint, pattern, storage))
+        chosen = windows if pattern is None else list(matching_windows(checkpoint, pattern, storage))
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
     replayed: list[ReprocessedWindow] = []

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
 
 import click
 
 from dagflow.cli import output
+from dagflow.cli.command_lines import replay_command, resume_command
 from dagflow.cli.progress import Display, display_for, logging_to
 from dagflow.cli.shared_options import Settings, conf_option, load, master_option, set_option, verbose_option
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
@@ -22,9 +20,6 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, RunStoppedError, TransientStorageError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.storage.location import redacted
-
-_SECRET = re.compile(r"secret|passw|token|credential|(access|account|private|api).?key", re.IGNORECASE)
 
 
 @click.command("run", short_help="Read, process and publish, then exit.")
@@ -60,6 +55,7 @@ def command(
     logical = load(app, settings, overrides)
     options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, follow=follow, fresh=fresh)
     again = resume_command(app, overrides, options)
+    options = replace(options, replay_command=replay_command(logical.attributes.checkpoint, overrides, options))
     display = display_for(logical.name, settings.redact, is_quiet=quiet)
     try:
         with logging_to(display, is_verbose=settings.is_verbose), display:
@@ -115,30 +111,3 @@ def _may_pass(error: Exception) -> bool:
     if not isinstance(error, DagflowError) or isinstance(error, TransientStorageError | RunStoppedError):
         return True
     return type(error) is DagflowError and not error.hint
-
-
-def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> str:
-    """The command line that continues a run: the same one, without --fresh and without secrets.
-
-    Args:
-        app: The app file as it was typed.
-        overrides: What `--set` was given.
-        options: The other options.
-    """
-    words = ["dagflow", "run", app]
-    for override in overrides:
-        words += ["--set", _veiled(override)]
-    if options.checkpoint is not None:
-        words += ["--checkpoint", redacted(options.checkpoint)]
-    if options.master is not None:
-        words += ["--master", options.master]
-    for key, value in options.conf.items():
-        words += ["--conf", _veiled(f"{key}={value}")]
-    if options.follow:
-        words.append("--follow")
-    return shlex.join(words)
-
-
-def _veiled(setting: str) -> str:
-    key, _, value = setting.partition("=")
-    return f"{key}=***" if _SECRET.search(key) else f"{key}={redacted(value)}"

@@ -29,6 +29,13 @@ def test_it_must_be_said_what_to_replay(tmp_path: Path, args: list[str]) -> None
     assert (code, "give either --window, once or more, or --files" in told) == (2, True)
 
 
+@pytest.mark.parametrize("window", ["0", "x", "3-2", "1-", "1-2-3", "\N{ARABIC-INDIC DIGIT ONE}"])
+def test_what_names_no_window_is_refused(tmp_path: Path, window: str) -> None:
+    """Windows count from 1, and a range goes up."""
+    code, told = invoke(str(tmp_path), "--window", window)
+    assert (code, "neither a window nor a range of windows, such as 3 or 3-12" in told) == (2, True)
+
+
 def test_a_checkpoint_without_journal_is_a_mistake_on_the_command_line(tmp_path: Path) -> None:
     """Exit code 2, as for status."""
     code, told = invoke(str(tmp_path / "nothing"), "--window", "1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,11 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from dagflow.cli.commands.run import resume_command
-from dagflow.engine.run import RunOptions
 from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment
 
 APP = """\
@@ -239,31 +234,3 @@ def test_a_mistake_in_the_app_is_told_before_anything_runs(folder: Path) -> None
     assert "did you mean 'block_size'?" in done.stderr
     assert "--set raeder.format: the app has no operator 'raeder'; did you mean 'reader'?" in done.stderr
     assert not (folder / "journal").exists()
-
-
-def test_the_command_repeats_what_was_typed_without_fresh() -> None:
-    """Starting over once more would throw away what is to be continued."""
-    options = RunOptions(
-        checkpoint="out/my journal", master="local[2]", conf={"spark.ui.enabled": "true"}, follow=True, fresh=True
-    )
-    assert resume_command("a b.yaml", ["reader.max_readers=4"], options) == (
-        "dagflow run 'a b.yaml' --set reader.max_readers=4 --checkpoint 'out/my journal'"
-        " --master 'local[2]' --conf spark.ui.enabled=true --follow"
-    )
-
-
-def test_no_secret_is_repeated() -> None:
-    """What was typed on a command line ends in a log otherwise."""
-    options = RunOptions(checkpoint="s3://key:hush@bucket/j", conf={"spark.hadoop.fs.s3a.secret.key": "hush"})
-    command = resume_command("a.yaml", ["source.password=hush", "source.url=redis://u:hush@h/0"], options)
-    assert "hush" not in command
-    assert "--set 'source.password=***'" in command
-
-
-@given(st.text(min_size=1), st.lists(st.text(alphabet="ab.=' \"\n$", min_size=1)))
-def test_a_shell_reads_the_command_back(app: str, values: list[str]) -> None:
-    """Whatever the names hold, the command can be pasted."""
-    overrides = [f"op.name={value}" for value in values]
-    words = shlex.split(resume_command(app, overrides, RunOptions()))
-    assert words[:3] == ["dagflow", "run", app]
-    assert words[4::2] == overrides

@@ -1,0 +1,55 @@
+"""Command lines that messages name: those of commands that go on with what a run was given."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from dagflow.engine.run import RunOptions
+from dagflow.storage.location import redacted
+
+_SECRET = re.compile(r"secret|passw|token|credential|(access|account|private|api).?key", re.IGNORECASE)
+
+
+def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> str:
+    """The command line that continues a run: the same one, without --fresh and without secrets.
+
+    Args:
+        app: The app file as it was typed.
+        overrides: What `--set` was given.
+        options: The other options.
+    """
+    words = ["dagflow", "run", app, *_settings(overrides, options)]
+    if options.checkpoint is not None:
+        words += ["--checkpoint", redacted(options.checkpoint)]
+    if options.follow:
+        words.append("--follow")
+    return shlex.join(words)
+
+
+def replay_command(checkpoint: str, overrides: Sequence[str], options: RunOptions) -> str:
+    """The command line that replays windows with what a run was given, up to their ids and without secrets.
+
+    Args:
+        checkpoint: The app's checkpoint.
+        overrides: What `--set` was given.
+        options: The other options of the run.
+    """
+    return shlex.join(["dagflow", "replay", redacted(options.checkpoint or checkpoint), *_settings(overrides, options)])
+
+
+def _settings(overrides: Sequence[str], options: RunOptions) -> list[str]:
+    words = []
+    for override in overrides:
+        words += ["--set", _veiled(override)]
+    if options.master is not None:
+        words += ["--master", options.master]
+    for key, value in options.conf.items():
+        words += ["--conf", _veiled(f"{key}={value}")]
+    return words
+
+
+def _veiled(setting: str) -> str:
+    key, _, value = setting.partition("=")
+    return f"{key}=***" if _SECRET.search(key) else f"{key}={redacted(value)}"

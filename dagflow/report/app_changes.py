@@ -1,0 +1,68 @@
+"""Tells how an app differs from what it was in the run before."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dagflow.journal import AppFacts, OperatorFacts
+
+_VALUE_BYTES = 60
+_VEILED = re.compile(r"(\$\{\w+\})~[0-9a-f]{4}")
+_DEFAULT = "the default"
+
+
+@dataclass(frozen=True, slots=True)
+class AppChange:
+    """One difference.
+
+    Attributes:
+        text: What was and what is.
+        concerns_output: Whether the same input would become other output; otherwise other input may be chosen.
+    """
+
+    text: str
+    concerns_output: bool = True
+
+
+def app_changes(before: AppFacts, now: AppFacts) -> list[AppChange]:
+    """What differs between two apps of one name, without what only decides how fast they work."""
+    found: list[AppChange] = []
+    for name in [*now.operators, *(name for name in before.operators if name not in now.operators)]:
+        was, is_now = before.operators.get(name), now.operators.get(name)
+        if was is None:
+            found.append(AppChange(f"operator '{name}' is new"))
+        elif is_now is None:
+            found.append(AppChange(f"operator '{name}' is gone", not was.is_control))
+        else:
+            found += (AppChange(text, not is_now.is_control) for text in _operator_changes(name, was, is_now))
+    if before.operators.keys() == now.operators.keys():
+        streams = [(before.streams, now.streams, "is gone"), (now.streams, before.streams, "is new")]
+        found += (AppChange(f"stream {s} {what}") for some, others, what in streams for s in some if s not in others)
+    code = [name for name in now.code if before.code.get(name) != now.code[name]]
+    # A module that came or went with its operator is no news.
+    found += (AppChange(f"the code of {name}") for name in code if name in before.code)
+    return found
+
+
+def _operator_changes(name: str, was: OperatorFacts, now: OperatorFacts) -> Iterator[str]:
+    if was.kind != now.kind:
+        yield f"{name}.class: {was.kind} -> {now.kind}"
+    if was.partition != now.partition:
+        yield f"{name}.partition: {was.partition or _DEFAULT} -> {now.partition or _DEFAULT}"
+    for key in sorted(was.properties.keys() | now.properties.keys()):
+        old, new = _shown(was.properties, key), _shown(now.properties, key)
+        if key not in now.tuning and was.properties.get(key) != now.properties.get(key):
+            yield f"{name}.{key}: {old} " + ("has another value" if old == new else f"-> {new}")
+
+
+def _shown(properties: dict[str, Any], key: str) -> str:
+    """A value as a person may see it: without what comes from the environment, and not too long."""
+    if key not in properties:
+        return _DEFAULT
+    value = properties[key]
+    text = _VEILED.sub(r"\1", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= _VALUE_BYTES else f"{text[:_VALUE_BYTES]}..."

@@ -1,0 +1,98 @@
+"""What a run tells of an app that has changed since the run before."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dagflow.cli.commands import replay
+from dagflow.cli.shared_options import Settings
+from dagflow.engine.reprocess import reprocess
+from dagflow.engine.run import RunOptions, run
+from dagflow.engine.stop_request import StopRequest
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
+from dagflow.runtime.inline import InlineRuntime
+from tests.engine.test_driver import Watcher
+from tests.engine.test_reprocess import APP, published
+
+COMMAND = "dagflow replay journal"
+CHANGED = "the app has changed since the run before: filter.drop: "
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A working directory in which an app has read three files in three windows."""
+    (tmp_path / "in").mkdir()
+    for name in "abc":
+        (tmp_path / "in" / name).write_text(f"# {name}\n{name}1\n{name}2\n")
+    with contextlib.chdir(tmp_path):
+        assert told(APP) == []
+        yield tmp_path
+
+
+def told(app: str, *, fresh: bool = False) -> list[str]:
+    """Run an app; return its notices."""
+    Path("app.yaml").write_text(app)
+    watcher = Watcher()
+    run(load_app("app.yaml"), RunOptions(fresh=fresh, replay_command=COMMAND), watcher, runtime=InlineRuntime)
+    return watcher.notices
+
+
+def changed(new: str) -> str:
+    """The app with another filter."""
+    return APP.replace('drop: {prefix: "#"}', new)
+
+
+def test_a_changed_app_is_told_with_the_command_that_applies_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nothing is new; the command replaces all earlier output, and then there is nothing to tell."""
+    notices = told(changed("keep: {suffix: '1'}"))
+    command = f"{COMMAND} --window 1-3"
+    assert notices == [
+        f'{CHANGED}{{"prefix": "#"}} -> the default; filter.keep: the default -> {{"suffix": "1"}}',
+        f"the output of windows 1 to 3 is by the app as it was; to make it again: {command}",
+    ]
+    assert told(changed("keep: {suffix: '1'}")) == []
+    asked: list[list[int]] = []
+
+    def remember(app: LogicalPlan, options: RunOptions, windows: list[int], stop: StopRequest) -> list[object]:
+        asked.append(windows)
+        return []
+
+    monkeypatch.setattr(replay, "reprocess", remember)
+    done = CliRunner().invoke(replay.command, shlex.split(command)[2:], obj=Settings())
+    assert (done.exit_code, asked) == (0, [[1, 2, 3]])
+    reprocess(load_app("app.yaml"), RunOptions(), asked[0], runtime=InlineRuntime)
+    assert sorted(published(folder).values()) == ["a1\n", "b1\n", "c1\n"]
+
+
+def test_a_replay_of_everything_before_the_run_leaves_nothing_to_tell(folder: Path) -> None:
+    """A replay of a part does."""
+    mended = changed("keep: {suffix: '1'}")
+    Path("app.yaml").write_text(mended)
+    reprocess(load_app("app.yaml"), RunOptions(), [1, 2], runtime=InlineRuntime)
+    reprocess(load_app("app.yaml"), RunOptions(), [1, 2, 3], runtime=InlineRuntime)
+    assert told(mended) == []
+    Path("app.yaml").write_text(APP)
+    reprocess(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
+    assert len(told(APP)) == 2
+
+
+def test_only_what_can_be_done_is_advised(folder: Path) -> None:
+    """Other input changes no output, no output is to be made again after --fresh, and state stands in the way."""
+    [notice] = told(APP.replace("files: [in]", "files: [in], ignore_pattern: x"))
+    assert notice == "the app has changed since the run before: splitter.ignore_pattern: the default -> x"
+    assert told(changed("keep: {suffix: '1'}"), fresh=True) == []
+    stateful = APP.replace(
+        'filter: {class: RecordFilter, properties: {drop: {prefix: "#"}}, partition: parallel}',
+        "filter: {class: Deduplicator, partition: 1}",
+    )
+    last = told(stateful)[-1]
+    assert "by the app as it was; only a run with --fresh makes it again, because operator 'filter' has state" in last
+    told(stateful, fresh=True)
+    assert sum(content.count("\n") for content in published(folder).values()) == 9
