@@ -194,6 +194,7 @@ class OperatorContext:
         storage: Reaches the stores of the app: files to read, directories to list.
         outputs: Where files to be published are opened; None in control operators that work when a window is planned.
         control: What the driver offers; None in partitioned operators.
+        is_reprocessed: Whether what the window makes replaces what it has published before.
     """
 
     app: str = "app"
@@ -210,6 +211,7 @@ class OperatorContext:
     storage: StorageContext = field(default_factory=StorageContext.default)
     outputs: OutputFiles | None = None
     control: ControlServices | None = None
+    is_reprocessed: bool = False
 
 
 class RunPreparation(Protocol):

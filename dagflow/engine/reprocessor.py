@@ -162,7 +162,7 @@ class Reprocessor:
         task = self._codec.task_of(replace(planned, partitions=counts), {})
         runtime = self._runtime()
         self._raise_if_stopped()
-        running = runtime.submit(task)
+        running = runtime.submit(replace(task, is_reprocessed=True))
         while wait([running], timeout=TICK_S).not_done:
             if self._stop.is_requested:
                 abandon(self._storage, runtime, [running])

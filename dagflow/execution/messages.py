@@ -28,6 +28,7 @@ class WindowTask:
             runtime decides.
         shares: The share of each partition in the rate limit of its operator, by the stage's head and partition;
             a partition that is not listed has an even share.
+        is_reprocessed: Whether what the window makes replaces what it has published before.
     """
 
     window_id: int
@@ -37,6 +38,7 @@ class WindowTask:
     states: Mapping[tuple[str, int], SavedState] = field(default_factory=dict)
     together: Sequence[Sequence[int]] = ()
     shares: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    is_reprocessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,7 @@ class StageTask:
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 storage=self._program.storage,
                 outputs=self._outputs,
+                is_reprocessed=self._window.is_reprocessed,
             )
             self._chain.call(name, operator.setup, context)
             self._set_up.append(name)

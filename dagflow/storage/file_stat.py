@@ -20,7 +20,8 @@ class FileStat:
         etag: The store's own tag of the content; "" where it has none.
         is_directory: Whether it is a directory.
         fingerprint: Of a planned version that may have been appended to since: its head/tail fingerprint, by which
-            the first size_bytes are recognised. 0 where the file must be exactly this version.
+            the first size_bytes are recognised. 0 where none was taken.
+        file_id: Inode number: a file keeps it when it is appended to or renamed; 0 where unknown.
     """
 
     url: str
@@ -29,6 +30,7 @@ class FileStat:
     etag: str = ""
     is_directory: bool = False
     fingerprint: int = UNKNOWN
+    file_id: int = 0
 
     def difference(self, now: FileStat) -> str:
         """How a later look at the same file differs, in words; "" for the same version.
@@ -41,6 +43,8 @@ class FileStat:
             return "" if self.etag == now.etag else f"its etag was {self.etag}, now it is {now.etag}"
         if self.mtime_ns and now.mtime_ns and self.mtime_ns != now.mtime_ns:
             return f"it was modified at {self.mtime_ns} ns, now at {now.mtime_ns} ns since 1970"
+        if self.file_id and now.file_id and self.file_id != now.file_id:
+            return "it is another file of the same name, size and time"
         return ""
 
 

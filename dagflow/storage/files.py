@@ -31,6 +31,14 @@ class ReadableFile(ABC):
         """Whether every read names the version, so that what was read needs no second look at the file."""
         return False
 
+    def has_grown(self) -> bool:
+        """Whether something has been appended to the version that was opened; False where that cannot be told."""
+        return False
+
+    def is_unchanged(self) -> bool | None:
+        """Whether what was read is of the version that was opened; None where only a look at its name can tell."""
+        return True if self.is_pinned else None
+
     @abstractmethod
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill a buffer from an offset on.

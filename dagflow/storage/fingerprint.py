@@ -29,17 +29,22 @@ def fingerprint(path: str | bytes, size_bytes: int) -> int:
     except OSError:
         return UNKNOWN
     try:
-        head = _read(descriptor, 0, min(size_bytes, PROBED_BYTES))
-        tail = _read(descriptor, max(len(head), size_bytes - PROBED_BYTES), size_bytes)
-    except OSError:
-        return UNKNOWN
+        return fingerprint_at(descriptor, size_bytes)
     finally:
         os.close(descriptor)
-    return (
-        UNKNOWN
-        if len(head) + len(tail) < min(size_bytes, 2 * PROBED_BYTES)
-        else fingerprint_of_head_and_tail(head, tail)
-    )
+
+
+def fingerprint_at(file: int | str, size_bytes: int) -> int:
+    """What fingerprint() gives for a file that is named, or open as a descriptor."""
+    if not isinstance(file, int):
+        return fingerprint(file, size_bytes)
+    try:
+        head = _read(file, 0, min(size_bytes, PROBED_BYTES))
+        tail = _read(file, max(len(head), size_bytes - PROBED_BYTES), size_bytes)
+    except OSError:
+        return UNKNOWN
+    is_short = len(head) + len(tail) < min(size_bytes, 2 * PROBED_BYTES)
+    return UNKNOWN if is_short else fingerprint_of_head_and_tail(head, tail)
 
 
 def left_out_from(start: int) -> int:

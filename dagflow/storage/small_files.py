@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dagflow.errors import StorageError
 from dagflow.storage.file_stat import FileStat
+from dagflow.storage.fingerprint import UNKNOWN
 
 Content = bytes | memoryview | StorageError
 """The bytes of a file, or why they could not be read."""
@@ -22,7 +23,8 @@ class SmallFiles:
         sizes: Planned lengths in bytes.
         mtimes: Planned modification times in nanoseconds since 1970.
         etags: Planned etags, or () where there are none.
-        fingerprints: Of files that may have been appended to since; see FileStat. () where there are none.
+        fingerprints: Planned head/tail fingerprints; see FileStat. () where there are none.
+        file_ids: Planned inode numbers, or () where there are none.
     """
 
     base: str
@@ -31,11 +33,16 @@ class SmallFiles:
     mtimes: Sequence[int]
     etags: Sequence[str] = ()
     fingerprints: Sequence[int] = ()
+    file_ids: Sequence[int] = ()
 
     def expected(self, index: int) -> FileStat:
         """The planned version of one file."""
         etag = self.etags[index] if self.etags else ""
-        return FileStat(self.base + self.names[index], self.sizes[index], self.mtimes[index], etag)
+        return FileStat(
+            *(self.base + self.names[index], self.sizes[index], self.mtimes[index], etag),
+            fingerprint=self.fingerprints[index] if self.fingerprints else UNKNOWN,
+            file_id=self.file_ids[index] if self.file_ids else 0,
+        )
 
     @property
     def buffer_bytes(self) -> int:
@@ -51,10 +58,12 @@ class LoadedFiles:
     Attributes:
         borders: One more than there are files: where each begins, and where the last one ends.
         failures: Why a file was not read, by its index; nothing of it is in the buffer.
+        grown: Indices of files to which something was appended since they were planned.
     """
 
     borders: list[int]
     failures: dict[int, StorageError]
+    grown: frozenset[int] = frozenset()
 
 
 def fill_buffer(contents: Iterable[Content], buffer: memoryview, endings: bytes) -> LoadedFiles:

@@ -30,11 +30,13 @@ class FileVersion:
         size_bytes: Its length.
         mtime_ns: Its modification time in nanoseconds since 1970; 0 where the store has none.
         etag: The store's own tag of the content; "" where it has none.
+        file_id: Inode number, by which a renamed file is found; 0 where unknown.
     """
 
     size_bytes: int
     mtime_ns: int = 0
     etag: str = ""
+    file_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,8 @@ class BlockMetadata(RowTuple):
             reader says of a block that it has read: whether one does wait behind it.
         resumes: Whether the block begins where an earlier version of the file ended, so that it also has the
             record that was in progress there.
-        fingerprint: Of the version's first and last bytes, where its bytes count although the file has grown since;
-            else 0.
+        fingerprint: Of the version's first and last bytes, by which they are recognised although the file has grown
+            since; 0 where none was taken.
         decompressed: What part of a compressed file it is; None where the file is not cut.
         discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
     """
@@ -133,15 +135,16 @@ class BlockMetadata(RowTuple):
         rows: list[Any] = []
         last: BlockMetadata | None = None
         for block in tuples:
-            if last is not None and _continues(last, block, rows[-1][6]):
-                rows[-1][7] += 1
-                rows[-1][8:10] = [block.end, block.is_last]
+            if last is not None and _continues(last, block, rows[-1][7]):
+                rows[-1][8] += 1
+                rows[-1][9:11] = [block.end, block.is_last]
             else:
                 version = block.version
                 rows.append(
                     [
-                        *(block.url, version.size_bytes, version.mtime_ns, version.etag, block.block_id),
-                        *(block.start, block.size_bytes, 1, block.end, block.is_last, block.previous_block_id),
+                        *(block.url, version.size_bytes, version.mtime_ns, version.etag, version.file_id),
+                        *(block.block_id, block.start, block.size_bytes),
+                        *(1, block.end, block.is_last, block.previous_block_id),
                         *(block.entry_state, block.is_open, block.resumes, block.fingerprint, block.discovered_ms),
                         *([] if block.decompressed is None else [list(block.decompressed)]),
                     ]
@@ -161,6 +164,7 @@ def _unfolded(
     size_bytes: int,
     mtime_ns: int,
     etag: str,
+    file_id: int,
     first_id: int,
     start: int,
     length: int,
@@ -175,7 +179,7 @@ def _unfolded(
     discovered_ms: int,
     decompressed: list[int] | None = None,
 ) -> Iterator[BlockMetadata]:
-    version = FileVersion(size_bytes, mtime_ns, etag)
+    version = FileVersion(size_bytes, mtime_ns, etag, file_id)
     for index in range(count):
         is_final = index == count - 1
         yield BlockMetadata(

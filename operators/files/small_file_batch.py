@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, overload
 
 import numpy as np
@@ -31,8 +31,9 @@ class SmallFileBatch(TupleBatch):
         is_whole: Whether one task must read all of it.
         is_open: Whether the files may grow, so that a last record without delimiter waits for its end. In what a
             reader says of files that it has read: whether one does wait in each of them.
-        fingerprints: Of those that may have grown by the time they are read; () where none may.
+        fingerprints: Of those that may have grown by the time they are read; () where none was taken.
         discovered_ms: When a scan listed the first of them, in milliseconds since 1970; 0 where that is not known.
+        file_ids: For each its inode number; none where the store has none.
     """
 
     first_id: int
@@ -45,6 +46,7 @@ class SmallFileBatch(TupleBatch):
     is_open: bool = False
     fingerprints: Sequence[int] = ()
     discovered_ms: int = 0
+    file_ids: Column = field(default_factory=lambda: np.empty(0, np.int64))
 
     kind: ClassVar[type] = BlockMetadata
 
@@ -56,6 +58,7 @@ class SmallFileBatch(TupleBatch):
         sizes: Sequence[int],
         mtimes: Sequence[int],
         etags: Sequence[str] = (),
+        file_ids: Sequence[int] = (),
     ) -> SmallFileBatch:
         """Put files into a batch, in columns of equal length.
 
@@ -65,13 +68,17 @@ class SmallFileBatch(TupleBatch):
             sizes: For each its length in bytes.
             mtimes: For each its modification time in nanoseconds since 1970.
             etags: For each its etag, or () where there are none.
+            file_ids: For each its inode number, or () where there are none.
         """
         # What the first and the last in order have in common, all have.
         common = os.path.commonprefix([min(urls), max(urls)])  # noqa: RUF071  # of bytes, cut at a slash below
         length = common.rfind("/") + 1
         names = NameColumn.of([url[length:] for url in urls])
         numbers = np.array(sizes, np.int64), np.array(mtimes, np.int64)
-        return cls(first_id, common[:length], names, *numbers, tuple(etags) if any(etags) else ())
+        return cls(
+            *(first_id, common[:length], names, *numbers, tuple(etags) if any(etags) else ()),
+            file_ids=np.array(file_ids if any(file_ids) else (), np.int64),
+        )
 
     @property
     def is_divisible(self) -> bool:
@@ -90,7 +97,9 @@ class SmallFileBatch(TupleBatch):
     def block(self, index: int) -> BlockMetadata:
         """A member as a block; that of an empty file is empty."""
         size = int(self.sizes[index])
-        version = FileVersion(size, int(self.mtimes[index]), self.etags[index] if self.etags else "")
+        etag = self.etags[index] if self.etags else ""
+        file_id = int(self.file_ids[index]) if len(self.file_ids) else 0
+        version = FileVersion(size, int(self.mtimes[index]), etag, file_id)
         return BlockMetadata(
             *(self.first_id + index, self.url(index), version, 0, size, True),
             is_open=self.is_open,
@@ -107,7 +116,7 @@ class SmallFileBatch(TupleBatch):
         etags = self.etags[start:end]
         columns = self.names[start:end], self.sizes[start:end], self.mtimes[start:end], etags
         flags = self.is_whole, self.is_open, self.fingerprints[start:end], self.discovered_ms
-        return SmallFileBatch(self.first_id + start, self.base, *columns, *flags)
+        return SmallFileBatch(self.first_id + start, self.base, *columns, *flags, file_ids=self.file_ids[start:end])
 
     def to_json(self) -> dict[str, Any]:
         """See TupleBatch."""
@@ -123,6 +132,7 @@ class SmallFileBatch(TupleBatch):
             "is_open": self.is_open,
             "fingerprints": list(self.fingerprints),
             "discovered_ms": self.discovered_ms,
+            "file_id_differences": np.diff(self.file_ids, prepend=0).tolist(),
         }
 
     @classmethod
@@ -139,6 +149,7 @@ class SmallFileBatch(TupleBatch):
             is_open=value["is_open"],
             fingerprints=tuple(value["fingerprints"]),
             discovered_ms=value["discovered_ms"],
+            file_ids=np.cumsum(np.array(value["file_id_differences"], np.int64)),
         )
 
 

@@ -19,10 +19,12 @@ class BlockFiles:
     Args:
         storage: Reaches the stores of the app.
         limiter: Limits the bytes per second; None for no limit. Nothing is prefetched under a limit.
+        is_exact: Whether a file must be known to begin with the planned bytes where something was appended to it.
     """
 
-    def __init__(self, storage: StorageContext, limiter: RateLimiter | None = None) -> None:
+    def __init__(self, storage: StorageContext, limiter: RateLimiter | None = None, *, is_exact: bool = False) -> None:
         self._storage = storage
+        self._is_exact = is_exact
         self._limiter = limiter
         self._file: MeasuredFile | None = None
         self._opened: tuple[str, FileVersion] | None = None
@@ -39,7 +41,7 @@ class BlockFiles:
         if self._file is None or self._opened != (block.url, block.version):
             self._close_file()
             open_file = self._ahead.open if self._ahead is not None else self._storage.open_file
-            file = open_file(block.url, _stat_of(block))
+            file = open_file(block.url, self._stat_of(block))
             self._file = MeasuredFile(file) if self._limiter is None else RateLimitedFile(file, self._limiter)
             self._opened = (block.url, block.version)
         return self._file
@@ -52,7 +54,7 @@ class BlockFiles:
         """
         if self._limiter is None:
             self._ahead = ReadAhead(self._storage)
-            self._ahead.expect(Stretch(_stat_of(block), block.start, block.end) for block in blocks)
+            self._ahead.expect(Stretch(self._stat_of(block), block.start, block.end) for block in blocks)
 
     def require_unchanged(self, block: BlockMetadata, *, retries: bool) -> None:
         """Make sure that the file of a block, all of which was read, is still the planned version.
@@ -67,10 +69,10 @@ class BlockFiles:
             MissingError: It is gone.
             TransientStorageError: Either, where the task must run again.
         """
-        if self._file is not None and self._file.is_pinned:
+        if self._file is not None and self._file.is_unchanged():
             return
         try:
-            self._storage.backend(block.url).files.require_version(_stat_of(block))
+            self._storage.backend(block.url).files.require_version(self._stat_of(block))
         except (SourceChangedError, MissingError) as error:
             if not retries:
                 raise
@@ -91,7 +93,10 @@ class BlockFiles:
         if file is not None:
             file.close()
 
-
-def _stat_of(block: BlockMetadata) -> FileStat:
-    version = block.version
-    return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, fingerprint=block.fingerprint)
+    def _stat_of(self, block: BlockMetadata) -> FileStat:
+        version = block.version
+        return FileStat(
+            *(block.url, version.size_bytes, version.mtime_ns, version.etag),
+            fingerprint=block.fingerprint,
+            file_id=0 if self._is_exact else version.file_id,
+        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dagflow.api.context import OperatorContext
+from dagflow.api.context import UNKNOWN_SUM, OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
 from dagflow.metrics.names import BLOCKS, BYTES
@@ -85,7 +85,7 @@ class BlockProcessor:
         accounting = self._accounting.of(block)
         begun, reported, is_empty = file.bytes_read, 0, True
         try:
-            for batch in self._content.parsed(file, block, accounting):
+            for batch in self._content.parsed(file, block, accounting, has_grown=file.has_grown()):
                 is_empty = is_empty and not len(batch)
                 read = min(file.bytes_read - begun, block.size_bytes)
                 self._context.progress.add(read - reported)
@@ -104,6 +104,9 @@ class BlockProcessor:
         if fingerprint is not None and self._context.source_events is not None:
             self._context.source_events.append(fingerprint)
         self._accounting.book(accounting_key(block))
+        if accounting.has_grown and (block.start or not block.is_last):
+            # Other blocks may have been read before the file grew, so that what waits here is counted there.
+            self._context.accounting[accounting_key(block)] = UNKNOWN_SUM
         self._count(block)
         finished = [] if accounting.is_left_out else [replace(block, is_open=accounting.waiting_bytes > 0)]
         yield ReadStep([no_records(block)] if is_empty else [], [*finished])
@@ -117,7 +120,7 @@ class BlockProcessor:
             )
         file = self._files.open(block)
         if self._errors.skips:
-            self._content.require_sound(file, block)
+            self._content.require_sound(file, block, has_grown=file.has_grown())
         return file
 
     def _count(self, block: BlockMetadata) -> None:

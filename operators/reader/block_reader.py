@@ -89,7 +89,7 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
         rate = self.max_bytes_per_second
         limiter = None if rate is None else RateLimiter(rate * context.share)
         content = ContentReader(self.format, self.compression)
-        files = BlockFiles(context.storage, limiter)
+        files = BlockFiles(context.storage, limiter, is_exact=context.is_reprocessed)
         accounting = TaskAccounting(context, self.format.adds_up)
         errors = ErrorPolicy(self.on_error, context)
         self._readers = _Readers(

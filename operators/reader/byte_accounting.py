@@ -33,6 +33,7 @@ class BlockAccounting:
         waiting_bytes: Bytes at the end of a file that were left for a later version: its last record is in progress.
         lost: Records that were read, and neither accepted nor refused nor passed over; 0 in a right format.
         is_left_out: Whether the file's content is in no output.
+        has_grown: Whether a record at the file's planned end was found to go on.
     """
 
     def __init__(self, url: str, counters: Counter[str], listener: RejectListener | None) -> None:
@@ -41,7 +42,7 @@ class BlockAccounting:
         self.listener = listener
         self.due = self.covered = self.waiting_bytes = self.lost = 0
         self._aside = 0
-        self.is_left_out = False
+        self.is_left_out = self.has_grown = False
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         """See ByteAccounting.

@@ -70,6 +70,14 @@ class MeasuredFile(ReadableFile):
         """See ReadableFile."""
         return self._file.is_pinned
 
+    def has_grown(self) -> bool:
+        """See ReadableFile."""
+        return self._file.has_grown()
+
+    def is_unchanged(self) -> bool | None:
+        """See ReadableFile."""
+        return self._file.is_unchanged()
+
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """See ReadableFile."""
         count = self._file.read_into(offset, buffer)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dagflow.api.records import RecordBatch
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import ByteSource
-from operators.reader.compression.opening import block_content
+from operators.reader.compression.opening import BlockContent, block_content
 from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import GrowingFileReader, resumed_block
@@ -29,13 +30,17 @@ class ContentReader:
         self.setting = setting
         self._growing = GrowingFileReader(format)
 
-    def read(self, file: ByteSource, block: BlockMetadata, accounting: BlockAccounting) -> Iterator[RecordBatch]:
+    def read(
+        self, file: ByteSource, block: BlockMetadata, accounting: BlockAccounting, *, has_grown: bool = False
+    ) -> Iterator[RecordBatch]:
         """The raw records of a block, with offsets in the content of the file.
 
         Args:
             file: The file, as it is stored.
             block: The block, in bytes of the file.
             accounting: Where it is counted.
+            has_grown: Whether the file is longer by now than the version that was planned, of which a last record
+                without delimiter waits for its end.
 
         Raises:
             CorruptArchiveError: The file is damaged, or is not what its name says.
@@ -43,22 +48,29 @@ class ContentReader:
             RecordError: As the format says.
             StorageError: The source failed.
         """
-        content = block_content(file, block, self.setting, self.format)
+        content = self._content(file, block, has_grown=has_grown)
         if content.resumed_bytes:
             accounting.counters[RESUMED_BYTES] += content.resumed_bytes
         # Of a file that waits as a whole there is nothing to read; but one that was read before is never such a file.
         if content.block.end or content.block.resumes or not content.waiting_bytes:
-            yield from self._growing.read(content.source, content.block, accounting)
+            yield from self._growing.read(content.source, content.block, accounting, has_grown=has_grown)
         if content.waiting_bytes:
             accounting.waiting_bytes += content.waiting_bytes
             accounting.counters[WAITING_BYTES] += content.waiting_bytes
 
-    def parsed(self, file: ByteSource, block: BlockMetadata, accounting: BlockAccounting) -> Iterator[RecordBatch]:
+    def parsed(
+        self, file: ByteSource, block: BlockMetadata, accounting: BlockAccounting, *, has_grown: bool = False
+    ) -> Iterator[RecordBatch]:
         """The batches that the reader emits for a block; see read."""
-        for batch in self.read(file, block, accounting):
+        for batch in self.read(file, block, accounting, has_grown=has_grown):
             yield accounting.parse(self.format, batch).batch
 
-    def require_sound(self, file: ByteSource, block: BlockMetadata) -> None:
+    def _content(self, file: ByteSource, block: BlockMetadata, *, has_grown: bool) -> BlockContent:
+        is_growing = block.is_open or (has_grown and block.is_last)
+        content = block_content(file, replace(block, is_open=is_growing), self.setting, self.format)
+        return content._replace(block=replace(content.block, is_open=block.is_open))
+
+    def require_sound(self, file: ByteSource, block: BlockMetadata, *, has_grown: bool = False) -> None:
         """Make sure, before anything of a block is emitted, that all of it can be.
 
         A compressed block is read for nothing: what is damaged may show only at the end, by a checksum.
@@ -66,16 +78,17 @@ class ContentReader:
         Args:
             file: The file, as it is stored.
             block: The block.
+            has_grown: See read.
 
         Raises:
             CorruptArchiveError: The file is damaged, or is not what its name says.
             SourceChangedError: The format cannot go on from where an earlier version ended.
             RecordError: As the format says; reading it again will say the same.
         """
-        content = block_content(file, block, self.setting, self.format)
+        content = self._content(file, block, has_grown=has_grown)
         resumed_block(self.format, content.source, content.block)
         # Of a file that may grow all that is whole was read already, to see how much that is.
-        if content.source is not file and not block.is_open:
+        if content.source is not file and not (block.is_open or has_grown):
             uncounted = BlockAccounting(block.url, Counter(), lambda reject: None)
             for _ in self._growing.read(content.source, content.block, uncounted):
                 pass

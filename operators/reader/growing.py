@@ -32,8 +32,16 @@ class GrowingFileReader:
         # Of the file version that was read last: some formats must read the file from its beginning to find it.
         self._complete_end: tuple[tuple[str, FileVersion], int | None] | None = None
 
-    def read(self, source: ByteSource, block: BlockMetadata, accounting: BlockAccounting) -> Iterator[RecordBatch]:
+    def read(
+        self, source: ByteSource, block: BlockMetadata, accounting: BlockAccounting, *, has_grown: bool = False
+    ) -> Iterator[RecordBatch]:
         """The raw records of a block.
+
+        Args:
+            source: The content of the version that was planned.
+            block: The block.
+            accounting: Where it is counted.
+            has_grown: Whether the file is longer by now, so that its last record waits also where it may not grow.
 
         Raises:
             SourceChangedError: The format cannot go on from where an earlier version ended.
@@ -43,9 +51,12 @@ class GrowingFileReader:
         resumed = resumed_block(self._format, source, block)
         if resumed.start < block.start:
             accounting.counters[RESUMED_BYTES] += block.start - resumed.start
-        end = self._end_of(source, block) if block.is_open else None
+        end = self._end_of(source, block) if block.is_open or has_grown else None
+        # Blocks look at a file at different times. What may grow is planned, and known to all of them; what has grown
+        # is not, and the block in which the last record begins decides alone whether that waits.
         if end is not None and end < source.size_bytes:
-            if block.is_last:
+            accounting.has_grown = not block.is_open
+            if block.is_last if block.is_open else resumed.start <= end < block.end:
                 accounting.waiting_bytes = source.size_bytes - end
                 accounting.counters[WAITING_BYTES] += accounting.waiting_bytes
                 accounting.due -= accounting.waiting_bytes

@@ -87,7 +87,9 @@ class SmallFileBatchReader:
     def _load(self, small_files: SmallFileBatch, indices: Column) -> BufferedFiles:
         part = small_files.slice(int(indices[0]), int(indices[-1]) + 1)
         numbers = part.sizes.tolist(), part.mtimes.tolist()
-        files = SmallFiles(part.base, part.names, *numbers, part.etags, part.fingerprints)
+        # What is reprocessed must be known to begin with the planned bytes where something was appended to it.
+        file_ids = () if self._context.is_reprocessed else part.file_ids.tolist()
+        files = SmallFiles(part.base, part.names, *numbers, part.etags, part.fingerprints, file_ids)
         buffer = pa.allocate_buffer(files.buffer_bytes)
         if self._limiter is not None:
             self._limiter.begin()
@@ -97,7 +99,8 @@ class SmallFileBatchReader:
             self._limiter.count(int(part.sizes.sum()))
         for index, error in loaded.failures.items():
             self._errors.leave_out(part.block(index), error)
-        buffered = BufferedFiles(buffer, np.array(loaded.borders, np.int64), small_files, indices)
+        grown = frozenset(int(indices[0]) + index for index in loaded.grown)
+        buffered = BufferedFiles(buffer, np.array(loaded.borders, np.int64), small_files, indices, grown)
         if not loaded.failures:
             return buffered
         # A file that is not there takes no room: the border before it is the one behind it.
@@ -128,19 +131,19 @@ class SmallFileBatchReader:
             file = BufferSlice(view, int(files.borders[position]), block.size_bytes)
             try:
                 if self._errors.skips:
-                    self._content.require_sound(file, block)
-                batches += self._records_of(file, block)
+                    self._content.require_sound(file, block, has_grown=index in files.grown)
+                batches += self._records_of(file, block, has_grown=index in files.grown)
             except (CorruptArchiveError, HeaderError) as error:
                 is_sound[position] = False
                 self._errors.leave_out(block, error)
         return batches, files if is_sound.all() else files.only(is_sound)
 
-    def _records_of(self, file: BufferSlice, block: BlockMetadata) -> Iterator[RecordBatch]:
+    def _records_of(self, file: BufferSlice, block: BlockMetadata, *, has_grown: bool) -> Iterator[RecordBatch]:
         """One file's records, as the format reads them by itself."""
         is_empty = True
         accounting = self._accounting.of(block)
         try:
-            for batch in self._content.parsed(file, block, accounting):
+            for batch in self._content.parsed(file, block, accounting, has_grown=has_grown):
                 is_empty = is_empty and not len(batch)
                 yield batch
         except HeaderError:
@@ -185,8 +188,9 @@ def _finished(small_files: SmallFileBatch, indices: Column, waiting: Set[str]) -
 
 
 def _is_in_progress(files: BufferedFiles) -> bool:
-    """Whether a file that may grow ends within a record: something was put behind it, or it ends with no newline."""
-    return files.batch.is_open and bool((np.diff(files.borders) != files.sizes).any())
+    """Whether a file that may grow, or has, ends within a record: something was put behind it, or it ends with none."""
+    may_grow = files.batch.is_open or bool(files.grown)
+    return may_grow and bool((np.diff(files.borders) != files.sizes).any())
 
 
 def _count_that_fits(sizes: npt.NDArray[np.int64], buffer_bytes: int) -> int:

@@ -220,4 +220,5 @@ def _blocks(report: BlockMetadata | SmallFileBatch) -> Iterator[BlockMetadata]:
 
 
 def _stat_of(block: BlockMetadata) -> FileStat:
-    return FileStat(block.url, block.version.size_bytes, block.version.mtime_ns, block.version.etag)
+    version = block.version
+    return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)

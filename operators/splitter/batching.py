@@ -43,6 +43,7 @@ class BatchState:
     mtimes: list[int] = field(default_factory=list)
     etags: list[str] = field(default_factory=list)
     fingerprints: list[int] = field(default_factory=list)
+    file_ids: list[int] = field(default_factory=list)
     is_open: bool = False
     discovered_ms: int = 0
 
@@ -95,6 +96,7 @@ class SmallFileBatcher:
         state.mtimes.append(version.mtime_ns)
         state.etags.append(version.etag)
         state.fingerprints.append(fingerprint)
+        state.file_ids.append(version.file_id)
         self._size_bytes += version.size_bytes
 
     def add_files(self, files: ListedFiles) -> None:
@@ -107,6 +109,7 @@ class SmallFileBatcher:
         state.mtimes.extend(stats.mtime_ns.tolist())
         state.etags.extend(stats.etags or [""] * len(files))
         state.fingerprints.extend([0] * len(files))
+        state.file_ids.extend(stats.file_ids.tolist())
         self._size_bytes += int(stats.size_bytes.sum())
 
     def _begin(self, discovered_ms: int, *, is_open: bool = False) -> None:
@@ -137,8 +140,8 @@ class SmallFileBatcher:
     def take(self, first_id: int) -> SmallFileBatch:
         """The batch, whose first file gets that block id; the next batch is empty."""
         state = self._state
-        batch = SmallFileBatch.of(first_id, state.urls, state.sizes, state.mtimes, state.etags)
-        prints = tuple(state.fingerprints) if state.is_open else ()
+        batch = SmallFileBatch.of(first_id, state.urls, state.sizes, state.mtimes, state.etags, state.file_ids)
+        prints = tuple(state.fingerprints) if any(state.fingerprints) else ()
         self._state, self._size_bytes = BatchState(), 0
         return replace(
             batch,
@@ -167,4 +170,5 @@ def _copied(state: BatchState, urls: list[str]) -> BatchState:
         mtimes=list(state.mtimes),
         etags=list(state.etags),
         fingerprints=list(state.fingerprints),
+        file_ids=list(state.file_ids),
     )

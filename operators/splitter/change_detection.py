@@ -127,11 +127,7 @@ class ChangeDetector:
         self.has_more = count > MAX_NEWEST
 
     def _with_fingerprints(self, steps: Iterable[Sequence[ListedFiles]]) -> Generator[ListedFiles]:
-        """Add the fingerprints that no reader will report; one step ahead, because tasks take them."""
-        if not self._rules.on_change.needs_fingerprints:
-            for step in steps:
-                yield from step
-            return
+        """Add the fingerprints that are needed before files are read; one step ahead, because tasks take them."""
         with ThreadPoolExecutor(1, thread_name_prefix="fingerprints") as jobs:
             waiting: deque[tuple[Sequence[ListedFiles], Future[list[int]]]] = deque()
             for step in steps:
@@ -145,16 +141,31 @@ class ChangeDetector:
             while waiting:
                 yield from self._marked(*waiting.popleft())
 
-    def _prefixes(self, files: ListedFiles) -> Sequence[Prefix]:
-        """What must be fingerprinted before it is read: nothing of object stores, which replace whole objects."""
-        is_needed = (self._rules.may_grow or files.is_noted) and files.root.is_local and not files.fingerprints
-        return list(zip(files.keys, files.size_bytes.tolist(), strict=True)) if is_needed else ()
+    def _needing(self, files: ListedFiles) -> npt.NDArray[np.intp]:
+        """The files to be fingerprinted before they are read: none of object stores, which replace whole objects.
+
+        Blocks of one file are read at different times, and a fingerprint tells them whether it was rewritten.
+        """
+        if not files.root.is_local or files.fingerprints:
+            return np.empty(0, np.intp)
+        if self._rules.on_change.needs_fingerprints and (self._rules.may_grow or files.is_noted):
+            return np.arange(len(files))
+        return np.flatnonzero(files.size_bytes > self._rules.block_size)
+
+    def _prefixes(self, files: ListedFiles) -> list[Prefix]:
+        sizes = files.size_bytes
+        return [(files.keys[row], int(sizes[row])) for row in self._needing(files).tolist()]
 
     def _marked(self, step: Sequence[ListedFiles], taken: Future[list[int]]) -> Iterator[ListedFiles]:
         prints = iter(taken.result())
         for files in step:
-            own = list(itertools.islice(prints, len(self._prefixes(files))))
-            yield replace(files, fingerprints=own) if own else files
+            needing = self._needing(files)
+            if not len(needing):
+                yield files
+                continue
+            own = np.full(len(files), UNKNOWN)
+            own[needing] = list(itertools.islice(prints, len(needing)))
+            yield replace(files, fingerprints=own.tolist())
 
     def _compared(self, rules: DetectionRules) -> Iterator[list[ListedFiles]]:
         now_millis = self._clock.now_millis()

@@ -97,12 +97,14 @@ class DetectionRules:
         completeness: When a file is complete.
         latest_first: Whether the newest files are read first.
         may_grow: Whether files may grow while they are read, so that their fingerprints are taken before that.
+        block_size: Length in bytes up to which a file is one block.
     """
 
     on_change: OnChange = OnChange()  # noqa: RUF009  # frozen
     completeness: CompletenessRules = CompletenessRules()  # frozen
     latest_first: bool = False
     may_grow: bool = False
+    block_size: int = 1 << 62
 
 
 def looks_appended(taken: IndexEntry, now: ListedStat) -> bool:

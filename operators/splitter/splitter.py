@@ -23,7 +23,6 @@ from dagflow.api.control import (
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tuning, placeholders
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.fingerprint import UNKNOWN
 from operators.files.source_events import FileFingerprints
 from operators.splitter.block_cutter import CutterState, OpenFile, estimated
 from operators.splitter.block_splitter import BlockSplitter
@@ -190,7 +189,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             workers=workers,
         )
         completeness = CompletenessRules(self.settle_millis, self.done_marker)
-        rules = DetectionRules(self.on_change, completeness, self.latest_first, self._may_grow)
+        rules = DetectionRules(self.on_change, completeness, self.latest_first, self._may_grow, self.block_size)
         counters, clock = self._scan_counters, self._clock
         return ChangeDetector(scanner, self._taken.index, rules, counters, clock, in_tasks, self._taken.pending)
 
@@ -343,7 +342,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             self.block_size,
             files.start,
             is_open=is_open,
-            fingerprint=files.fingerprint(index) if is_open else UNKNOWN,
+            fingerprint=files.fingerprint(index),
             discovered_ms=discovered_ms,
         )
         return self._cutter.begin(file, relative_path)

@@ -45,6 +45,16 @@ class Paragraphs(Delimited):
 
     def begin(self, source: ByteSource) -> int:
         """Pass over the byte order mark, and over blank lines at the head of the file."""
+        line, has_text = self._first_line(source)
+        return line if has_text else source.size_bytes
+
+    def complete_end(self, source: ByteSource) -> int | None:
+        """See RecordFormat. Where all is blank so far, the last line may become the first of a paragraph."""
+        line, has_text = self._first_line(source)
+        return super().complete_end(source) if has_text else line
+
+    def _first_line(self, source: ByteSource) -> tuple[int, bool]:
+        """Where the first line that is not blank begins, or else the last one; and whether it holds text."""
         line = position = super().begin(source)
         while position < source.size_bytes:
             data = read_exactly(source, position, position + self.chunk_bytes)
@@ -53,9 +63,9 @@ class Paragraphs(Delimited):
             if len(feeds):
                 line = position + int(feeds[-1]) + 1
             if len(ink):
-                return line
+                return line, True
             position += len(data)
-        return source.size_bytes
+        return line, False
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The ends of paragraphs: from the newline of the last line to the next line that is not blank."""

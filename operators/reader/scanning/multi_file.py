@@ -23,12 +23,14 @@ class BufferedFiles:
         borders: One more than there are files: where each begins, and where the last one ends.
         batch: The small-file batch that they are of.
         indices: Which of its members they are.
+        grown: Indices of those to which something was appended since they were planned.
     """
 
     buffer: pa.Buffer
     borders: npt.NDArray[np.int64]
     batch: SmallFileBatch
     indices: Column
+    grown: frozenset[int] = frozenset()
 
     @property
     def sizes(self) -> Column:

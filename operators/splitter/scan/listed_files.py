@@ -82,8 +82,7 @@ class ListedFiles:
 
     def version(self, index: int) -> FileVersion:
         """Version of one of them."""
-        stat = self.stats[index]
-        return FileVersion(stat.size_bytes, stat.mtime_ns, stat.etag)
+        return FileVersion(*self.stats[index])
 
     def fingerprint(self, index: int) -> int:
         """Head and tail fingerprint of one of them; 0 where none was taken."""

@@ -141,7 +141,7 @@ def meanwhile(act: Change, path: Path) -> Callable[[Program], Runtime]:
 
 MEANWHILE: list[tuple[Change, type[DagflowError], str]] = [
     (lambda path: path.unlink(), MissingError, "missing"),
-    (lambda path: path.write_bytes(b"other\n"), SourceChangedError, "sourcechanged"),
+    (overwrite_by_rename, SourceChangedError, "sourcechanged"),
 ]
 
 
@@ -163,17 +163,15 @@ def test_an_ignored_change_is_reported_once_and_remembered(tmp_path: Path, exist
 @pytest.mark.parametrize("pack", ["0", "16MiB"], ids=["alone", "in a pack"])
 def test_what_grew_out_of_a_version_that_was_left_out_is_read_whole(tmp_path: Path, pack: str) -> None:
     """Nothing was read of it, so there is nothing that a tail could go on from."""
-
-    def append(path: Path) -> None:
-        with path.open("ab") as file:
-            file.write(b"3\n")
-
     app = app_over(tmp_path, "skip", pack)
-    run(app, RunOptions(), runtime=meanwhile(append, tmp_path / "in" / "b"))
+    path, away = tmp_path / "in" / "b", tmp_path / "away"
+    run(app, RunOptions(), runtime=meanwhile(lambda path: path.rename(away), path))
+    away.rename(path)
+    append(path, b"3\n")
     again = run(app, RunOptions(), runtime=InlineRuntime)
     assert again.counts["splitter:files_appended"] == 1
-    append(tmp_path / "in" / "b")
-    append(tmp_path / "in" / "a")
+    append(path, b"3\n")
+    append(tmp_path / "in" / "a", b"3\n")
     run(app, RunOptions(), runtime=InlineRuntime)
     published = b"".join(file.read_bytes() for file in (tmp_path / "out").iterdir())
     assert sorted(published.split()) == [b"1", b"2", b"3", b"3", b"3"]

@@ -31,7 +31,7 @@ def test_every_file_of_a_directory_is_announced_once(tmp_path: Path) -> None:
     assert sorted(file.url for file in window.files) == sorted(map(str, paths))
     for file in window.files:
         found = os.stat(file.url)
-        assert file.version == FileVersion(found.st_size, found.st_mtime_ns)
+        assert file.version == FileVersion(found.st_size, found.st_mtime_ns, file_id=found.st_ino)
         assert (file.block_count, file.is_directory, file.block_size) == (1, False, 64 << 20)
 
 

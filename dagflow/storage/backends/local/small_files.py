@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat as mode
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.backends.local.disk import bounded_ns, storage_error
+from dagflow.storage.backends.local.local_file import OPEN_FLAGS, LocalFile
 from dagflow.storage.file_stat import FileStat, require_same_version
-from dagflow.storage.fingerprint import fingerprint_of
+from dagflow.storage.fingerprint import UNKNOWN, fingerprint_of
 from dagflow.storage.small_files import LoadedFiles, SmallFiles
-
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
     """See Files.load."""
     borders, failures, position = [0], {}, 0
+    grown: set[int] = set()
+    directories: dict[str, dict[int, str]] = {}
+    file_ids = files.file_ids or itertools.repeat(0)
     # Bound to names of their own: this loop is where the time of a million small files goes.
     open_file, read, look, close = os.open, os.readv, os.fstat, os.close
     with _directory(files.base) as directory:
         prefix = "" if directory is not None else files.base
-        for index, (name, size, mtime) in enumerate(zip(files.names, files.sizes, files.mtimes, strict=True)):
+        columns = zip(files.names, files.sizes, files.mtimes, file_ids, strict=False)  # the last may be endless
+        for index, (name, size, mtime, file_id) in enumerate(columns):
             try:
-                descriptor = open_file(prefix + name, _FLAGS, dir_fd=directory)
+                descriptor = open_file(prefix + name, OPEN_FLAGS, dir_fd=directory)
                 try:
                     count = read(descriptor, [buffer[position : position + size + 1]])
                     # After the read, and only then: a write during the read has left another time.
@@ -34,23 +39,29 @@ def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
                         count += _rest(descriptor, buffer[position : position + size], count)
                 finally:
                     close(descriptor)
-            except OSError as error:
-                failures[index] = _failure(error, files.base + name)
-            else:
+                failure = None
                 is_same = count == size == found.st_size and mtime == found.st_mtime_ns and mode.S_ISREG(found.st_mode)
-                if (
-                    is_same
-                    or _is_far_off(files, index, found, count)
-                    or _has_grown(files, index, found, buffer[position : position + min(size, count)])
-                ):
-                    position += size
-                    if endings and size and buffer[position - 1] not in endings:
-                        buffer[position] = endings[0]
-                        position += 1
-                else:
-                    failures[index] = _difference(files, index, found, count)
+                if not (is_same and file_id in (0, found.st_ino)) and not _is_far_off(files, index, found, count):
+                    if _has_grown(files, index, found, buffer[position : position + min(size, count)]):
+                        grown.add(index)
+                    else:
+                        failure = _difference(files, index, found, count)
+            except OSError as error:
+                failure = _failure(error, files.base + name)
+            if failure is not None and file_id and (place := _other_name(files, index, directories)):
+                renamed = _load_renamed(files.expected(index), place, buffer[position : position + size])
+                failure = failure if renamed is None else None
+                if renamed:
+                    grown.add(index)
+            if failure is None:
+                position += size
+                if endings and size and buffer[position - 1] not in endings:
+                    buffer[position] = endings[0]
+                    position += 1
+            else:
+                failures[index] = failure
             borders.append(position)
-    return LoadedFiles(borders, failures)
+    return LoadedFiles(borders, failures, frozenset(grown))
 
 
 def _is_far_off(files: SmallFiles, index: int, found: os.stat_result, count: int) -> bool:
@@ -58,14 +69,56 @@ def _is_far_off(files: SmallFiles, index: int, found: os.stat_result, count: int
     time = bounded_ns(found.st_mtime_ns)
     if time == found.st_mtime_ns or not count == files.sizes[index] == found.st_size:
         return False
+    if files.file_ids and files.file_ids[index] != found.st_ino:
+        return False
     return time == files.mtimes[index] and mode.S_ISREG(found.st_mode)
 
 
 def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memoryview) -> bool:
-    """Whether something was appended to what was planned, and that is allowed."""
-    if not files.fingerprints or not files.sizes[index] == len(data) < found.st_size:
+    """Whether something was appended to what was planned; see local_file.has_grown."""
+    planned = files.expected(index)
+    if not mode.S_ISREG(found.st_mode) or not planned.size_bytes == len(data) < found.st_size:
         return False
-    return mode.S_ISREG(found.st_mode) and fingerprint_of(data) == files.fingerprints[index]
+    if planned.file_id and planned.file_id != found.st_ino:
+        return False
+    if planned.fingerprint != UNKNOWN:
+        return fingerprint_of(data) == planned.fingerprint
+    return planned.file_id != 0
+
+
+def _other_name(files: SmallFiles, index: int, directories: dict[str, dict[int, str]]) -> str:
+    """The path in a file's directory under which its inode lies now, or "".
+
+    Args:
+        files: The files.
+        index: Which of them.
+        directories: The names in directories by inode, as they were when a file was first missed there.
+    """
+    directory, _, name = (files.base + files.names[index]).rpartition("/")
+    if directory not in directories:
+        try:
+            with os.scandir(directory or "/") as entries:
+                directories[directory] = {entry.inode(): entry.name for entry in entries}
+        except OSError:
+            directories[directory] = {}
+    found = directories[directory].get(files.file_ids[index], "")
+    return f"{directory}/{found}" if found not in ("", name) else ""
+
+
+def _load_renamed(expected: FileStat, place: str, buffer: memoryview) -> bool | None:
+    """Read a file under its new name.
+
+    Returns:
+        Whether it has grown; None where it no longer has the planned version.
+    """
+    try:
+        with LocalFile(place, replace(expected, url=place)) as file:
+            file.read_into(0, buffer)
+            return file.has_grown() if file.is_unchanged() else None
+    except TransientStorageError:
+        raise
+    except StorageError:
+        return None
 
 
 @contextlib.contextmanager

@@ -1,0 +1,165 @@
+"""A local file, open in its planned version: also when it was appended to, or renamed within its directory."""
+
+from __future__ import annotations
+
+import os
+import stat as mode
+from collections.abc import Iterator
+
+from typing_extensions import override
+
+from dagflow.errors import SourceChangedError, StorageError
+from dagflow.storage.backends.local.disk import bounded_ns, translated
+from dagflow.storage.file_stat import FileStat, require_same_version
+from dagflow.storage.files import ReadableFile
+from dagflow.storage.fingerprint import UNKNOWN, fingerprint_at
+
+# Without O_NONBLOCK a named pipe in the place of a file would block the task for ever.
+OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class LocalFile(ReadableFile):
+    """A local file, read with one system call a buffer."""
+
+    def __init__(self, url: str, expected: FileStat | None) -> None:
+        self._url = url
+        self._descriptor = open_version(url, expected)
+        self._opened = os.fstat(self._descriptor)
+        self._size_bytes = self._opened.st_size if expected is None else expected.size_bytes
+        # By this a rewrite in place during the read is told from an append.
+        self._fingerprint = UNKNOWN
+        if expected is not None:
+            self._fingerprint = expected.fingerprint or fingerprint_at(self._descriptor, self._size_bytes)
+
+    @property
+    @override
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    @override
+    def has_grown(self) -> bool:
+        return os.fstat(self._descriptor).st_size > self._size_bytes
+
+    @override
+    def is_unchanged(self) -> bool:
+        now = os.fstat(self._descriptor)
+        if (now.st_size, now.st_mtime_ns) == (self._opened.st_size, self._opened.st_mtime_ns):
+            return True
+        if now.st_size <= self._size_bytes:
+            return False
+        return fingerprint_at(self._descriptor, self._size_bytes) == self._fingerprint
+
+    @override
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        buffer = buffer[: max(0, self._size_bytes - offset)]
+        done = 0
+        with translated(self._url, f"read at {offset}"):
+            while done < len(buffer):
+                count = os.preadv(self._descriptor, [buffer[done:]], offset + done)
+                if count == 0:
+                    raise SourceChangedError(
+                        f"it had {self._size_bytes} bytes, now it ends at {offset + done}", url=self._url
+                    )
+                done += count
+        return done
+
+    @override
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def open_version(url: str, expected: FileStat | None) -> int:
+    """Open a file for reading.
+
+    Args:
+        url: The file.
+        expected: The version that was planned, or None where any will do. A file that was appended to since still
+            has it; one that was renamed within its directory is found by its inode.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        MissingError: There is no such file.
+        SourceChangedError: It is another version.
+        StorageError: It is no regular file, or cannot be read.
+    """
+    try:
+        return _open_name(url, url, expected)
+    except StorageError:
+        for name in names_of_inode(url, expected.file_id if expected is not None else 0):
+            try:
+                return _open_name(name, url, expected)
+            except StorageError:
+                continue
+        raise
+
+
+def _open_name(path: str, url: str, expected: FileStat | None) -> int:
+    with translated(url, "open"):
+        descriptor = os.open(path, OPEN_FLAGS)
+        try:
+            found = stat_of(url, os.fstat(descriptor))
+            if found.is_directory:
+                raise StorageError("it is a directory", url=url)
+            require_version(expected, found, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    return descriptor
+
+
+def names_of_inode(url: str, file_id: int) -> Iterator[str]:
+    """The paths in a file's directory, other than its own, under which an inode lies."""
+    if not file_id:
+        return
+    directory, _, name = url.rpartition("/")
+    try:
+        with os.scandir(directory or "/") as entries:
+            for entry in entries:
+                if entry.inode() == file_id and entry.name != name:
+                    yield entry.path
+    except OSError:
+        return  # what is wrong with the directory shows where the file itself is opened
+
+
+def stat_of(url: str, found: os.stat_result) -> FileStat:
+    """What the operating system says of a file or directory.
+
+    Raises:
+        StorageError: It is neither.
+    """
+    if mode.S_ISDIR(found.st_mode):
+        return FileStat(url, 0, bounded_ns(found.st_mtime_ns), is_directory=True)
+    if not mode.S_ISREG(found.st_mode):
+        raise StorageError("it is neither a file nor a directory", url=url)
+    return FileStat(url, found.st_size, bounded_ns(found.st_mtime_ns), file_id=found.st_ino)
+
+
+def require_version(expected: FileStat | None, found: FileStat, file: int | str) -> None:
+    """Refuse a file that no longer has the planned version.
+
+    Args:
+        expected: The planned version, or None where any will do.
+        found: The file as it is now.
+        file: Its descriptor or path.
+
+    Raises:
+        SourceChangedError: It is another version, to which not only something was appended.
+    """
+    if expected is not None and not has_grown(expected, found, file):
+        require_same_version(expected, found)
+
+
+def has_grown(expected: FileStat, found: FileStat, file: int | str) -> bool:
+    """Whether a file is the planned one and longer, and still begins with the planned bytes.
+
+    Where no fingerprint was taken the inode decides: a rewrite in place that made the file longer is not noticed.
+    """
+    if found.size_bytes <= expected.size_bytes or (expected.file_id and expected.file_id != found.file_id):
+        return False
+    if expected.fingerprint != UNKNOWN:
+        return fingerprint_at(file, expected.size_bytes) == expected.fingerprint
+    return expected.file_id != 0
