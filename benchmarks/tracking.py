@@ -15,6 +15,7 @@ several processes, each of which continues from the last snapshot, as after a re
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import pickle
 import statistics
@@ -158,6 +159,9 @@ def scan(directory: Path, entries: int) -> dict[str, Any]:
 
         def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
             return [function(item) for item in items]
+
+        def watched(self, what: str) -> contextlib.AbstractContextManager[None]:
+            return contextlib.nullcontext()
 
         def __init__(self) -> None:
             from dagflow.api.context import WindowBudget

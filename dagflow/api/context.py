@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from operator import index
 from typing import Any, Protocol
@@ -85,6 +86,15 @@ class ControlServices(Protocol):
 
         Raises:
             DagflowError: The tasks failed.
+        """
+
+    def watched(self, what: str) -> AbstractContextManager[None]:
+        """Have a warning told where the calling thread stands still within the block, such as on a store that is gone.
+
+        The driver watches the operator's own methods by itself: this is for threads of the operator.
+
+        Args:
+            what: What the thread does, as the end of a sentence.
         """
 
     @property

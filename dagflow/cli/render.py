@@ -11,6 +11,9 @@ from dagflow.cli.figures import brief, count, duration, size
 from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED
 from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 
+MAX_STALLS = 3
+"""Tasks without progress that the live display names."""
+
 
 def _byte_rate(snapshot: RunSnapshot) -> str:
     """For example "512 MiB/s"."""
@@ -36,6 +39,7 @@ def progress_line(snapshot: RunSnapshot) -> str:
         f"{count(snapshot.records_read, 'record')} at {_record_rate(snapshot)}",
         f"partitions {partitions}" if partitions else "",
         f"{snapshot.rejected:,} rejected" if snapshot.rejected else "",
+        f"{count(len(snapshot.stalls), 'task')} without progress" if snapshot.stalls else "",
     ]
     return f"{snapshot.app}: " + ", ".join(part for part in parts if part)
 
@@ -100,7 +104,8 @@ def table(name: str, snapshot: RunSnapshot | None, spinner: Spinner, status: str
     spinner.update(text=head)
     if snapshot is None:
         return spinner
-    return Group(spinner, _figures(snapshot), _operators(snapshot))
+    stalls = [Text(stall, "yellow", overflow="ellipsis", no_wrap=True) for stall in snapshot.stalls[:MAX_STALLS]]
+    return Group(spinner, _figures(snapshot), _operators(snapshot), *stalls)
 
 
 def _figures(snapshot: RunSnapshot) -> RenderableType:

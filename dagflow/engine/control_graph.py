@@ -283,6 +283,13 @@ class ControlGraph:
                 if isinstance(operator, CommitListener):
                     chain.call(name, operator.committed, window_id)
 
+    def at_work(self) -> str:
+        """The operator that works now, as the beginning of a sentence; for threads that watch the driver's."""
+        for chain in self._chains:
+            if (at_hand := chain.at_hand) is not None:
+                return f"operator '{at_hand.operator}' in {at_hand}"
+        return "the driver"
+
     def take_busy_s(self) -> dict[str, float]:
         """Seconds that each operator has worked since the last call, by name."""
         return {**self._sources.clock.take(), **self._sinks.clock.take()}

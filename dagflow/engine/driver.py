@@ -10,10 +10,11 @@ import itertools
 import time
 from collections import deque
 from concurrent.futures import TimeoutError, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from dagflow.engine.driver_memory import release_free_memory
+from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.stop_request import STOP_GRACE_S, TICK_S, StopRequest
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
@@ -45,12 +46,14 @@ class RunControls:
         stop: Asks the run to end early.
         scan_requests: Asks a run that follows to scan at once.
         follow_millis: Length of a window while following; None to end when all input is processed.
+        watch: Tells where the driver stands still.
     """
 
     observer: Observer
     stop: StopRequest
     scan_requests: ScanRequests
     follow_millis: int | None = None
+    watch: DriverWatch = field(default_factory=DriverWatch)
 
 
 class Driver:
@@ -122,9 +125,9 @@ class Driver:
                 self._planner.scan_now()
             if not self._in_flight:
                 # No task runs: the first window does not wait until the next one is emitted.
-                self._planner.emit_ahead(1)
+                self._emit_ahead(1)
                 self._submit_planned(self._max_in_flight)
-            self._planner.emit_ahead(WINDOWS_AHEAD)
+            self._emit_ahead(WINDOWS_AHEAD)
             self._submit_planned(self._max_in_flight)
             if self._in_flight:
                 self._commit_oldest(MAX_IN_FLIGHT if self._max_in_flight > 1 else 1)
@@ -134,6 +137,10 @@ class Driver:
                 self._stop.wait(self._controls.follow_millis / 1000)
             else:
                 return
+
+    def _emit_ahead(self, windows: int) -> None:
+        with self._controls.watch.doing(self._planner.at_work):
+            self._planner.emit_ahead(windows)
 
     def _recover(self) -> None:
         """Finish what earlier runs left: publish decided windows, replay windows that were only planned.
@@ -175,7 +182,7 @@ class Driver:
         flights = len(self._in_flight)
         later = itertools.islice(self._in_flight, 1, None)
         if flights < max_in_flight and all(flight.results.done() for flight in later):
-            self._planner.emit_ahead(WINDOWS_AHEAD)
+            self._emit_ahead(WINDOWS_AHEAD)
             self._submit_planned(flights + 1)
 
     def _commit_oldest(self, max_in_flight: int) -> None:
@@ -191,7 +198,8 @@ class Driver:
         raise_first_error(results)
         # From the intent on the files of the window are decided, and _abandon must not remove them.
         self._in_flight.popleft()
-        intent = self._committer.commit(flight.planned, results)
+        with self._controls.watch.doing(f"the commit of window {flight.planned.window_id}"):
+            intent = self._committer.commit(flight.planned, results)
         self._planner.committed(flight.load, results)
         self._statistics.committed(flight.planned, intent)
         self._observer.progress(self.snapshot())

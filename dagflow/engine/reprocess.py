@@ -10,7 +10,7 @@ from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.reprocessor import Reprocessor
-from dagflow.engine.run import RunOptions, RuntimeFactory, lazy_runtime
+from dagflow.engine.run import RunOptions, RuntimeFactory, lazy_runtime, stall_limits
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError
 from dagflow.execution.program import Program
@@ -94,7 +94,8 @@ def reprocess(
         locations = prepare(placed.operators, journal, checkpoint, storage)
         _require_same_locations(locations.outputs, journal)
         # Whatever durability the app asks for: a record of the journal says that these files are complete.
-        program = Program.of(app.name, placed.plan, placed.operators, storage, "power")
+        limits = stall_limits(app.attributes)
+        program = Program.of(app.name, placed.plan, placed.operators, storage, "power", limits)
         tasks = lazy_runtime(app, program, options, locations, runtime)
         parallelism = SparkMaster.parse(options.master or app.attributes.master).parallelism
         reprocessor = Reprocessor(journal, placed, tasks.get, stop or StopRequest(), parallelism)

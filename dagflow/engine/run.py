@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dagflow.engine.app_change_notice import change_notices
 from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory
+from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
@@ -25,6 +27,7 @@ from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.errors import DagflowError, MissingError
 from dagflow.execution.program import Program
+from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal import Journal, JournalRetention, read_state, set_aside
 from dagflow.metrics.names import CLEANED
@@ -33,6 +36,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
 from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.runtime.probe import RunLocations
+from dagflow.spec.app_spec import Attributes
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join
@@ -77,8 +81,17 @@ class _Services:
     """What the driver offers to one control operator; see ControlServices."""
 
     def __init__(
-        self, state_url: str, follow: bool, sizing: WindowSizing, operator_index: int, runtime: LazyRuntime
+        self,
+        operator: str,
+        state_url: str,
+        follow: bool,
+        sizing: WindowSizing,
+        operator_index: int,
+        runtime: LazyRuntime,
+        watch: DriverWatch,
     ) -> None:
+        self._operator = operator
+        self._watch = watch
         self.in_tasks = runtime.in_tasks
         self.state_url = state_url
         self.follow = follow
@@ -88,6 +101,9 @@ class _Services:
     @property
     def budget(self) -> WindowBudget:
         return self._sizing.budget()
+
+    def watched(self, what: str) -> AbstractContextManager[None]:
+        return self._watch.doing(f"operator '{self._operator}' in {what}")
 
 
 def run(
@@ -114,24 +130,39 @@ def run(
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     storage = app.attributes.storage_context()
-    with limited_memory():
+    watch = DriverWatch(stall_limits(app.attributes))
+    with limited_memory(), watch:
         journal = _open_journal(app, storage, checkpoint, fresh=options.fresh)
         try:
             finish_reprocess(journal, storage)
             placed = PlacedApp.of(app, storage)
-            locations = prepare(placed.operators, journal, checkpoint, storage)
+            with watch.doing("the preparation of the run"):
+                locations = prepare(placed.operators, journal, checkpoint, storage)
             controls = RunControls(
                 observer or SilentObserver(),
                 stop or StopRequest(),
                 ScanRequests(storage.objects(checkpoint)),
                 follow_millis=app.attributes.window_millis if _follows(placed, options) else None,
+                watch=watch,
             )
             with pending_files_swept(locations.outputs, journal, storage):
-                program = Program.of(app.name, placed.plan, placed.operators, storage, app.attributes.durability)
+                program = Program.of(
+                    app.name,
+                    placed.plan,
+                    placed.operators,
+                    storage,
+                    app.attributes.durability,
+                    stall_limits(app.attributes),
+                )
                 tasks = lazy_runtime(app, program, options, locations, runtime)
                 return _drive(placed, options, journal, checkpoint, controls, tasks)
         finally:
             journal.close()
+
+
+def stall_limits(attributes: Attributes) -> StallLimits:
+    """How long work may stand still, as an app says."""
+    return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
 
 
 def _follows(app: PlacedApp, options: RunOptions) -> bool:
@@ -188,7 +219,7 @@ def _drive(
 ) -> RunSnapshot:
     """Put the parts of a driver together, give them the states that earlier runs left, and let it run."""
     sizing = WindowSizing(SparkMaster.parse(options.master or app.attributes.master).parallelism)
-    control = _control_graph(app, journal, checkpoint, controls.follow_millis is not None, sizing, runtime)
+    control = _control_graph(app, journal, checkpoint, controls, sizing, runtime)
     try:
         states = OperatorStates(app.plan, app.operators, app.storage.objects(checkpoint), journal.epoch)
         committed, last_run = journal.state.committed_state, journal.state.operators
@@ -209,14 +240,20 @@ def _drive(
 
 
 def _control_graph(
-    app: PlacedApp, journal: Journal, checkpoint: str, follow: bool, sizing: WindowSizing, runtime: LazyRuntime
+    app: PlacedApp,
+    journal: Journal,
+    checkpoint: str,
+    controls: RunControls,
+    sizing: WindowSizing,
+    runtime: LazyRuntime,
 ) -> ControlGraph:
     plan = app.plan
     feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
     known = journal.state.control_state.operator_index
     index = index_operators((name for name in plan.control if name in feeding), known)
+    follow, watch = controls.follow_millis is not None, controls.watch
     services = {
-        name: _Services(join(checkpoint, "state", name), follow, sizing, index.get(name, 0), runtime)
+        name: _Services(name, join(checkpoint, "state", name), follow, sizing, index.get(name, 0), runtime, watch)
         for name in plan.control
     }
     tag = pending_tag(journal.state.app_uuid, journal.epoch)

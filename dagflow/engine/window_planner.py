@@ -139,6 +139,10 @@ class WindowPlanner:
             busy_s[self._plan.stages[result.stage].head] += result.busy_s
         self._sizing.committed(load, busy_s)
 
+    def at_work(self) -> str:
+        """Which operator emits now, as the beginning of a sentence; for threads that watch the driver's."""
+        return self._control.at_work()
+
     def scan_now(self) -> None:
         """Let the input operators look for new input at once."""
         self._control.scan_now()

@@ -106,12 +106,14 @@ class WindowRunner:
     def running_window(self, window: InFlight) -> RunningWindow:
         """How far a window is; for display only."""
         held = sum(window.load.size_bytes.values())
+        stalls: tuple[str, ...] = ()
         if window.results.done() or self._runtime is None:
             read, done = held, window.tasks
         else:
             progress = self._runtime.progress(window.planned.window_id)
             read, done = progress.bytes_read, progress.tasks_done
-        return RunningWindow(window.planned.window_id, read, held, done, window.tasks)
+            stalls = progress.stalls
+        return RunningWindow(window.planned.window_id, read, held, done, window.tasks, stalls)
 
     def abandon(self, windows: list[InFlight]) -> None:
         """Leave windows to a later run, and remove what their tasks have written by now."""

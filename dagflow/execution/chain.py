@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.context import Counts
@@ -28,6 +29,28 @@ from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.physical import Edge, PortRef
 
 
+@dataclass(slots=True)
+class AtHand:
+    """What a chain works on; other threads look at it.
+
+    Attributes:
+        operator: The operator that works.
+        method: Its method.
+        payload: What the method was called with; None for a life-cycle method.
+        ends: Has an entry for each record of the payload that is done; None where the method takes all at once.
+    """
+
+    operator: str
+    method: Callable[..., Any]
+    payload: Any = None
+    ends: list[int] | None = None
+
+    def __str__(self) -> str:
+        done = -1 if self.ends is None else len(self.ends)
+        failed = FailedInput.of(self.payload, done) if self.payload is not None else NO_INPUT
+        return f"{getattr(self.method, '__name__', 'it')}(){failed}"
+
+
 class Chain:
     """Operator instances wired by edges.
 
@@ -36,6 +59,11 @@ class Chain:
         edges: Edges between them.
         counters: Counts by operator, which the operators' contexts share.
         partition: The partition, for errors; -1 in the driver.
+
+    Attributes:
+        at_hand: What it works on now; None for nothing.
+        steps: How many calls of operators have ended.
+        on_step: Called before each call of an operator.
     """
 
     def __init__(
@@ -53,6 +81,9 @@ class Chain:
         self.buffers: dict[PortRef, PortBuffer] = {}
         self.clock = OperatorClock(self.operators)
         self._taken = Counters()
+        self.at_hand: AtHand | None = None
+        self.steps = 0
+        self.on_step: Callable[[], None] | None = None
         for name, operator in self.operators.items():
             for port in operator.output_ports:
                 self.buffers[PortRef(name, port)] = PortBuffer(getattr(operator, port))
@@ -105,20 +136,42 @@ class Chain:
             for item in payload:
                 yield from self._guarded(target.operator, method, item)
 
+    def _begin(self, at_hand: AtHand) -> AtHand | None:
+        """Note what an operator is called with; returns what was at hand before, for the way back."""
+        before, self.at_hand = self.at_hand, at_hand
+        if self.on_step is not None:
+            self.on_step()
+        return before
+
+    def _end(self, before: AtHand | None) -> None:
+        self.at_hand = before
+        self.steps += 1
+
+    def mark(self) -> Hashable:
+        """A mark of what the chain has done: equal as long as it has done nothing; other threads may call this."""
+        at_hand = self.at_hand
+        records = len(at_hand.ends) if at_hand is not None and at_hand.ends is not None else 0
+        emitted = [(buffer.emitted, len(buffer.gathered)) for buffer in self.buffers.values()]
+        counted = [sum(list(counts.values())) for counts in self.counters.values()]
+        return self.steps, records, tuple(emitted), tuple(counted)
+
     def _buffers_of(self, operator: str) -> list[PortBuffer]:
         return [buffer for ref, buffer in self.buffers.items() if ref.operator == operator]
 
     def _guarded(self, operator: str, method: Callable[[Any], Any], payload: Any) -> Iterator[None]:
         """Call a method of an operator, and run it to its end where it is a generator."""
         before = self.clock.switch(operator)
+        earlier = self._begin(at_hand := AtHand(operator, method, payload))
         try:
             result = method(payload)
             if result is not None:
                 for _ in self._steps(operator, result):
                     self.flush(operator)
                     self.clock.switch(before)
+                    self.at_hand = earlier
                     yield
                     self.clock.switch(operator)
+                    self.at_hand = at_hand
             self.flush(operator)
         except FAILURES as error:
             if self._is_complete(error):
@@ -126,6 +179,7 @@ class Chain:
             raise self._failure(operator, method, error, FailedInput.of(payload)) from error
         finally:
             self.clock.switch(before)
+            self._end(earlier)
 
     def _steps(self, operator: str, result: object) -> Iterator[None]:
         """Run a handler that is a generator, step by step, to its end."""
@@ -156,7 +210,9 @@ class Chain:
         watched = [buffer for buffer in buffers if buffer.emitter.port.carries_records]
         for buffer in watched:
             buffer.begin_records()
-        ends: list[list[int]] = [[] for _ in watched]
+        # An operator that emits no records has one list as well: it says which record is at hand.
+        ends: list[list[int]] = [[] for _ in watched] or [[]]
+        earlier = self._begin(AtHand(operator, method, batch, ends[0]))
         try:
             if len(watched) == 1:
                 gathered, mark = watched[0].gathered, ends[0].append
@@ -165,7 +221,8 @@ class Chain:
                         self._run_to_the_end(operator, result)
                     mark(len(gathered))
             else:
-                pairs = [(buffer.gathered, end) for buffer, end in zip(watched, ends, strict=True)]
+                lists = [buffer.gathered for buffer in watched] or [[]]
+                pairs = list(zip(lists, ends, strict=True))
                 for record in records:
                     if (result := method(record)) is not None:
                         self._run_to_the_end(operator, result)
@@ -174,13 +231,13 @@ class Chain:
         except FAILURES as error:
             if self._is_complete(error):
                 raise
-            done = len(ends[0]) if ends else -1
-            raise self._failure(operator, method, error, FailedInput.of(batch, done)) from error
+            raise self._failure(operator, method, error, FailedInput.of(batch, len(ends[0]))) from error
         finally:
+            self._end(earlier)
             for buffer in watched:
                 buffer.end_records()
         try:
-            for buffer, end in zip(watched, ends, strict=True):
+            for buffer, end in zip(watched, ends, strict=False):
                 buffer.close_records(batch, end)
         except FAILURES as error:
             # Errors of operators downstream are complete. What is left is that the records do not make a batch, for
@@ -213,6 +270,7 @@ class Chain:
             OperatorError: It raised.
         """
         before = self.clock.switch(operator)
+        earlier = self._begin(AtHand(operator, method))
         try:
             result = method(*arguments)
             _refuse_asynchronous(result)
@@ -225,6 +283,7 @@ class Chain:
             raise self._failure(operator, method, error) from error
         finally:
             self.clock.switch(before)
+            self._end(earlier)
         return result
 
     def begin_window(self, window_id: int) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from dagflow.api.control import SourceEventListener
 from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError, text_of
+from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
 from dagflow.execution.task_progress import ProgressAddress
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.context import StorageContext
@@ -27,6 +28,7 @@ class Program:
         durability: What the files that tasks write survive.
         progress: Where tasks report their progress; None where it is not shown.
         listens: Whether a control operator listens to source events.
+        limits: How long tasks may stand still.
     """
 
     app: str
@@ -36,6 +38,7 @@ class Program:
     durability: Durability = "process"
     listens: bool = False
     progress: ProgressAddress | None = None
+    limits: StallLimits = DEFAULT_LIMITS
 
     @classmethod
     def of(
@@ -45,6 +48,7 @@ class Program:
         operators: Mapping[str, Operator],
         storage: StorageContext | None = None,
         durability: Durability = "process",
+        limits: StallLimits = DEFAULT_LIMITS,
     ) -> Program:
         """Pickle the partitioned operators of a plan.
 
@@ -55,7 +59,7 @@ class Program:
         pickled = {name: pickled_operator(name, operators[name]) for name in names}
         listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
         listens = any(each.wants_source_events for each in listeners)
-        return cls(app, plan, pickled, storage or StorageContext.default(), durability, listens)
+        return cls(app, plan, pickled, storage or StorageContext.default(), durability, listens, limits=limits)
 
 
 def pickled_operator(name: str, operator: Operator) -> bytes:

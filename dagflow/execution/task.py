@@ -6,24 +6,30 @@ import logging
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from typing import Any
+
+from msgspec import structs
 
 from dagflow.api.context import Counts, OperatorContext, Skipped
 from dagflow.api.operator import Operator, PreScan
-from dagflow.errors import DagflowError, OperatorError, TransientStorageError, text_of, trace_of
+from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.chain import Chain
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.execution.task_progress import TaskProgress, TaskReport
+from dagflow.execution.task_progress import TaskMessage, TaskProgress, WorkAtHand
+from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import Edge, PortRef, Stage
 from dagflow.storage.pending import PendingFile
 
 logger = logging.getLogger(__name__)
+
+MAX_WHAT = 1000
+"""Characters of what a task has at hand, in each of its reports."""
 
 
 class StageTask:
@@ -34,7 +40,8 @@ class StageTask:
         window: The window.
         stage: The stage.
         partition: 0-based partition within the stage.
-        send: Takes reports of the task's progress.
+        send: Takes reports of the task; must neither wait nor raise.
+        host: Where the task runs.
     """
 
     def __init__(
@@ -43,14 +50,15 @@ class StageTask:
         window: WindowTask,
         stage: Stage,
         partition: int,
-        send: Callable[[TaskReport], None],
+        send: Callable[[TaskMessage], None],
+        host: TaskHost = SHARED_HOST,
     ) -> None:
         self._program = program
         self._window = window
         self._stage = stage
         self._partition = partition
         self._outputs = TaskOutputs(program.storage, window.tag, program.durability)
-        self._progress = TaskProgress(send, window.window_id, stage.index, partition)
+        self._progress = TaskProgress(send, self._work)
         self._outgoing: list[ShuffleItem] = []
         self._reports: list[tuple[PortRef, list[Any]]] = []
         self._sequence = 0
@@ -61,10 +69,25 @@ class StageTask:
         operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
+        self._watch = TaskWatch(program.limits, host, self._work, self._mark, self._progress.report, send)
+        if host.is_retry:
+            # An operator that ends its process has ended the one before; the driver gets to know at which input.
+            self._chain.on_step = self._progress.report
         for edge in stage.reports:
             self._chain.connect(edge.source, self._reporter(edge.target))
         for number, edge in enumerate(stage.outputs):
             self._chain.connect(edge.source, self._sender(number, edge))
+
+    def _work(self) -> WorkAtHand:
+        """What the task has at hand; also called by the thread that watches it."""
+        at_hand = self._chain.at_hand
+        work = WorkAtHand(self._window.window_id, self._stage.index, self._partition)
+        if at_hand is None:
+            return work
+        return structs.replace(work, operator=at_hand.operator, what=cut_text(str(at_hand), MAX_WHAT))
+
+    def _mark(self) -> Hashable:
+        return self._chain.mark(), self._progress.bytes_read
 
     def _loaded(self, operator: str) -> Operator:
         """A new instance of an operator; a module of its author may do anything while it is imported."""
@@ -137,6 +160,10 @@ class StageTask:
         Raises:
             TransientStorageError: The store may succeed when Spark runs the task again.
         """
+        with self._watch:
+            yield from self._run(inputs)
+
+    def _run(self, inputs: Iterable[tuple[PortRef, Any]]) -> Iterator[ShuffleItem | TaskResult]:
         started, started_ms = time.perf_counter(), time.time_ns() // 1_000_000
         error: DagflowError | None = None
         states: dict[str, SavedState] = {}
@@ -164,7 +191,7 @@ class StageTask:
         if error is not None:
             self._outputs.abandon()
         yield from self._sent()
-        self._progress.end()
+        self._progress.report(is_done=True)
         yield TaskResult(
             stage=self._stage.index,
             partition=self._partition,
@@ -238,7 +265,8 @@ def run_level(
     level: int,
     slot: int,
     items: Iterable[Any],
-    send: Callable[[TaskReport], None],
+    send: Callable[[TaskMessage], None],
+    host: TaskHost = SHARED_HOST,
 ) -> Iterator[ShuffleItem | TaskResult]:
     """Run the task of one slot of a level.
 
@@ -249,7 +277,8 @@ def run_level(
         slot: Spark partition within the level.
         items: On level 0 (port, tuples) pairs. Above it ShuffleItems and TaskResults in order: items for a higher
             level, and results of lower ones, pass through.
-        send: Takes reports of the tasks' progress; must neither wait nor raise.
+        send: Takes reports of the tasks; must neither wait nor raise.
+        host: Where the task runs.
 
     Yields:
         ShuffleItems for higher levels, and one TaskResult per stage task of this level and all lower ones.
@@ -259,7 +288,7 @@ def run_level(
         count = window.partitions[stage.head]
         if partition < count:
             passing: list[Any] = []
-            task = StageTask(program, window, stage, partition, send)
+            task = StageTask(program, window, stage, partition, send, host)
             for item in task.run(_own(items, level, passing)):
                 yield from passing
                 passing.clear()

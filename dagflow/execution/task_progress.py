@@ -8,39 +8,104 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import msgspec
+from msgspec import structs
 
 from dagflow.api.context import Progress
 
 REPORT_EVERY_S = 0.2
 """A task reports at most this often, and once at its end."""
 
-_MESSAGE = struct.Struct("!8sqiiq?")
+MAX_MESSAGE = 60_000
+"""Bytes of a message: a datagram takes some more."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskReport:
+class WorkAtHand(msgspec.Struct, frozen=True, array_like=True):
+    """What a task is doing.
+
+    Attributes:
+        window_id: The window.
+        stage: Index of the stage.
+        partition: The partition within the stage.
+        operator: The operator that works; "" where none does.
+        what: Its method and the input at hand: the end of a sentence, or "".
+        attempt: Spark's number of the attempt; -1 outside of Spark.
+    """
+
+    window_id: int
+    stage: int
+    partition: int
+    operator: str = ""
+    what: str = ""
+    attempt: int = -1
+
+    def __str__(self) -> str:
+        operator = f", operator '{self.operator}'" if self.operator else ", stage" + f" {self.stage}"
+        return f"window {self.window_id}{operator} partition {self.partition}"
+
+
+class TaskReport(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
     """How far one task of a window is.
 
     Every report repeats the whole count, so reports may be lost, and the second attempt of a task takes the place
     of the first one.
 
     Attributes:
-        window_id: The window.
-        stage: Index of the stage.
-        partition: The partition within the stage.
+        work: The task, and what it has at hand.
         bytes_read: Bytes that the task has read so far.
         is_done: Whether the task has ended.
     """
 
-    window_id: int
-    stage: int
-    partition: int
+    work: WorkAtHand
     bytes_read: int
     is_done: bool = False
+
+
+class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
+    """A task that stands still, or that has gone on.
+
+    Attributes:
+        work: The task, and what it has at hand.
+        seconds: How long it has stood still.
+        stack: What its threads do, as Python prints it.
+        is_over: Whether it has gone on.
+        is_ended: Whether it is ended now because of it.
+        timeout_s: Seconds after which it is ended, 0 for never.
+    """
+
+    work: WorkAtHand
+    seconds: float
+    stack: str = ""
+    is_over: bool = False
+    is_ended: bool = False
+    timeout_s: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """What stands still, for how long, and in what."""
+        place = f" in {self.work.what}" if self.work.what else ""
+        return f"{self.work}: no progress for {self.seconds:.0f} s{place}"
+
+    def __str__(self) -> str:
+        if self.is_over:
+            return f"{self.work}: went on after {self.seconds:.0f} s"
+        text = self.line
+        if self.is_ended:
+            return f"{text}; the task is ended, and counts as a failed attempt (task_timeout_millis)"
+        hint = "the run waits for it; attributes: {task_timeout_millis: N} would end such a task"
+        if self.timeout_s:
+            hint = f"task_timeout_millis ends it after {self.timeout_s:g} s"
+        return f"{text}\n    {hint}" + (f"\n{self.stack}" if self.stack else "")
+
+
+TaskMessage = TaskReport | StallReport
+"""What a task sends to the driver while it runs."""
+
+_DECODER = msgspec.msgpack.Decoder(TaskMessage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +122,19 @@ class ProgressAddress:
     port: int
     token: bytes
 
-    def message(self, report: TaskReport) -> bytes:
+    def message(self, report: TaskMessage) -> bytes:
         """A report as it is sent."""
-        return _MESSAGE.pack(
-            self.token, report.window_id, report.stage, report.partition, report.bytes_read, report.is_done
-        )
+        return self.token + msgspec.msgpack.encode(report)
 
-    def report(self, message: bytes) -> TaskReport | None:
+    def report(self, message: bytes) -> TaskMessage | None:
         """The report in a message; None for a message that is not of this run."""
-        if len(message) != _MESSAGE.size or not message.startswith(self.token):
+        if not message.startswith(self.token):
             return None
-        return TaskReport(*_MESSAGE.unpack(message)[1:])
+        try:
+            decoded: TaskMessage = _DECODER.decode(memoryview(message)[len(self.token) :])
+        except msgspec.DecodeError:
+            return None
+        return decoded
 
 
 class TaskProgress(Progress):
@@ -75,37 +142,32 @@ class TaskProgress(Progress):
 
     Args:
         send: Takes the reports; must neither wait nor raise.
-        window_id: The window.
-        stage: Index of the stage.
-        partition: The partition within the stage.
+        work: Gives what the task has at hand.
         now: A clock, in seconds.
     """
 
     def __init__(
         self,
         send: Callable[[TaskReport], None],
-        window_id: int,
-        stage: int,
-        partition: int,
+        work: Callable[[], WorkAtHand],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self._send = send
-        self._task = window_id, stage, partition
+        self._work = work
         self._now = now
         self._due = now() + REPORT_EVERY_S
 
     def add(self, bytes_read: int) -> None:
         """Count bytes, and report where the last report is old."""
         self.bytes_read += bytes_read
-        now = self._now()
-        if now >= self._due:
-            self._due = now + REPORT_EVERY_S
-            self._send(TaskReport(*self._task, self.bytes_read))
+        if self._now() >= self._due:
+            self.report()
 
-    def end(self) -> None:
-        """Report that the task has ended."""
-        self._send(TaskReport(*self._task, self.bytes_read, is_done=True))
+    def report(self, *, is_done: bool = False) -> None:
+        """Report now."""
+        self._due = self._now() + REPORT_EVERY_S
+        self._send(TaskReport(self._work(), self.bytes_read, is_done))
 
 
 class ProgressSender:
@@ -113,13 +175,15 @@ class ProgressSender:
 
     Args:
         address: Where to; None sends nothing.
+        attempt: Spark's number of the attempt that reports.
     """
 
-    def __init__(self, address: ProgressAddress | None) -> None:
+    def __init__(self, address: ProgressAddress | None, attempt: int = -1) -> None:
         self._address = address
+        self._attempt = attempt
         self._socket: socket.socket | None = None
 
-    def send(self, report: TaskReport) -> None:
+    def send(self, report: TaskMessage) -> None:
         """Send a report, or lose it."""
         if self._address is None:
             return
@@ -129,6 +193,7 @@ class ProgressSender:
                 family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
                 self._socket = socket.socket(family, socket.SOCK_DGRAM)
                 self._socket.setblocking(False)
+            report = structs.replace(report, work=structs.replace(report.work, attempt=self._attempt))
             self._socket.sendto(self._address.message(report), (self._address.host, self._address.port))
 
     def __enter__(self) -> ProgressSender:

@@ -52,6 +52,7 @@ class RunningWindow:
         bytes: Bytes that it holds.
         tasks_done: Tasks that have ended.
         tasks: All its tasks.
+        stalls: Its tasks that stand still: which, for how long and in what, in words.
     """
 
     window_id: int
@@ -59,6 +60,7 @@ class RunningWindow:
     bytes: int
     tasks_done: int
     tasks: int
+    stalls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,11 @@ class RunSnapshot:
     def running_bytes(self) -> int:
         """Bytes that the tasks of running windows have read."""
         return sum(window.bytes_read for window in self.running)
+
+    @property
+    def stalls(self) -> tuple[str, ...]:
+        """The tasks of running windows that stand still, in words."""
+        return tuple(stall for window in self.running for stall in window.stalls)
 
     @property
     def records_read(self) -> int:

@@ -31,7 +31,7 @@ class InlineRuntime(Runtime):
         self._program = program
         self._before = before
         self.parallelism = parallelism
-        self._board = ProgressBoard()
+        self._board = ProgressBoard(program.limits)
 
     def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
         """Run the window at once."""

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from dagflow.execution.task_progress import ProgressAddress, TaskReport
+from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
+from dagflow.execution.task_progress import (
+    MAX_MESSAGE,
+    ProgressAddress,
+    StallReport,
+    TaskMessage,
+    TaskReport,
+    WorkAtHand,
+)
+
+logger = logging.getLogger(__name__)
 
 _WAKE_EVERY_S = 0.5
 """How often the receiving thread looks whether it is to end."""
@@ -21,22 +34,47 @@ class WindowProgress:
     Attributes:
         bytes_read: Bytes that its tasks have read.
         tasks_done: Tasks that have ended.
+        stalls: The tasks that stand still: which, since when and in what, in words.
     """
 
     bytes_read: int = 0
     tasks_done: int = 0
+    stalls: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Task:
+    """What is known of a running task: its newest report, when it came, and its stall."""
+
+    report: TaskReport
+    reported_s: float
+    stall: StallReport | None = None
+    is_silent: bool = False
 
 
 class ProgressBoard:
-    """Holds the newest report of each task of the windows that run. May be used by several threads."""
+    """Holds the newest report of each task of the windows that run, and warns of tasks that stand still.
 
-    def __init__(self) -> None:
+    May be used by several threads.
+
+    Args:
+        limits: How long tasks may stand still.
+        now: A clock, in seconds.
+    """
+
+    def __init__(self, limits: StallLimits = DEFAULT_LIMITS, now: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._now = now
         self._lock = threading.Lock()
-        self._windows: dict[int, dict[tuple[int, int], TaskReport]] = {}
+        self._windows: dict[int, dict[tuple[int, int], _Task]] = {}
+        self._reported_s = now()
+        self._is_start_told = False
 
     def open(self, window_id: int) -> None:
         """Take reports of a window from now on."""
         with self._lock:
+            if not self._windows:
+                self._reported_s = self._now()
             self._windows[window_id] = {}
 
     def close(self, window_id: int) -> None:
@@ -44,21 +82,84 @@ class ProgressBoard:
         with self._lock:
             self._windows.pop(window_id, None)
 
-    def record(self, report: TaskReport) -> None:
+    def record(self, message: TaskMessage) -> None:
         """Take a report; of several attempts of a task the one that has read most counts."""
         with self._lock:
-            tasks = self._windows.get(report.window_id)
+            tasks = self._windows.get(message.work.window_id)
             if tasks is None:
                 return
-            known = tasks.get((report.stage, report.partition))
-            if known is None or (report.is_done, report.bytes_read) >= (known.is_done, known.bytes_read):
-                tasks[report.stage, report.partition] = report
+            now, key = self._now(), (message.work.stage, message.work.partition)
+            self._reported_s, self._is_start_told = now, False
+            if isinstance(message, StallReport):
+                known = tasks.setdefault(key, _Task(TaskReport(message.work, 0), now))
+                known.reported_s = now
+                known.stall = None if message.is_over or message.is_ended else message
+            else:
+                self._take(tasks, key, message, now)
+        if isinstance(message, StallReport):
+            logger.warning("%s", message)
+
+    def _take(self, tasks: dict[tuple[int, int], _Task], key: tuple[int, int], report: TaskReport, now: float) -> None:
+        known = tasks.get(key)
+        if known is None:
+            tasks[key] = _Task(report, now)
+            return
+        known.reported_s, known.is_silent = now, False
+        older = known.report
+        # What the newest attempt has at hand counts, and of its bytes as many as any attempt has read.
+        known.report = TaskReport(
+            report.work if report.work.operator or not older.work.operator else older.work,
+            max(report.bytes_read, older.bytes_read),
+            report.is_done or older.is_done,
+        )
+        if report.is_done or (known.stall is not None and known.stall.work.attempt != report.work.attempt):
+            known.stall = None
 
     def progress(self, window_id: int) -> WindowProgress:
         """How far a window is; nothing is known of a window that does not run."""
         with self._lock:
-            reports = list(self._windows.get(window_id, {}).values())
-        return WindowProgress(sum(report.bytes_read for report in reports), sum(report.is_done for report in reports))
+            tasks = list(self._windows.get(window_id, {}).values())
+        return WindowProgress(
+            sum(task.report.bytes_read for task in tasks),
+            sum(task.report.is_done for task in tasks),
+            tuple(task.stall.line for task in tasks if task.stall is not None),
+        )
+
+    def at_hand(self, attempt: int) -> WorkAtHand | None:
+        """What an attempt of a task that has not ended had at hand when it was last seen; None where unknown."""
+        with self._lock:
+            tasks = [task for window in self._windows.values() for task in window.values()]
+        works = [task.report.work for task in tasks if not task.report.is_done]
+        return next((work for work in works if work.attempt == attempt), None)
+
+    def look_for_silence(self) -> None:
+        """Warn of tasks whose processes do not answer, and of windows whose tasks do not begin; called now and then."""
+        for text in self._silent():
+            logger.warning("%s", text)
+
+    def _silent(self) -> list[str]:
+        found = []
+        with self._lock:
+            now = self._now()
+            for window in self._windows.values():
+                for task in window.values():
+                    silent_s = now - task.reported_s
+                    if silent_s >= self._limits.warning_s and not (task.report.is_done or task.is_silent or task.stall):
+                        task.is_silent = True
+                        work = task.report.work
+                        found.append(
+                            f"{work}: its process has not answered for {silent_s:.0f} s"
+                            f"{f', last in {work.what}' if work.what else ''}: native code keeps Python from running, "
+                            "or the host is gone"
+                        )
+            waiting = [window_id for window_id, tasks in self._windows.items() if not tasks]
+            silent_s = now - self._reported_s
+            if waiting and silent_s >= self._limits.warning_s and not self._is_start_told:
+                self._is_start_told = True
+                found.append(
+                    f"window {waiting[0]}: none of its tasks has begun for {silent_s:.0f} s: is there a free executor?"
+                )
+        return found
 
 
 class ProgressReceiver:
@@ -91,8 +192,9 @@ class ProgressReceiver:
     def _receive(self, receiving: socket.socket, address: ProgressAddress) -> None:
         with receiving:
             while not self._is_closed.is_set():
+                self._board.look_for_silence()
                 try:
-                    message = receiving.recv(256)
+                    message = receiving.recv(MAX_MESSAGE)
                 except TimeoutError:
                     continue
                 except OSError:

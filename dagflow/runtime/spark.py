@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
-from pyspark import Broadcast, SparkContext
+from pyspark import Broadcast, SparkContext, TaskContext
 
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_progress import ProgressSender
+from dagflow.execution.task_watch import TaskHost
 from dagflow.execution.warm_worker import warm
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.java_process import how_it_ended
@@ -66,7 +67,7 @@ class SparkRuntime(Runtime):
         self._group = f"dagflow-{program.app}-{id(self)}"
         self._is_cluster = SparkMaster.parse(str(context.master)).local_tasks is None
         self._is_closed = False
-        self._board = ProgressBoard()
+        self._board = ProgressBoard(program.limits)
         # Executors on other hosts reach the driver where Spark says; local tasks need no other address than loopback.
         host = str(context.getConf().get("spark.driver.host")) if self._is_cluster else "127.0.0.1"
         self._receiver = ProgressReceiver(self._board, host)
@@ -248,9 +249,10 @@ def _lowest_task(
 
     def run(arrived: Iterable[list[tuple[int, list[Any]]]]) -> Iterator[Any]:
         program = broadcast.value
-        with warm(), ProgressSender(program.progress) as sender:
+        host, attempt = _host()
+        with warm(), ProgressSender(program.progress, attempt) as sender:
             for slot, items in itertools.chain.from_iterable(arrived):
-                yield from _routed(run_level(program, window, 0, slot, items, sender.send), 1, next_slots)
+                yield from _routed(run_level(program, window, 0, slot, items, sender.send, host), 1, next_slots)
 
     return run
 
@@ -262,10 +264,20 @@ def _higher_task(
 
     def run(slot: int, arrived: Iterable[Any]) -> Iterator[Any]:
         program, items = broadcast.value, (item for _, item in arrived)
-        with warm(), ProgressSender(program.progress) as sender:
-            yield from _routed(run_level(program, window, level, slot, items, sender.send), level + 1, next_slots)
+        host, attempt = _host()
+        with warm(), ProgressSender(program.progress, attempt) as sender:
+            results = run_level(program, window, level, slot, items, sender.send, host)
+            yield from _routed(results, level + 1, next_slots)
 
     return run
+
+
+def _host() -> tuple[TaskHost, int]:
+    """Where the running task runs, and Spark's number of the attempt."""
+    context = TaskContext.get()
+    if context is None:
+        return TaskHost(), -1
+    return TaskHost(owns_process=True, is_retry=context.attemptNumber() > 0), context.taskAttemptId()
 
 
 def _routed(items: Iterable[Any], next_level: int, next_slots: int) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagflow.errors import Problem
-from dagflow.spec.app_spec import RETAINED_WINDOWS, AppSpec, Attributes
+from dagflow.spec.app_spec import RETAINED_WINDOWS, STALL_WARNING_MILLIS, AppSpec, Attributes
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.environment import Environment
 from dagflow.spec.graph_reader import GraphReader
@@ -24,7 +24,10 @@ from dagflow.storage.pending import Durability
 from dagflow.storage.roots import ONE_ROOT, nested
 
 APP_KEYS = ("name", "attributes", "operators", "streams")
-ATTRIBUTE_KEYS = ("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots", "retain_windows")
+ATTRIBUTE_KEYS = (
+    *("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots", "retain_windows"),
+    *("stall_warning_millis", "task_timeout_millis"),
+)
 MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
 MAX_RETAINED_WINDOWS = 10**12
 
@@ -82,18 +85,22 @@ class AppReader(NodeReader):
 
     def _attributes(self, section: Mapping, name: str) -> Attributes:
         self.check_keys(section, ATTRIBUTE_KEYS, "'attributes'")
-        window = section.get("window_millis")
-        millis = None if window is None else self.whole(window, "'window_millis'", MAX_WINDOW_MILLIS)
         return Attributes(
             checkpoint=self.text(section.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}",
-            window_millis=millis or 500,
+            window_millis=self._millis(section, "window_millis") or 500,
             storage=storage_of(section.get("storage"), self.search_path, self.environment, self.problems),
             master=self._master(section.get("master")),
             spark=self._spark(self.section(section, "spark")),
             durability=self._durability(section.get("durability")),
             roots=self._roots(self.section(section, "roots")),
             retain_windows=self._retain_windows(section.get("retain_windows")),
+            stall_warning_millis=self._millis(section, "stall_warning_millis") or STALL_WARNING_MILLIS,
+            task_timeout_millis=self._millis(section, "task_timeout_millis"),
         )
+
+    def _millis(self, section: Mapping, key: str) -> int | None:
+        node = section.get(key)
+        return None if node is None else self.whole(node, quoted(key), MAX_WINDOW_MILLIS)
 
     def _master(self, node: Node | None) -> str:
         text = self.text(node, "'master'", MASTERS)

@@ -17,6 +17,9 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability
 
+STALL_WARNING_MILLIS = 60_000
+"""How long work may stand still before a warning says so, where the app does not say it."""
+
 RETAINED_WINDOWS = 1_000_000
 """Nearly two years at a window a minute; a gigabyte or two where windows are small."""
 
@@ -53,6 +56,8 @@ class Attributes:
         durability: What output survives: "process" the death of every process, "power" also a power loss.
         roots: Locations by name; what is remembered of a location below one is the name and the rest.
         retain_windows: How many finished windows the journal can tell about, and replay; None for all.
+        stall_warning_millis: How long work may stand still before a warning says so.
+        task_timeout_millis: How long a task may stand still before it is ended; None for ever.
     """
 
     checkpoint: str = field(repr=False)
@@ -63,6 +68,8 @@ class Attributes:
     durability: Durability = "process"
     roots: Mapping[str, str] = field(default_factory=dict, repr=False)
     retain_windows: int | None = RETAINED_WINDOWS
+    stall_warning_millis: int = STALL_WARNING_MILLIS
+    task_timeout_millis: int | None = None
 
     def storage_context(self) -> StorageContext:
         """Reaches the stores that the app names.

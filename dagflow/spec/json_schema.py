@@ -10,7 +10,7 @@ from pydantic_core import core_schema
 from dagflow.api.operator import Operator
 from dagflow.api.properties import Paths, Size, property_model
 from dagflow.spec.app_reader import APP_NAME, MAX_WINDOW_MILLIS
-from dagflow.spec.app_spec import RETAINED_WINDOWS
+from dagflow.spec.app_spec import RETAINED_WINDOWS, STALL_WARNING_MILLIS
 from dagflow.spec.class_lookup import built_in_operators
 from dagflow.spec.graph_reader import NAME
 from dagflow.spec.operator_reader import MAX_PARTITIONS
@@ -127,10 +127,19 @@ def _or_from_environment(schema: Any) -> Any:
 
 
 def _attributes_schema() -> dict[str, Any]:
-    window = {"type": "integer", "minimum": 1, "maximum": MAX_WINDOW_MILLIS}
+    millis = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WINDOW_MILLIS}, _FROM_ENVIRONMENT]}
     properties = {
         "checkpoint": {"type": "string", "description": "where the journal is; default .dagflow/<name>"},
-        "window_millis": {"anyOf": [window, _FROM_ENVIRONMENT], "description": "window length while following"},
+        "window_millis": {**millis, "description": "window length while following"},
+        "stall_warning_millis": {
+            **millis,
+            "description": "how long work may stand still before a warning says where",
+            "default": STALL_WARNING_MILLIS,
+        },
+        "task_timeout_millis": {
+            **millis,
+            "description": "how long a task may stand still before it is ended and run again; for ever by default",
+        },
         "master": {"type": "string", "description": "Spark master; default local[*]"},
         "durability": {
             "anyOf": [{"enum": ["process", "power"]}, _FROM_ENVIRONMENT],

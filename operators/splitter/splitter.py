@@ -34,7 +34,7 @@ from operators.splitter.index.taken_files import TakenFiles, TakenState
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_roots import find_root
-from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner
+from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner, watched
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
@@ -283,7 +283,9 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         if not self._is_following:
             self._source = SingleScan(self._detector.all_changes())
             return self._source
-        scanner = TimeBasedDirectoryScanner(self._scan, self.scan_interval_millis, self._clock, self._scan_counters)
+        control = self._context.control
+        scan = self._scan if control is None else functools.partial(watched, self._scan, control.watched)
+        scanner = TimeBasedDirectoryScanner(scan, self.scan_interval_millis, self._clock, self._scan_counters)
         # Its first scan may ask for the next one.
         self._source = scanner
         scanner.start()

@@ -6,28 +6,35 @@ import socket
 
 import pytest
 
-from dagflow.execution.task_progress import REPORT_EVERY_S, ProgressAddress, ProgressSender, TaskProgress, TaskReport
+from dagflow.execution.task_progress import (
+    REPORT_EVERY_S,
+    ProgressAddress,
+    ProgressSender,
+    TaskProgress,
+    TaskReport,
+    WorkAtHand,
+)
 
 
 def test_a_task_reports_its_whole_count_and_its_end() -> None:
     """A lost report is made good by the next one; between reports nothing is sent."""
     now = [0.0]
     reports: list[TaskReport] = []
-    task = TaskProgress(reports.append, 7, 1, 2, lambda: now[0])
+    task = TaskProgress(reports.append, lambda: WorkAtHand(7, 1, 2), lambda: now[0])
     for _ in range(10):
         task.add(100)
     assert reports == []
     now[0] += REPORT_EVERY_S
     task.add(1)
     task.add(1)
-    task.end()
-    assert reports == [TaskReport(7, 1, 2, 1001), TaskReport(7, 1, 2, 1002, is_done=True)]
+    task.report(is_done=True)
+    assert reports == [TaskReport(WorkAtHand(7, 1, 2), 1001), TaskReport(WorkAtHand(7, 1, 2), 1002, is_done=True)]
 
 
 def test_only_messages_of_this_run_are_reports() -> None:
     """Another run, or another program, may send to the same port."""
     address = ProgressAddress("127.0.0.1", 1, b"12345678")
-    report = TaskReport(3, 0, 1, 1 << 40, is_done=True)
+    report = TaskReport(WorkAtHand(3, 0, 1), 1 << 40, is_done=True)
     assert address.report(address.message(report)) == report
     assert ProgressAddress("127.0.0.1", 1, b"abcdefgh").report(address.message(report)) is None
     for message in (b"", b"12345678", address.message(report)[:-1]):
@@ -39,13 +46,13 @@ def test_a_report_that_cannot_be_sent_is_lost(host: str) -> None:
     """No task fails for the sake of a display."""
     with ProgressSender(ProgressAddress(host, 1, b"12345678")) as sender:
         for _ in range(3):
-            sender.send(TaskReport(1, 0, 0, 1))
+            sender.send(TaskReport(WorkAtHand(1, 0, 0), 1))
 
 
 def test_a_sender_without_an_address_sends_nothing() -> None:
     """Tests and notebooks run tasks without a driver."""
     with ProgressSender(None) as sender:
-        sender.send(TaskReport(1, 0, 0, 1))
+        sender.send(TaskReport(WorkAtHand(1, 0, 0), 1))
 
 
 def test_reports_arrive_as_datagrams() -> None:
@@ -55,7 +62,7 @@ def test_reports_arrive_as_datagrams() -> None:
         receiving.settimeout(10)
         address = ProgressAddress("127.0.0.1", receiving.getsockname()[1], b"12345678")
         with ProgressSender(address) as sender:
-            sender.send(TaskReport(1, 2, 3, 4))
-            sender.send(TaskReport(1, 2, 3, 5, is_done=True))
+            sender.send(TaskReport(WorkAtHand(1, 2, 3), 4))
+            sender.send(TaskReport(WorkAtHand(1, 2, 3), 5, is_done=True))
         received = [address.report(receiving.recv(256)) for _ in range(2)]
-    assert received == [TaskReport(1, 2, 3, 4), TaskReport(1, 2, 3, 5, is_done=True)]
+    assert received == [TaskReport(WorkAtHand(1, 2, 3), 4), TaskReport(WorkAtHand(1, 2, 3), 5, is_done=True)]

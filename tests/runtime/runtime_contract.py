@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
+from dagflow.execution.stalls import StallLimits
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
 from dagflow.runtime.base import Runtime
@@ -33,6 +38,19 @@ class Reading(Lines):
         """Read without an end; as long as the file is not there that says that progress was seen."""
         while not Path(self.folder, "seen").exists():
             context.progress.add(1)
+
+
+class Standing(Lines):
+    """Waits at its first word until a file is there."""
+
+    folder: str
+
+    @Lines.samples.each
+    def read(self, sample: Sample) -> Iterator[None]:
+        """Wait, and go on."""
+        while not Path(self.folder, "seen").exists():
+            time.sleep(0.01)
+        yield from super().read(sample)
 
 
 def edge(name: str, source: str, target: str) -> Edge:
@@ -163,4 +181,29 @@ class RuntimeContract:
             (tmp_path / "seen").touch()
             assert all(result.error is None for result in results.result())
         assert seen and seen[0].tasks_done <= 6
+        runtime.close()
+
+    def test_a_task_that_stands_still_is_told(
+        self, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Once with operator, input and stack, in the log and in the display; and once when it has gone on."""
+        operators = {**operators_of(tmp_path), "lines": Standing(folder=str(tmp_path))}
+        limits = StallLimits(warning_s=0.2)
+        runtime = start(Program.of("app", exchanging_plan(), operators, limits=limits))
+        with ThreadPoolExecutor() as pool:
+            results = pool.submit(lambda: runtime.submit(window([b"a"])).result())
+            while not runtime.progress(7).stalls and not results.done():
+                time.sleep(0.01)
+            (stall,) = runtime.progress(7).stalls
+            (tmp_path / "seen").touch()
+            assert all(result.error is None for result in results.result())
+        assert re.fullmatch(
+            r"window 7, operator 'lines' partition 0: no progress for \d s in read\(\) of s0 \[0, 1\)", stall
+        )
+        while len(messages := [text for text in caplog.messages if "'lines'" in text]) < 2:
+            time.sleep(0.01)  # what the task has sent may be on its way
+        told, over = messages
+        assert told.startswith(stall)
+        assert "task_timeout_millis" in told and told.endswith("in read\n    time.sleep(0.01)"), told
+        assert over.startswith("window 7, operator 'lines' partition 0: went on after ")
         runtime.close()

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from dagflow.execution.task_progress import ProgressSender, TaskReport
+from dagflow.execution.stalls import StallLimits
+from dagflow.execution.task_progress import ProgressSender, StallReport, TaskMessage, TaskReport, WorkAtHand
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver, WindowProgress
 
 
@@ -17,9 +18,9 @@ class Noticing(ProgressBoard):
         super().__init__()
         self.has_come = threading.Event()
 
-    def record(self, report: TaskReport) -> None:
+    def record(self, message: TaskMessage) -> None:
         """Take a report."""
-        super().record(report)
+        super().record(message)
         self.has_come.set()
 
 
@@ -27,11 +28,16 @@ def test_progress_sums_the_newest_reports_of_all_tasks() -> None:
     """Whichever order the reports come in."""
     board = ProgressBoard()
     board.open(1)
-    for report in (TaskReport(1, 0, 0, 10), TaskReport(1, 0, 1, 5), TaskReport(1, 0, 0, 30), TaskReport(1, 0, 0, 20)):
+    for report in (
+        TaskReport(WorkAtHand(1, 0, 0), 10),
+        TaskReport(WorkAtHand(1, 0, 1), 5),
+        TaskReport(WorkAtHand(1, 0, 0), 30),
+        TaskReport(WorkAtHand(1, 0, 0), 20),
+    ):
         board.record(report)
     assert board.progress(1) == WindowProgress(35, 0)
-    board.record(TaskReport(1, 0, 1, 8, is_done=True))
-    board.record(TaskReport(1, 0, 1, 7))
+    board.record(TaskReport(WorkAtHand(1, 0, 1), 8, is_done=True))
+    board.record(TaskReport(WorkAtHand(1, 0, 1), 7))
     assert board.progress(1) == WindowProgress(38, 1)
 
 
@@ -40,19 +46,19 @@ def test_a_second_attempt_of_a_task_counts_once() -> None:
     board = ProgressBoard()
     board.open(1)
     for count in (50, 10, 40, 60):
-        board.record(TaskReport(1, 0, 0, count))
+        board.record(TaskReport(WorkAtHand(1, 0, 0), count))
     assert board.progress(1) == WindowProgress(60, 0)
 
 
 def test_reports_of_windows_that_do_not_run_are_ignored() -> None:
     """A task whose window was abandoned may report for as long as it lives."""
     board = ProgressBoard()
-    board.record(TaskReport(1, 0, 0, 10))
+    board.record(TaskReport(WorkAtHand(1, 0, 0), 10))
     board.open(1)
     assert board.progress(1) == WindowProgress()
-    board.record(TaskReport(1, 0, 0, 10))
+    board.record(TaskReport(WorkAtHand(1, 0, 0), 10))
     board.close(1)
-    board.record(TaskReport(1, 0, 0, 10))
+    board.record(TaskReport(WorkAtHand(1, 0, 0), 10))
     assert board.progress(1) == WindowProgress()
 
 
@@ -62,7 +68,7 @@ def test_reports_of_other_processes_reach_the_board() -> None:
     board.open(4)
     receiver = ProgressReceiver(board, "127.0.0.1")
     with ProgressSender(receiver.address) as sender:
-        sender.send(TaskReport(4, 0, 1, 99))
+        sender.send(TaskReport(WorkAtHand(4, 0, 1), 99))
         assert board.has_come.wait(10)
     receiver.close()
     assert board.progress(4) == WindowProgress(99, 0)
@@ -74,3 +80,64 @@ def test_a_driver_that_cannot_listen_runs_all_the_same(host: str) -> None:
     receiver = ProgressReceiver(ProgressBoard(), host)
     assert receiver.address is None
     receiver.close()
+
+
+WORK = WorkAtHand(1, 0, 2, "slow", "take() of a.txt [0, 9)", attempt=5)
+
+
+def test_a_stall_is_told_with_its_stack_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Operator, partition, file and stack once; while it lasts the display has it as well."""
+    board = ProgressBoard()
+    board.open(1)
+    board.record(StallReport(WORK, 61.2, '  File "ops.py", line 3, in take'))
+    line = "window 1, operator 'slow' partition 2: no progress for 61 s in take() of a.txt [0, 9)"
+    assert board.progress(1).stalls == (line,)
+    board.record(TaskReport(WORK, 10))
+    assert board.progress(1).stalls == (line,)
+    board.record(StallReport(WORK, 84.0, is_over=True))
+    assert board.progress(1).stalls == ()
+    told, over = caplog.messages
+    assert told.startswith(f"{line}\n    the run waits for it; attributes: {{task_timeout_millis: N}}")
+    assert told.endswith("line 3, in take")
+    assert over == "window 1, operator 'slow' partition 2: went on after 84 s"
+
+
+def test_the_next_attempt_of_a_task_does_not_stand_still() -> None:
+    """An attempt that was ended, or died, does not say that it has gone on."""
+    board = ProgressBoard()
+    board.open(1)
+    board.record(StallReport(WORK, 61.0))
+    board.record(TaskReport(WorkAtHand(1, 0, 2, attempt=6), 0))
+    assert board.progress(1).stalls == ()
+
+
+def test_a_process_that_does_not_answer_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Native code may keep Python from running, and then no thread of the worker can say so."""
+    now = [0.0]
+    board = ProgressBoard(StallLimits(60.0), lambda: now[0])
+    board.open(1)
+    board.record(TaskReport(WORK, 10))
+    for moment in (59.0, 60.0, 90.0):
+        now[0] = moment
+        board.look_for_silence()
+    board.record(TaskReport(WORK, 10, is_done=True))
+    now[0] = 300.0
+    board.look_for_silence()
+    assert caplog.messages == [
+        "window 1, operator 'slow' partition 2: its process has not answered for 60 s, last in take() of a.txt [0, 9): "
+        "native code keeps Python from running, or the host is gone"
+    ]
+
+
+def test_windows_of_which_no_task_begins_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """As long as other windows' tasks report, a window only waits for its turn."""
+    now = [0.0]
+    board = ProgressBoard(StallLimits(60.0), lambda: now[0])
+    board.open(1)
+    board.open(2)
+    now[0] = 50.0
+    board.record(TaskReport(WORK, 10, is_done=True))
+    for moment in (100.0, 111.0, 170.0):
+        now[0] = moment
+        board.look_for_silence()
+    assert caplog.messages == ["window 2: none of its tasks has begun for 61 s: is there a free executor?"]

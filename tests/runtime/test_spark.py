@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,9 @@ import pytest
 
 from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
+from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.spark import SparkRuntime
+from tests.execution.sample_operators import Lines, Sample
 from tests.runtime.runtime_contract import TEXTS, RuntimeContract, Start, exchanging_plan, operators_of, window
 
 pytestmark = pytest.mark.spark
@@ -64,3 +69,34 @@ def test_a_python_that_cannot_be_started_is_named(
     program = Program.of("app", exchanging_plan(), operators_of(tmp_path))
     with pytest.raises(DagflowError, match=r"failed: java.io.IOException: Cannot run program .*/nowhere/python"):
         SparkRuntime(program, spark_context).submit(window(TEXTS)).result()
+
+
+class Stopping(Lines):
+    """The first task that reads stands still for ever, and each later one works."""
+
+    folder: str
+
+    @Lines.samples.each
+    def read(self, sample: Sample) -> Iterator[None]:
+        """Leave a trace and wait, or read."""
+        trace = Path(self.folder, "was here")
+        if not trace.exists():
+            trace.touch()
+            threading.Event().wait()
+        yield from super().read(sample)
+
+
+def test_a_task_that_stands_still_too_long_is_ended_and_runs_again(
+    tmp_path: Path, spark_context: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its process ends with it, which counts as a failed attempt; the next one does the work, and all of it."""
+    operators = {**operators_of(tmp_path), "lines": Stopping(folder=str(tmp_path))}
+    limits = StallLimits(warning_s=30.0, timeout_s=0.5)
+    runtime = SparkRuntime(Program.of("app", exchanging_plan(), operators, limits=limits), spark_context)
+    results = runtime.submit(window([b"a b"])).result()
+    assert [result.error for result in results if result.error is not None] == []
+    assert sum(result.counters.of("lines").records.get("records", 0) for result in results) == 2
+    (told,) = caplog.messages
+    place = r"window 7, operator 'lines' partition 0: no progress for \d s in read\(\) of s0 \[0, 3\)"
+    assert re.fullmatch(rf"{place}; the task is ended, and counts as a failed attempt \(task_timeout_millis\)", told)
+    runtime.close()

@@ -84,6 +84,8 @@ def test_a_mistake_is_named_at_its_place(tmp_path: Path, old: str, new: str, exp
         ("{windowmillis: 5}", "has no 'windowmillis'; did you mean 'window_millis'?"),
         ("{window_millis: 0}", "expected a whole number from 1 to 86400000"),
         ("{window_millis: true}", "got true"),
+        ("{stall_warning_millis: 0}", "expected a whole number from 1 to 86400000"),
+        ("{task_timeout_millis: 5 s}", "'task_timeout_millis': expected a whole number from 1 to 86400000"),
         (
             "{master: 'local[0]'}",
             "2:22: 'master': expected a Spark master, such as local[4], local[*] or spark://host:7077, got 'local[0]'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from abc import ABC, abstractmethod
@@ -75,6 +76,19 @@ class SingleScan(ScanSource):
     def stop(self) -> None:
         """See ScanSource."""
         self._found.close()
+
+
+def watched(
+    scan: Callable[[], Iterator[ListedFiles]], watch: Callable[[str], contextlib.AbstractContextManager[None]]
+) -> Iterator[ListedFiles]:
+    """The steps of a scan, each of them found under watch; see ControlServices.watched."""
+    steps = scan()
+    while True:
+        with watch("a scan"):
+            step = next(steps, None)
+        if step is None:
+            return
+        yield step
 
 
 class TimeBasedDirectoryScanner(ScanSource):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 from collections import Counter
@@ -32,6 +33,10 @@ class Services:
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Apply the function here."""
         return [function(item) for item in items]
+
+    def watched(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Watch nothing."""
+        return contextlib.nullcontext()
 
 
 @dataclass

@@ -1,0 +1,129 @@
+"""Notices work that stands still, and shows what its threads are doing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from types import FrameType
+
+from dagflow.errors import cut_text
+
+LOOK_EVERY_S = 1.0
+"""How often a watch looks at the work; more often where it warns sooner."""
+
+MAX_FRAMES = 12
+"""The innermost frames of a thread are shown."""
+
+MAX_STACK = 6000
+"""Characters of all stacks of a stall, which travel in one datagram."""
+
+
+@dataclass(frozen=True, slots=True)
+class StallLimits:
+    """How long work may stand still.
+
+    Attributes:
+        warning_s: Seconds after which a stall is told.
+        timeout_s: Seconds after which a task is ended, 0 for never.
+    """
+
+    warning_s: float = 60.0
+    timeout_s: float = 0.0
+
+    @property
+    def look_every_s(self) -> float:
+        """Seconds between two looks at the work."""
+        shortest = min(self.warning_s, self.timeout_s or self.warning_s)
+        return min(LOOK_EVERY_S, shortest / 4)
+
+
+DEFAULT_LIMITS = StallLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """What is to be told of work: that it stands still, or that it has gone on.
+
+    Attributes:
+        seconds: How long it has stood still.
+        is_over: Whether it has gone on.
+    """
+
+    seconds: float
+    is_over: bool
+
+
+_OWN_FRAMES = f"{os.sep}dagflow{os.sep}execution{os.sep}"
+"""Part of the paths of frames that call operators: those behind the last of them say what an operator does."""
+
+
+class StandstillDetector:
+    """Compares marks of the same work: equal marks mean that nothing has been done in between.
+
+    Args:
+        warning_s: Seconds after which a standstill is told.
+        now: A clock, in seconds.
+    """
+
+    def __init__(self, warning_s: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._warning_s = warning_s
+        self._now = now
+        self._mark: Hashable = None
+        self._since = now()
+        self.is_told = False
+
+    @property
+    def stood_s(self) -> float:
+        """Seconds since the mark has changed."""
+        return self._now() - self._since
+
+    def look(self, mark: Hashable) -> Standstill | None:
+        """Take the work's mark as it is now.
+
+        Returns:
+            What is to be told, once for each standstill and once for its end; None for nothing.
+        """
+        if mark != self._mark:
+            over = Standstill(self.stood_s, is_over=True) if self.is_told else None
+            self._mark, self._since, self.is_told = mark, self._now(), False
+            return over
+        if self.is_told or self.stood_s < self._warning_s:
+            return None
+        self.is_told = True
+        return Standstill(self.stood_s, is_over=False)
+
+
+def stack_mark(thread_id: int) -> Hashable:
+    """A mark of where a thread is: equal as long as it waits at one place."""
+    frame, mark = sys._current_frames().get(thread_id), []
+    while frame is not None:
+        mark.append((id(frame.f_code), frame.f_lasti))
+        frame = frame.f_back
+    return tuple(mark)
+
+
+def stacks_of(first: int, others: Callable[[threading.Thread], bool] = lambda _: False) -> str:
+    """The stacks of threads, as Python prints them: the innermost frames, the newest last.
+
+    Args:
+        first: The thread that works.
+        others: Which other threads of this process are shown.
+    """
+    frames = sys._current_frames()
+    parts = [_stack(frames[first])] if first in frames else []
+    for thread in threading.enumerate():
+        if thread.ident in frames and thread.ident != first and others(thread):
+            parts.append(f"  thread {thread.name}:\n{_stack(frames[thread.ident])}")
+    return cut_text("".join(parts), MAX_STACK).rstrip("\n")
+
+
+def _stack(frame: FrameType) -> str:
+    frames = traceback.extract_stack(frame)
+    own = [at for at, each in enumerate(frames) if _OWN_FRAMES in each.filename]
+    inner = frames[own[-1] + 1 :] if own else frames
+    return "".join(traceback.StackSummary.from_list((inner or frames)[-MAX_FRAMES:]).format())
