@@ -25,8 +25,8 @@ class HeaderError(RecordError):
     """The head of a file does not fit its format, so that no block of it can be read."""
 
 
-class ByteAccounting(Protocol):
-    """Where a format reports what became of bytes that are in no record."""
+class Rejects(Protocol):
+    """Where a format reports what it refuses."""
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         """Refuse a stretch of bytes that should be a record.
@@ -40,6 +40,10 @@ class ByteAccounting(Protocol):
         Raises:
             RecordError: The reader's port for rejects is not connected.
         """
+
+
+class ByteAccounting(Rejects, Protocol):
+    """Where a format reports what became of bytes that are in no record."""
 
     def require_rejects(self, error: RecordError) -> None:
         """Raise an error of a whole file, unless the reader's port for rejects is connected.

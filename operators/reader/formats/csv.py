@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
 from pydantic import Field
 
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, GrowingSource
-from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.scanning.column_parsing import ColumnTypes, arrow_type, parse_columns, reject, valid_text
+from operators.reader.columns.csv_rows import CsvRows
+from operators.reader.columns.types import ColumnTypes
+from operators.reader.formats.base import ByteAccounting, Parsed, Rejects
+from operators.reader.scanning.charset import AsInFile, Charset, Decoder
+from operators.reader.scanning.column_parsing import valid_text
 from operators.reader.scanning.csv_head import CsvHead, behind_newlines, behind_rows, problem_of
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
-from operators.reader.scanning.framing import borders_of, joined
+from operators.reader.scanning.framing import borders_of
 from operators.reader.scanning.quote_scan import QuoteScan, RowEntry, newlines_outside
 from operators.reader.scanning.quoting import INSIDE, OUTSIDE, Dialect, Transition, quoting_of
-from operators.reader.scanning.search import LF
-from operators.reader.scanning.terminated import BYTE_ORDER_MARK, Terminators
+from operators.reader.scanning.search import BYTE, LF
+from operators.reader.scanning.terminated import Terminators
 
 Character = Annotated[str, Field(min_length=1, max_length=1, pattern=r"^[\x01-\x7e]$")]
 
@@ -46,9 +48,23 @@ class Csv(Delimited):
     quote: Annotated[Character, Field(description="what stands around fields")] = '"'
     escape: Annotated[Character | None, Field(description="what makes the next character literal")] = None
     header: Annotated[bool, Field(description="whether the first row names the columns")] = True
+    encoding: Annotated[
+        str | None,
+        Field(description="what the text is in, by a name that Python knows; records become UTF-8. UTF-8 if not given"),
+    ] = None
+    null_values: Annotated[
+        list[str] | None,
+        Field(
+            description="words that stand for no value, as ['', NULL, NA], where they are not in quotes; the empty one "
+            "if not given, and only where the type is not text"
+        ),
+    ] = None
     columns: Annotated[
         list[str] | ColumnTypes | None,
-        Field(description="names of the columns, or a type for each name; with a header, types for some of them"),
+        Field(
+            description="names of the columns, or a type for each, as int64 or {type: date32, format: '%d.%m.%Y'}; with "
+            "a header, types for some of them"
+        ),
     ] = None
 
     def check_options(self) -> None:
@@ -66,11 +82,14 @@ class Csv(Delimited):
         self._names = tuple(self.columns or ())
         self._headed: tuple[object, CsvHead] | None = None
         self._entered: tuple[int, int] = (0, OUTSIDE)
-        for name in self._types:
-            try:
-                self._parse_rows(b"\n", (name,), Counter())
-            except pa.ArrowNotImplementedError:
-                raise ValueError(f"columns: the type {self._types[name]!r} cannot be read from csv") from None
+        self._charset = Charset.named(self.encoding or "utf-8")
+        if self._charset.unit != BYTE or any(self._charset.encode(each) != each.encode() for each in given):
+            raise ValueError(
+                f"encoding {self.encoding!r}: rows cannot be cut in it, because newlines and delimiters are other "
+                "bytes than in ASCII; convert the files to UTF-8 first, as with iconv"
+            )
+        words = None if self.null_values is None else tuple(self.null_values)
+        self._rows = CsvRows(self.delimiter, self.quote, self.escape, self._types, words)
 
     @property
     def table(self) -> tuple[bytes, ...]:
@@ -135,10 +154,12 @@ class Csv(Delimited):
         if quoting_of(data, self._dialect, True).transition(length).applied(OUTSIDE) == INSIDE:
             return CsvHead(start, start + length, problem="its quote is never closed")
         try:
-            data.tobytes().decode()
-            names = self._parse_rows(data.tobytes() + b"\n", None, Counter()).column_names
+            names = self._rows.header(data.tobytes().decode(self._charset.name).encode())
         except UnicodeDecodeError as error:
-            return CsvHead(start, start + length, problem=f"not valid utf-8: {error.reason} at byte {error.start}")
+            problem = (
+                f"not valid {self._charset.name}: {error.reason} at byte {error.start}; say what it is in with encoding"
+            )
+            return CsvHead(start, start + length, problem=problem)
         except pa.ArrowInvalid as error:
             return CsvHead(start, start + length, problem=str(error))
         count = len(self.columns) if isinstance(self.columns, list) else None
@@ -201,60 +222,8 @@ class Csv(Delimited):
             for offset, length in zip(batch.offsets()[is_empty].tolist(), lengths[is_empty].tolist(), strict=True):
                 accounting.skip(offset, length, "empty line")
             batch = batch.take(np.flatnonzero(~is_empty))
-        batch = valid_text(batch, accounting)
-        if not len(batch):
-            return Parsed(batch)
-        wrong: Counter[int] = Counter()
-        try:
-            table = self._parse_rows(joined(batch), self._names, wrong)
-            if table.num_rows == len(batch):
-                return Parsed(batch, table.combine_chunks().to_batches()[0])
-        except pa.ArrowInvalid:
-            pass
-        for row, count in sorted(wrong.items()):
-            reject(batch, row, f"the row has {count} fields; there are {len(self._names)} columns", accounting)
-        right = np.setdiff1d(np.arange(len(batch)), np.array(list(wrong), np.int64))
-        return parse_columns(batch.take(right), self._parse_part, accounting)
-
-    def _parse_part(self, part: RecordBatch) -> pa.Table:
-        table = self._parse_rows(joined(part), self._names, Counter())
-        if table.num_rows != len(part):
-            raise pa.ArrowInvalid("The row is not as the quotes around it say")
-        return table
-
-    def _parse_rows(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
-        """Parse rows with Arrow.
-
-        Args:
-            data: The rows, as bytes or a pyarrow.Buffer.
-            names: The columns; None takes them from the first row.
-            wrong: Takes in, for each row with another number of fields, counted from 0, that number.
-
-        Raises:
-            pyarrow.ArrowInvalid: A field is not of its column's type.
-        """
-
-        def take_note(row: Any) -> str:
-            wrong[row.number - 1] = row.actual_columns
-            return "skip"
-
-        # Arrow passes over a mark at the beginning. The file's own is not among the rows: this one is a row's text.
-        if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
-            data = BYTE_ORDER_MARK + data
-        types = {name: arrow_type(self._types.get(name, "string")) for name in names or ()}
-        return arrow_csv.read_csv(
-            pa.BufferReader(data),
-            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=self.delimiter,
-                quote_char=self.quote,
-                escape_char=self.escape or False,
-                newlines_in_values=True,
-                invalid_row_handler=take_note,
-            ),
-            # That rows are UTF-8 was checked before, and quotes, escapes and delimiters are single ASCII characters.
-            # A word such as NA or NaN is no empty field: Arrow would make nulls of a dozen of them.
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=types, null_values=[""], strings_can_be_null=False, check_utf8=False
-            ),
-        )
+        if self._charset.name == "utf-8":
+            text, rejects = valid_text(batch, accounting), cast(Rejects, accounting)
+        else:
+            text, rejects = Decoder(self._charset, "reject", "").decode(batch, accounting), AsInFile(batch, accounting)
+        return self._rows.parse(text, self._names, rejects) if len(text) else Parsed(text)

@@ -15,11 +15,13 @@ from pydantic import Field
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from operators.reader.byte_source import ByteSource
+from operators.reader.columns.json_members import JsonMembers, read_options
+from operators.reader.columns.types import ColumnTypes
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.scanning.column_parsing import ColumnTypes, arrow_type, parse_columns, reject, valid_text
+from operators.reader.scanning.column_parsing import reject, valid_text
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes
-from operators.reader.scanning.framing import borders_of, joined
+from operators.reader.scanning.framing import joined
 from operators.reader.scanning.positions import positions_of
 from operators.reader.scanning.search import CR, LF
 from operators.reader.scanning.terminated import Terminators
@@ -38,20 +40,21 @@ class JsonLines(Delimited):
 
     columns: Annotated[
         ColumnTypes | Literal["infer"] | None,
-        Field(description="a type for each column, by its name; or infer, which takes them from each batch for itself"),
+        Field(
+            description="a type for each column, by its name, as int64 or {type: date32, format: '%d.%m.%Y'}; or "
+            "infer, which takes them from each batch for itself"
+        ),
     ] = None
+    null_values: Annotated[
+        list[str],
+        Field(description="strings that stand for no value, as [NULL, NA]", default_factory=list),
+    ]
 
     def check_options(self) -> None:
-        """Refuse types that JSON does not have."""
+        """Prepare for the columns."""
         self._check: Callable[[bytes], object] | None = None
-        for name, kind in (self.columns if isinstance(self.columns, dict) else {}).items():
-            schema = pa.schema([(name, arrow_type(kind))])
-            try:
-                arrow_json.read_json(
-                    pa.BufferReader(b"{}\n"), parse_options=arrow_json.ParseOptions(explicit_schema=schema)
-                )
-            except pa.ArrowNotImplementedError:
-                raise ValueError(f"columns: the type {kind!r} cannot be read from json_lines") from None
+        types = self.columns if isinstance(self.columns, dict) else {}
+        self._members = JsonMembers(types, tuple(self.null_values))
 
     def __getstate__(self) -> dict[str, object]:
         """The state without the decoder, which cannot be pickled."""
@@ -82,7 +85,7 @@ class JsonLines(Delimited):
             return Parsed(batch)
         if self.columns == "infer":
             return Parsed(batch, self._inferred(batch))
-        return parse_columns(batch, self._parse, accounting)
+        return self._members.parse(batch, accounting)
 
     def _valid_json(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
         check = self._check = self._check or msgspec.json.Decoder(msgspec.Raw).decode
@@ -127,24 +130,10 @@ class JsonLines(Delimited):
 
     def _inferred(self, batch: RecordBatch) -> pa.RecordBatch:
         try:
-            table = arrow_json.read_json(pa.BufferReader(joined(batch)), self._options(batch))
+            table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch))
         except pa.ArrowInvalid as error:
             reason = f"the columns cannot be inferred: {error}"
             hint = "give the columns and their types with columns"
             url, offset, length = batch.blocks[0].url, int(batch.offsets()[0]), batch.nbytes()
             raise RecordError(reason, url=url, offset=offset, length=length, hint=hint) from error
         return table.combine_chunks().to_batches()[0]
-
-    def _parse(self, part: RecordBatch) -> pa.Table:
-        types = self.columns if isinstance(self.columns, dict) else {}
-        schema = pa.schema([(name, arrow_type(kind)) for name, kind in types.items()])
-        options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        table = arrow_json.read_json(pa.BufferReader(joined(part)), self._options(part), options)
-        if table.num_rows != len(part):
-            raise pa.ArrowInvalid("Not one JSON object")
-        return table.select(list(types))
-
-    @staticmethod
-    def _options(batch: RecordBatch) -> arrow_json.ReadOptions:
-        borders = borders_of(batch.framed())
-        return arrow_json.ReadOptions(use_threads=False, block_size=int(borders[-1] - borders[0]) + 1)

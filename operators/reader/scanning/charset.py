@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import RecordError
-from operators.reader.formats.base import ByteAccounting
+from operators.reader.formats.base import ByteAccounting, Rejects
 from operators.reader.scanning.framing import borders_of
 from operators.reader.scanning.search import BYTE, CodeUnit
 
@@ -191,3 +191,22 @@ class Decoder:
         indices = np.array(kept, np.int64)
         origin: Origin | None = batch.origin.select(indices) if batch.origin is not None else None
         return RecordBatch.from_records(texts, delimiters.take(indices), origin)
+
+
+class AsInFile:
+    """Refuses records that were decoded by the bytes that they have in the file.
+
+    Args:
+        batch: The records as they are in the file.
+        rejects: Takes them in.
+    """
+
+    def __init__(self, batch: RecordBatch, rejects: Rejects) -> None:
+        self._batch = batch
+        self._rejects = rejects
+
+    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
+        """See Rejects."""
+        index = int(np.searchsorted(self._batch.offsets(), offset))
+        stored = bytes(self._batch.record[index].as_py())
+        self._rejects.reject(offset, len(stored), reason, stored)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.reader.byte_accounting import BlockAccounting
+from operators.reader.byte_accounting import BlockAccounting, RejectListener
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import HeaderError, RecordFormat
 from operators.reader.formats.csv import Csv
@@ -75,11 +77,13 @@ def test_what_another_writer_quotes_comes_out_as_it_went_in(
     assert columns_of(made, content, block_size) == [{"x": row[0], "y": row[1]} for row in rows]
 
 
-def columns_of(made: RecordFormat, content: bytes, block_size: int) -> list[dict[str, Any]]:
+def columns_of(
+    made: RecordFormat, content: bytes, block_size: int, listener: RejectListener | None = None
+) -> list[dict[str, Any]]:
     """The rows of all blocks as mappings."""
     found: list[dict[str, Any]] = []
     state = 0
-    accounting = BlockAccounting(URL, Counter(), None)
+    accounting = BlockAccounting(URL, Counter(), listener)
     for start in range(0, len(content), block_size):
         block = block_of(content, start, min(start + block_size, len(content)), entry_state=state)
         for batch in made.read(MemorySource(content), block, accounting):
@@ -204,8 +208,15 @@ class TestHeaders(FormatContract):
         ({"delimiter": '"'}, "must be different characters"),
         ({"escape": "\n"}, "must be different characters"),
         ({"header": False}, "columns must be given where there is no header"),
-        ({"columns": {"a": "integr"}}, "^format 'csv', option 'columns': there is no type 'integr'"),
-        ({"columns": {"a": "float16"}}, "the type 'float16' cannot be read from csv"),
+        (
+            {"columns": {"a": "integr"}},
+            "^format 'csv', option 'columns': column 'a': there is no type 'integr'; the types",
+        ),
+        ({"columns": {"a": "binary"}}, "column 'a': there is no type 'binary'; the types are string"),
+        ({"encoding": "utf-16"}, "encoding 'utf-16': rows cannot be cut in it.*convert the files to UTF-8"),
+        ({"encoding": "cp037"}, "encoding 'cp037': rows cannot be cut in it"),
+        ({"encoding": "latin-99"}, "encoding 'latin-99' is not one that Python knows"),
+        ({"encoding": "shift_jis", "delimiter": "|"}, "cannot be told from the second byte of another character"),
         ({"columns": ["a", "b", "a"], "header": False}, "columns: 'a' is there twice"),
         ({"delimiter": "||"}, "option 'delimiter'"),
     ],
@@ -231,6 +242,32 @@ class TestEscapes(CsvContract):
     formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a"], "escape": "\\"}]
     pieces: ClassVar = [b'"', b"\\", b"\n"]
     longest = 4
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "shift_jis", "utf-8-sig"])
+@pytest.mark.parametrize("block_size", [3, 7, 100])
+def test_rows_in_another_encoding_become_utf_8(encoding: str, block_size: int) -> None:
+    """Header and fields; what is refused is given as it stands in the file."""
+    text = {"shift_jis": "名前,n\n表,1\n表,x\n"}.get(encoding, "näme,n\né,1\né,x\n")
+    content = text.encode(encoding)
+    name, value = text[: text.index(",")], text.split("\n")[1][0]
+    made = RECORD_FORMATS.make({"type": "csv", "encoding": encoding, "columns": {"n": "int64"}})
+    refused: list[bytes] = []
+    assert columns_of(made, content, block_size, refused.append) == [{name: value, "n": 1}]
+    [facts] = map(json.loads, refused)
+    assert base64.b64decode(facts["raw"]) == f"{value},x".encode(encoding.removesuffix("-sig"))
+    assert facts["length"] == len(base64.b64decode(facts["raw"]))
+    assert facts["reason"] == f"column 'n' (int64): 'x' is no whole number, in: {value},x"
+
+
+def test_words_of_the_app_stand_for_no_value() -> None:
+    """In text only where they are not in quotes; then the empty field is text again, unless it is one of them."""
+    made = RECORD_FORMATS.make({"type": "csv", "null_values": ["NULL", "NA"], "columns": {"n": "int64"}})
+    refused: list[bytes] = []
+    content = b'n,t\nNA,NA\n"NULL","NULL"\n1,\n,x\n'
+    rows = columns_of(made, content, 100, refused.append)
+    assert [(row["n"], row["t"]) for row in rows] == [(None, None), (None, "NULL"), (1, "")]
+    assert [json.loads(each)["offset"] for each in refused] == [27]
 
 
 def test_decimals_keep_their_digits_and_rows_with_too_many_are_refused() -> None:

@@ -1,0 +1,119 @@
+"""Makes columns of the rows of CSV."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+from dagflow.api.records import RecordBatch
+from operators.reader.columns.types import ColumnType
+from operators.reader.columns.typing import typed
+from operators.reader.formats.base import Parsed, Rejects
+from operators.reader.scanning.column_parsing import parse_columns, reject
+from operators.reader.scanning.framing import joined
+from operators.reader.scanning.terminated import BYTE_ORDER_MARK
+
+
+@dataclass(frozen=True, slots=True)
+class CsvRows:
+    """What is needed to make columns of rows.
+
+    Attributes:
+        delimiter: Between fields.
+        quote: Around fields.
+        escape: Makes the next character literal; None if there is none.
+        types: The type of each column that has one.
+        null_values: Words that stand for no value; None for the empty one, and only where the type is not text.
+    """
+
+    delimiter: str
+    quote: str
+    escape: str | None
+    types: Mapping[str, ColumnType]
+    null_values: tuple[str, ...] | None
+
+    def header(self, row: bytes) -> list[str]:
+        """The fields of a header.
+
+        Raises:
+            pyarrow.ArrowInvalid: It is no row.
+        """
+        return list(self._texts(row + b"\n", None, Counter()).column_names)
+
+    def parse(self, batch: RecordBatch, names: tuple[str, ...], rejects: Rejects) -> Parsed:
+        """The rows with their columns.
+
+        Args:
+            batch: Rows in UTF-8.
+            names: The columns.
+            rejects: Takes in rows with another number of fields, and those with a field that is not of its type.
+        """
+        words = ("",) if self.null_values is None else self.null_values
+        return typed(self._split(batch, names, rejects), self.types, words, rejects)
+
+    def _split(self, batch: RecordBatch, names: tuple[str, ...], rejects: Rejects) -> Parsed:
+        """The rows with columns of text."""
+        wrong: Counter[int] = Counter()
+        try:
+            table = self._texts(joined(batch), names, wrong)
+            if table.num_rows == len(batch):
+                return Parsed(batch, table.combine_chunks().to_batches()[0])
+        except pa.ArrowInvalid:
+            pass
+        for row, count in sorted(wrong.items()):
+            reject(batch, row, f"the row has {count} fields; there are {len(names)} columns", rejects)
+        right = np.setdiff1d(np.arange(len(batch)), np.array(list(wrong), np.int64))
+
+        def part(rows: RecordBatch) -> pa.Table:
+            table = self._texts(joined(rows), names, Counter())
+            if table.num_rows != len(rows):
+                raise pa.ArrowInvalid("The row is not as the quotes around it say")
+            return table
+
+        return parse_columns(batch.take(right), part, rejects)
+
+    def _texts(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
+        """Split rows into fields with Arrow.
+
+        Args:
+            data: The rows, as bytes or a pyarrow.Buffer.
+            names: The columns; None takes them from the first row.
+            wrong: Takes in, for each row with another number of fields, counted from 0, that number.
+
+        Raises:
+            pyarrow.ArrowInvalid: The rows are not as their quotes say.
+        """
+
+        def take_note(row: Any) -> str:
+            wrong[row.number - 1] = row.actual_columns
+            return "skip"
+
+        # Arrow passes over a mark at the beginning. The file's own is not among the rows: this one is a row's text.
+        if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
+            data = BYTE_ORDER_MARK + data
+        return arrow_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.delimiter,
+                quote_char=self.quote,
+                escape_char=self.escape or False,
+                newlines_in_values=True,
+                invalid_row_handler=take_note,
+            ),
+            # That rows are UTF-8 was checked before, and quotes, escapes and delimiters are single ASCII characters.
+            # Without words of the app's own, text is never null: Arrow would make nulls of a dozen words.
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(names or (), pa.string()),
+                null_values=list(self.null_values or ()),
+                strings_can_be_null=bool(self.null_values),
+                quoted_strings_can_be_null=False,
+                check_utf8=False,
+            ),
+        )

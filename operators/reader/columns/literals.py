@@ -1,0 +1,192 @@
+"""Which text is a value of a type: one grammar for the fields of CSV and for the strings and numbers of JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.reader.columns.types import ColumnType
+
+_CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?"
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_INFINITE = r"(?i:[+-]?inf(?:inity)?)"
+_DAYS_BEFORE_1970 = date(1970, 1, 1).toordinal() - 1
+_FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+@dataclass(frozen=True, slots=True)
+class _Grammar:
+    """How the values of a kind of types are written.
+
+    Attributes:
+        regex: What a text must match as a whole.
+        plain: Bytes of which Arrow makes a right value, or none.
+        what: What a text is not that does not match.
+    """
+
+    regex: str
+    plain: bytes
+    what: str
+
+
+_INTEGER = _Grammar("[+-]?[0-9]+", b"0123456789-", "no whole number")
+_UNSIGNED = _Grammar(r"\+?[0-9]+", b"0123456789", "no whole number without a minus")
+_FLOAT = _Grammar(f"{_NUMBER}|(?i:nan)|{_INFINITE}", b"0123456789+-.eE", "no number")
+_DECIMAL = _Grammar(_NUMBER, b"0123456789+-.eE", "no number")
+_BOOL = _Grammar("(?i:true|false)|[01]", b"trueTRUEfalsFALS01", "neither true nor false")
+_DAY = _Grammar(_DATE, b"0123456789-", "no date as 2024-01-31")
+_TIME = _Grammar(_CLOCK, b"", "no time as 10:00 or 10:00:00.5")
+_NAIVE = _Grammar(
+    f"{_DATE}(?:[T ]{_CLOCK})?", b"0123456789-T :.", "no timestamp without a zone, as 2024-01-31 10:00:00"
+)
+_ZONED = _Grammar(
+    f"{_DATE}[T ]{_CLOCK}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)",
+    b"",
+    "no timestamp with a zone, as 2024-01-31T10:00:00Z or 2024-01-31 10:00:00+02:00",
+)
+
+
+def _grammar_of(kind: ColumnType) -> _Grammar:
+    arrow = kind.arrow
+    if pa.types.is_integer(arrow):
+        return _UNSIGNED if pa.types.is_unsigned_integer(arrow) else _INTEGER
+    if pa.types.is_floating(arrow):
+        return _FLOAT
+    if pa.types.is_decimal(arrow):
+        return _DECIMAL
+    if pa.types.is_boolean(arrow):
+        return _BOOL
+    if pa.types.is_date(arrow):
+        return _DAY
+    if pa.types.is_time(arrow):
+        return _TIME
+    return _ZONED if kind.has_zone else _NAIVE
+
+
+def values_of(texts: Any, kind: ColumnType) -> Any:
+    """The values that texts stand for.
+
+    Args:
+        texts: A string array; null for no value.
+        kind: The type.
+
+    Returns:
+        An array of the type, with null also for each text that is no value of it.
+    """
+    if pa.types.is_string(kind.arrow):
+        return texts
+    if kind.pattern is not None:
+        texts = kind.pattern.to_iso(texts)
+    grammar = _grammar_of(kind)
+    if _is_plain(texts, grammar):
+        try:
+            return _sound(_cast(texts, kind.arrow), texts)
+        except pa.ArrowInvalid:
+            pass
+    matches = pc.match_substring_regex(texts, f"^(?:{grammar.regex})$")
+    exact = pc.if_else(matches, texts, pa.scalar(None, pa.string()))
+    return _sound(_cast_each(_normal(exact, kind.arrow), kind.arrow), texts)
+
+
+def why_not(text: str, kind: ColumnType) -> str:
+    """Why a text is no value of a type, as a clause behind it."""
+    written = pa.array([text])
+    if kind.pattern is not None:
+        iso = kind.pattern.to_iso(written)
+        if not iso[0].is_valid:
+            return f"does not match {kind.pattern.text}"
+        written = iso
+    grammar = _grammar_of(kind)
+    if not pc.match_substring_regex(written, f"^(?:{grammar.regex})$")[0].as_py():
+        return f"is {grammar.what}"
+    arrow = kind.arrow
+    if pa.types.is_integer(arrow):
+        low, high = (0, 2**arrow.bit_width - 1) if pa.types.is_unsigned_integer(arrow) else _signed_range(arrow)
+        return f"is not from {low} to {high}"
+    if pa.types.is_decimal(arrow):
+        return f"has more than {arrow.precision - arrow.scale} digits before the point, or {arrow.scale} behind it"
+    if pa.types.is_floating(arrow):
+        return "is too large"
+    if pa.types.is_date(arrow):
+        return "is no day of the calendar"
+    if pa.types.is_time(arrow):
+        return f"is no time of a clock, or does not fit {arrow.unit}"
+    return f"is no day of the calendar, or no time of a clock, or does not fit {arrow.unit}"
+
+
+def _is_plain(texts: Any, grammar: _Grammar) -> bool:
+    """Whether Arrow makes right values of the texts, or none."""
+    first, last = texts.offset, texts.offset + len(texts)
+    _, ends, data = texts.buffers()
+    if not grammar.plain or data is None:
+        return False
+    borders = np.frombuffer(ends, np.int32)
+    if bytes(data[int(borders[first]) : int(borders[last])]).translate(None, grammar.plain):
+        return False
+    # Arrow also takes a day with an hour alone.
+    return grammar is not _NAIVE or not (np.diff(borders[first : last + 1]) == len("2024-01-31T10")).any()
+
+
+def _signed_range(arrow: pa.DataType) -> tuple[int, int]:
+    return -(2 ** (arrow.bit_width - 1)), 2 ** (arrow.bit_width - 1) - 1
+
+
+def _cast(texts: Any, arrow: pa.DataType) -> Any:
+    if not pa.types.is_time(arrow):
+        return pc.cast(texts, arrow)
+    # Arrow reads times of day only behind a date.
+    stamps = pc.cast(pc.binary_join_element_wise("1970-01-01", texts, "T"), pa.timestamp(arrow.unit))
+    return pc.cast(stamps, arrow)
+
+
+def _cast_each(texts: Any, arrow: pa.DataType) -> Any:
+    """Cast texts, with null for those that cannot be; halves them until these are alone."""
+    try:
+        return _cast(texts, arrow)
+    except pa.ArrowInvalid:
+        if len(texts) == 1:
+            return pa.nulls(1, arrow)
+    middle = len(texts) // 2
+    return pa.concat_arrays([_cast_each(texts[:middle], arrow), _cast_each(texts[middle:], arrow)])
+
+
+def _normal(texts: Any, arrow: pa.DataType) -> Any:
+    """The texts as Arrow takes them: no plus, and no zeros at the end of a fraction that the unit has no room for."""
+    if pa.types.is_integer(arrow) or pa.types.is_floating(arrow):
+        return pc.replace_substring_regex(texts, r"^\+", "")
+    if pa.types.is_time(arrow) or pa.types.is_timestamp(arrow):
+        digits = _FRACTION_DIGITS[arrow.unit]
+        if not digits:
+            return pc.replace_substring_regex(texts, r"\.0+($|Z|[+-])", r"\1")
+        return pc.replace_substring_regex(texts, rf"(\.[0-9]{{{digits}}})0+($|Z|[+-])", r"\1\2")
+    return texts
+
+
+def _sound(values: Any, texts: Any) -> Any:
+    """The values without those that Arrow makes of what is out of range."""
+    if pa.types.is_floating(values.type):
+        is_infinite = pc.is_inf(values)
+        if pc.any(is_infinite).as_py():
+            is_word = pc.match_substring_regex(texts, f"^(?:{_INFINITE})$")
+            return pc.if_else(pc.and_(is_infinite, pc.invert(is_word)), pa.scalar(None, values.type), values)
+    if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
+        # Python has no year 0.
+        is_day = pa.types.is_date(values.type)
+        numbers = values.view(pa.int32() if is_day else pa.int64())
+        lowest = -_DAYS_BEFORE_1970 * (1 if is_day else 86_400 * 10 ** _FRACTION_DIGITS[values.type.unit])
+        if (least := pc.min(numbers).as_py()) is not None and least < lowest:
+            return pc.if_else(pc.less(numbers, lowest), pa.scalar(None, values.type), values)
+    return values
+
+
+def where_refused(texts: Any, values: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """For each text whether it stands for no value, though it is one."""
+    if values.null_count == texts.null_count:
+        return np.zeros(len(texts), bool)
+    return np.asarray(pc.and_(pc.is_valid(texts), pc.is_null(values)))

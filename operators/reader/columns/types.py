@@ -1,0 +1,153 @@
+"""The names of column types, as apps give them."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import BeforeValidator, WithJsonSchema
+
+from operators.reader.columns.patterns import TimePattern
+
+_NAMED: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    **{f"{sign}int{bits}": pa.type_for_alias(f"{sign}int{bits}") for bits in (8, 16, 32, 64) for sign in ("", "u")},
+    "float32": pa.float32(),
+    "double": pa.float64(),
+    "date32": pa.date32(),
+    "time32[s]": pa.time32("s"),
+    "time32[ms]": pa.time32("ms"),
+    "time64[us]": pa.time64("us"),
+    "time64[ns]": pa.time64("ns"),
+    **{f"timestamp[{unit}]": pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")},
+}
+_ALIASES = {
+    "int": "int64",
+    "integer": "int64",
+    "float": "double",
+    "float64": "double",
+    "str": "string",
+    "text": "string",
+    "boolean": "bool",
+    "date": "date32",
+    "time": "time64[us]",
+    "timestamp": "timestamp[us]",
+}
+_DECIMAL = re.compile(r"decimal(?:128)?\(\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?\)")
+_ZONED = re.compile(r"timestamp\[\s*(s|ms|us|ns)\s*,\s*([^\]]*?)\s*\]")
+_OFFSET = re.compile(r"[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
+
+TYPES = (
+    "string, bool, int8 to int64, uint8 to uint64, float32, double, decimal(9, 2), date32, time32[s], time64[us], "
+    "timestamp[us], timestamp[us, Europe/Paris]"
+)
+"""The types, with an example of those that have parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """The type of a column.
+
+    Attributes:
+        name: As the app gives it.
+        arrow: The Arrow type.
+        pattern: How the app says that dates and times are written; None for ISO 8601.
+    """
+
+    name: str
+    arrow: pa.DataType
+    pattern: TimePattern | None = None
+
+    @property
+    def has_zone(self) -> bool:
+        """Whether values are instants, whatever zone they are written in."""
+        return bool(pa.types.is_timestamp(self.arrow) and self.arrow.tz is not None)
+
+    @property
+    def is_written_as_text(self) -> bool:
+        """Whether JSON has no value of the type, so that it stands in a string."""
+        return bool(pa.types.is_temporal(self.arrow))
+
+    @classmethod
+    def of(cls, value: object) -> ColumnType:
+        """The type that an app gives: a name, or a mapping with type and format.
+
+        Raises:
+            ValueError: There is no such type, or its format does not fit it.
+        """
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str):
+            return cls(value, arrow_type(value))
+        if not isinstance(value, Mapping) or set(value) - {"type", "format"} or not isinstance(value.get("type"), str):
+            raise ValueError("the type of a column is a name, or a mapping with type and format")
+        name, format = value["type"], value.get("format")
+        arrow = arrow_type(name)
+        if format is None:
+            return cls(name, arrow)
+        if not isinstance(format, str):
+            raise ValueError(f"format: expected text, as '%d.%m.%Y', got {format!r}")
+        if not pa.types.is_temporal(arrow):
+            raise ValueError(f"the type {name!r} takes no format; dates, times and timestamps do")
+        return cls(name, arrow, TimePattern.of(format, arrow))
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """The Arrow type of a name.
+
+    Raises:
+        ValueError: There is no such type.
+    """
+    known = _NAMED.get(_ALIASES.get(name, name))
+    if known is not None:
+        return known
+    if decimal := _DECIMAL.fullmatch(name):
+        digits, scale = int(decimal[1]), int(decimal[2] or 0)
+        if not 1 <= digits <= 38 or scale > digits:
+            raise ValueError(f"{name!r}: a decimal has 1 to 38 digits, and not more of them behind the point")
+        return pa.decimal128(digits, scale)
+    if zoned := _ZONED.fullmatch(name):
+        if not (_OFFSET.fullmatch(zoned[2]) or zoned[2] in zoneinfo.available_timezones()):
+            raise ValueError(f"{name!r}: there is no time zone {zoned[2]!r}; try UTC, Europe/Paris or +01:00")
+        return pa.timestamp(zoned[1], zoned[2])
+    raise ValueError(f"there is no type {name!r}; the types are {TYPES}")
+
+
+def _types(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    found = {}
+    for column, given in value.items():
+        try:
+            found[column] = ColumnType.of(given)
+        except ValueError as error:
+            raise ValueError(f"column '{column}': {error}") from None
+    return found
+
+
+ColumnTypes = Annotated[
+    dict[str, Any],
+    BeforeValidator(_types),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {
+                "anyOf": [
+                    {"type": "string"},
+                    {
+                        "type": "object",
+                        "properties": {"type": {"type": "string"}, "format": {"type": "string"}},
+                        "required": ["type"],
+                        "additionalProperties": False,
+                    },
+                ]
+            },
+        }
+    ),
+]
+"""The type of each column, by its name: a ColumnType each."""
