@@ -219,6 +219,12 @@ def csv_cases() -> list[Case]:
             [long_row],
         ),
         Case({"type": "csv", "keep_delimiter": True}, ROWS.encode(), named(names, rows)),
+        Case(
+            {"type": "csv", "encoding": "latin-1", "null_values": ["NA"], "columns": {"a": "int64"}},
+            "a,é\nNA,ö\n1,NA\nx,ü\n".encode("latin-1"),
+            as_json({"a": None, "é": "ö"}, {"a": 1, "é": None}),
+            [(14, b"x,\xfc")],
+        ),
         Case({"type": "csv", "columns": {"c": "string"}}, b"\na,b\n1,2\n", b"", [(1, b"a,b\n1,2\n")]),
         Case(
             {"type": "csv", "max_record": 10, "on_long": "skip"},
@@ -240,6 +246,12 @@ def json_cases() -> list[Case]:
             {"type": "json_lines", "columns": {"s": "string", "n": "int64"}},
             VALUES,
             as_json(*({"s": each.get("s"), "n": each.get("n")} for each in objects)),
+        ),
+        Case(
+            {"type": "json_lines", "null_values": ["NA"], "columns": {"d": {"type": "date32", "format": "%d.%m.%Y"}}},
+            b'{"d": "NA"}\n{"d": "31.12.2024"}\n{"d": "31.2.2024"}\n',
+            as_json({"d": None}, {"d": "2024-12-31"}),
+            [(32, b'{"d": "31.2.2024"}')],
         ),
         Case(
             {"type": "json_lines", "columns": "infer"},
@@ -369,8 +381,15 @@ _WRONG: dict[str, _Wrong] = {
         ({"escape": "\u00e4"}, "should match pattern"),
         ({"header": False}, "columns must be given where there is no header"),
         ({"columns": {"a": "int65"}}, "there is no type 'int65'"),
+        ({"columns": {"a": {"type": "int64", "format": "%d"}}}, "the type 'int64' takes no format"),
+        ({"encoding": "utf-16"}, "rows cannot be cut in it"),
+        ({"null_values": "NA"}, "list"),
     ],
-    "json_lines": [*_TEXT, ({"columns": {"a": "nothing"}}, "there is no type 'nothing'")],
+    "json_lines": [
+        *_TEXT,
+        ({"columns": {"a": "nothing"}}, "there is no type 'nothing'"),
+        ({"null_values": "NA"}, "list"),
+    ],
     "paragraphs": _TEXT,
     "regex": [*(({"pattern": "x", **wrong}, message) for wrong, message in _TEXT), ({"pattern": "("}, "pattern")],
     "fixed": [

@@ -62,8 +62,8 @@ class Csv(Delimited):
     columns: Annotated[
         list[str] | ColumnTypes | None,
         Field(
-            description="names of the columns, or a type for each, as int64 or {type: date32, format: '%d.%m.%Y'}; with "
-            "a header, types for some of them"
+            description="names of the columns, or a type for each, as int64 or {type: date32, format: '%d.%m.%Y'}; "
+            "with a header, types for some of them"
         ),
     ] = None
 

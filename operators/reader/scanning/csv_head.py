@@ -42,7 +42,7 @@ class CsvHead:
         hint = (
             "leave such files out with on_error: skip on the reader; or name the columns with columns, and pass over "
             "the header with skip_header: 1 and header: false; or connect the reader's port errors to take such files "
-            "aside, and start over with --fresh"
+            "aside; and run it again"
         )
         accounting.require_rejects(
             HeaderError(reason, url=block.url, offset=self.start, length=source.size_bytes - self.start, hint=hint)
