@@ -12,6 +12,7 @@ if _ALLOCATOR not in os.environ and "pyspark.worker" not in sys.orig_argv:
 
     del os.environ[_ALLOCATOR]  # it is not meant for the processes that this one starts
 
+from dagflow.api.accumulator import Accumulator
 from dagflow.api.context import OperatorContext
 from dagflow.api.control import CommitListener, ControlOperator, InputOperator
 from dagflow.api.keyed_state import KeyedOperator, Rescalable
@@ -24,6 +25,7 @@ from dagflow.errors import DagflowError
 __version__ = "0.1.0"
 
 __all__ = [
+    "Accumulator",
     "BacklogStats",
     "CommitListener",
     "ControlOperator",

@@ -27,6 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "totals.py",
         "latest.py",
         "biggest.py",
+        "words.yaml",
         "reports.py",
         "common.yaml",
         "my_rows.py",
@@ -63,6 +64,20 @@ def test_the_app_of_the_page_runs(folder: Path) -> None:
         if each.stage == "reader"
     ]
     assert reader == [(0, 1), (1, 3)]
+
+
+def test_the_counts_of_the_page_are_those_of_a_run(folder: Path) -> None:
+    """Each run gives one file, which counts what the run has read."""
+    words = folder / "data" / "words"
+    words.mkdir(parents=True)
+    with contextlib.chdir(folder):
+        for names in (["a", "b"], ["c"]):
+            for name in names:
+                (words / name).write_text(f"{name}\nall\n")
+            run(load_app("words.yaml"), runtime=InlineRuntime)
+    files = sorted((folder / "out" / "counts").glob("part-*"))
+    counts = [{row["record"]: row["count"] for row in map(json.loads, path.read_text().splitlines())} for path in files]
+    assert counts == [{"a": 1, "all": 2, "b": 1}, {"all": 1, "c": 1}]
 
 
 STATEFUL = """\

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from dagflow.engine.driver_memory import release_free_memory
 from dagflow.engine.driver_watch import DriverWatch
+from dagflow.engine.held_results import HeldResults
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.stop_request import STOP_GRACE_S, TICK_S, StopRequest
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
@@ -66,6 +67,7 @@ class Driver:
         committer: Commits windows in order.
         statistics: Adds up the run.
         controls: How the run is watched, and asked to do things.
+        held: Results that operators hold back.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Driver:
         committer: WindowCommitter,
         statistics: RunStatistics,
         controls: RunControls,
+        held: HeldResults,
     ) -> None:
         self._journal = journal
         self._planner = planner
@@ -83,6 +86,7 @@ class Driver:
         self._committer = committer
         self._statistics = statistics
         self._controls = controls
+        self._held = held
         self._stop = controls.stop
         self._observer = controls.observer
         self._in_flight: deque[InFlight] = deque()
@@ -120,23 +124,33 @@ class Driver:
 
     def _process(self) -> None:
         """Emit, plan, run and commit windows until there is no more input, or the run is asked to stop."""
+        is_end = False
         while not self._stop.is_requested:
             if self._controls.follow_millis is not None and self._controls.scan_requests.take_scan():
                 self._planner.scan_now()
-            if not self._in_flight:
-                # No task runs: the first window does not wait until the next one is emitted.
-                self._emit_ahead(1)
-                self._submit_planned(self._max_in_flight)
-            self._emit_ahead(WINDOWS_AHEAD)
+            due = self._held.due(is_end=is_end)
+            if not due and not is_end:
+                self._emit_and_submit()
             self._submit_planned(self._max_in_flight)
             if self._in_flight:
-                self._commit_oldest(MAX_IN_FLIGHT if self._max_in_flight > 1 else 1)
+                self._commit_oldest(MAX_IN_FLIGHT if self._max_in_flight > 1 and not due else 0)
+            elif due:
+                self._submit(self._planner.plan_closing(due))
             elif self._controls.follow_millis is not None:
                 self._journal.flush()
                 self._observer.progress(self.snapshot())
                 self._stop.wait(self._controls.follow_millis / 1000)
-            else:
+            elif is_end:
                 return
+            else:
+                is_end = True
+
+    def _emit_and_submit(self) -> None:
+        if not self._in_flight:
+            # No task runs: the first window does not wait until the next one is emitted.
+            self._emit_ahead(1)
+            self._submit_planned(self._max_in_flight)
+        self._emit_ahead(WINDOWS_AHEAD)
 
     def _emit_ahead(self, windows: int) -> None:
         with self._controls.watch.doing(self._planner.at_work):
@@ -164,6 +178,12 @@ class Driver:
                 self._observer.notice(
                     f"window {window_id} was planned in an earlier run and not committed; it runs again"
                 )
+            if planned[window_id].closes:
+                # It takes in what all windows before it have left.
+                while self._in_flight and not self._stop.is_requested:
+                    self._commit_oldest(max_in_flight=0)
+                if self._in_flight:
+                    return
             self._submit(planned[window_id])
             while len(self._in_flight) >= self._max_in_flight and not self._stop.is_requested:
                 # What was planned earlier comes before anything new.
@@ -200,7 +220,8 @@ class Driver:
         self._in_flight.popleft()
         with self._controls.watch.doing(f"the commit of window {flight.planned.window_id}"):
             intent = self._committer.commit(flight.planned, results)
-        self._planner.committed(flight.load, results)
+        if not flight.planned.closes:
+            self._planner.committed(flight.load, results)
         self._statistics.committed(flight.planned, intent)
         self._observer.progress(self.snapshot())
         self._journal.maintain()

@@ -34,12 +34,13 @@ class RunEstimate:
         return f"all input, taken before or not: {', '.join(figures)}"
 
 
-def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
+def estimate(app: LogicalPlan, *, parallelism: int = 1, within_s: float = WITHIN_S) -> RunEstimate | None:
     """Ask the input operators how much input there is.
 
     Args:
         app: The app.
         parallelism: Tasks that will run at the same time.
+        within_s: Seconds after which to stop, with what was counted by then.
 
     Returns:
         The sum, or None where no input operator can estimate its input.
@@ -52,7 +53,7 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1) -> RunEstimate | None:
     windows = 0
     inputs = [node.operator for node in app.operators.values() if isinstance(node.operator, Estimator)]
     for operator in inputs:
-        part = operator.estimate(WITHIN_S / len(inputs), storage)
+        part = operator.estimate(within_s / len(inputs), storage)
         found += part
         windows = max(windows, first_windows(part, operator.window_limits(), parallelism))
     return RunEstimate(found, windows) if inputs else None

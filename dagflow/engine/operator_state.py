@@ -6,28 +6,17 @@ in the checkpoint, written once, before the intent that first names it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dagflow.api.keyed_state import KeyedOperator, Rescalable
 from dagflow.api.operator import Operator
-from dagflow.errors import DagflowError, JournalError, MissingError, PlanError, Problem
+from dagflow.engine.segments import SegmentStore
+from dagflow.errors import DagflowError, JournalError, PlanError, Problem
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
-from dagflow.journal import SavedSegment, SavedState, WindowPlan
+from dagflow.journal import SavedParts, SavedSegment, SavedState, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
-from dagflow.storage.objects import ObjectStore
-
-SEGMENTS = "segments/"
-
-INLINE_BYTES = 2048
-"""A smaller segment costs more as an object of its own than in every intent until it is merged."""
-
-_NAME_CHARACTERS = 200  # of an operator in a segment's name: file systems take 255, and the nonce tells segments apart
-
-KEPT_WINDOWS = 8
-"""A segment that no state names any more is removed this much later, when no driver can still want it."""
 
 PartitionStates = dict[str, list[SavedState | None]]
 """For each operator the state of each partition; None for none."""
@@ -39,7 +28,10 @@ def is_stateful(operator: Operator) -> bool:
 
 
 def require_owners(
-    states: Mapping[str, SavedState], names: Collection[str], newcomers: Iterable[str], last_run: Collection[str]
+    states: Mapping[str, SavedState] | Mapping[str, SavedParts],
+    names: Collection[str],
+    newcomers: Iterable[str],
+    last_run: Collection[str],
 ) -> None:
     """Refuse to let an operator begin without the state that is kept for it under the name that it had.
 
@@ -85,11 +77,10 @@ class OperatorStates:
     Args:
         plan: The physical plan.
         operators: All operators by name.
-        store: The checkpoint.
-        epoch: The driver's epoch.
+        segments: The segments of the checkpoint.
     """
 
-    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], store: ObjectStore, epoch: int) -> None:
+    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], segments: SegmentStore) -> None:
         self._stages = {
             name: stage for stage in plan.stages for name in stage.operators if is_stateful(operators[name])
         }
@@ -97,16 +88,19 @@ class OperatorStates:
         for name, stage in self._stages.items():
             if isinstance(operators[name], KeyedOperator):
                 _require_keys_together(name, stage)
-        self._store = store
-        self._epoch = epoch
+        self._segments = segments
         self._kept: PartitionStates = {}
         self._data: dict[str, bytes] = {}
-        self._dropped: list[tuple[int, str]] = []
 
     @property
     def is_empty(self) -> bool:
         """Whether no operator keeps any state, so that windows may overlap."""
         return not self._stages
+
+    @property
+    def segment_names(self) -> set[str]:
+        """The segments that the states name."""
+        return {segment.name for segment in _segments_of(self._kept) if segment.name}
 
     def fixed_counts(self, planned: Iterable[WindowPlan] = ()) -> dict[str, int | None]:
         """Heads of the stages whose state cannot move, each with the partitions that it has state for, if any.
@@ -124,7 +118,7 @@ class OperatorStates:
         return counts
 
     def restore(self, kept: Mapping[str, list[SavedState | None]], last_run: Collection[str]) -> None:
-        """Take back what after() gave, and remove what earlier drivers left that no state names.
+        """Take back what after() gave.
 
         Args:
             kept: What the newest committed window left.
@@ -140,22 +134,7 @@ class OperatorStates:
         left = {name: state for name, state in some.items() if state is not None}
         require_owners(left, self._operators, self._stages.keys() - kept.keys(), last_run)
         self._kept = dict(kept)
-        named = {segment.name for segment in _segments_of(self._kept) if segment.name}
-        for segment in _segments_of(self._kept):
-            if segment.name:
-                try:
-                    self._data[segment.name] = self._store.read(SEGMENTS + segment.name)
-                except MissingError as error:
-                    raise JournalError(
-                        f"the state of an operator is gone: {SEGMENTS}{segment.name}",
-                        url=self._store.url,
-                        hint="put the checkpoint back as it was, with its segments, or start over with --fresh",
-                    ) from error
-        present = {name.removeprefix(SEGMENTS) for name in self._store.list(SEGMENTS)}
-        # A later driver's segments may be named by records that this one has not seen; other objects are not dagflow's.
-        epochs = {name: name.partition("-")[0] for name in present - named}
-        stale = [name for name, epoch in epochs.items() if epoch.isdecimal() and int(epoch) < self._epoch]
-        self._store.delete(SEGMENTS + name for name in sorted(stale))
+        self._data = {name: self._segments.read(name) for name in self.segment_names}
 
     def require_counts(self, partitions: Mapping[str, int]) -> None:
         """Refuse partition counts for which there is state that cannot move; called before a window is planned.
@@ -183,13 +162,14 @@ class OperatorStates:
         """The state that each partition of each operator begins a window with.
 
         Args:
-            partitions: The window's partition counts by stage head.
+            partitions: The window's partition counts by stage head; 0 for a stage that does not run.
 
         Raises:
             DagflowError: An operator that cannot move its state has another number of partitions than before.
         """
         states = {}
-        for name, stage in self._stages.items():
+        running = {name: stage for name, stage in self._stages.items() if partitions[stage.head]}
+        for name, stage in running.items():
             for partition, state in enumerate(self._divided(name, partitions[stage.head])):
                 if state is not None:
                     states[name, partition] = state
@@ -224,14 +204,16 @@ class OperatorStates:
         Raises:
             StorageError: The store failed.
         """
-        before = {segment.name for segment in _segments_of(self._kept)}
+        before = self.segment_names
         for name, stage in self._stages.items():
             own = {result.partition: result.states.get(name) for result in results if result.stage == stage.index}
             # A window without tuples ran no tasks, and changed nothing.
             if own:
                 self._kept[name] = [self._stored(window_id, name, p, own[p]) for p in sorted(own)]
-        now = {segment.name for segment in _segments_of(self._kept)}
-        self._dropped += [(window_id, name) for name in sorted(before - now) if name]
+        gone = before - self.segment_names
+        self._segments.drop(window_id, gone)
+        for name in gone:
+            del self._data[name]
         return dict(self._kept)
 
     def _stored(self, window_id: int, name: str, partition: int, state: SavedState | None) -> SavedState | None:
@@ -241,27 +223,11 @@ class OperatorStates:
         return replace(state, segments=[self._stored_segment(window_id, name, partition, s) for s in state.segments])
 
     def _stored_segment(self, window_id: int, operator: str, partition: int, segment: SavedSegment) -> SavedSegment:
-        if segment.name or len(segment.data) <= INLINE_BYTES:
+        name = segment.name or self._segments.create(window_id, operator, partition, segment.data)
+        if name == segment.name:
             return segment
-        # A slash, as in the names of operators in modules, would make directories, whose objects no listing shows.
-        short = operator.replace("/", ".")[-_NAME_CHARACTERS:]
-        name = f"{self._epoch:08d}-{window_id}-{short}-{partition}-{os.urandom(8).hex()}"
-        self._store.create(SEGMENTS + name, segment.data)
         self._data[name] = segment.data
         return SavedSegment(name, segment.size)
-
-    def committed(self, window_id: int) -> None:
-        """Remove segments that no state has named for a while; called when a window's intent is durable.
-
-        Raises:
-            StorageError: The store failed.
-        """
-        due = [name for dropped_at, name in self._dropped if dropped_at + KEPT_WINDOWS <= window_id]
-        if due:
-            self._store.delete(SEGMENTS + name for name in due)
-            self._dropped = [entry for entry in self._dropped if entry[1] not in set(due)]
-            for name in due:
-                del self._data[name]
 
 
 def _segments_of(states_by_operator: PartitionStates) -> Iterator[SavedSegment]:

@@ -45,7 +45,7 @@ class PlacedApp:
         return cls(
             app.name,
             place(app),
-            {name: node.operator for name, node in nodes},
+            app.instances,
             {name: node.partitioner or node.operator for name, node in nodes},
             app.attributes,
             storage,

@@ -127,6 +127,13 @@ class Reprocessor:
     def _published(self, window_id: int) -> _Published:
         window = self._journal.window(window_id)
         planned, intent = window.plan, window.intent
+        if held := [*planned.holds, *planned.closes]:
+            raise JournalError(
+                f"window {window_id} is part of a result of operator '{held[0]}' over several windows, and cannot be "
+                "processed again alone",
+                url="journal",
+                hint="start over with --fresh",
+            )
         if intent is None or window_id > self._journal.state.last_done:
             raise JournalError(
                 f"window {window_id} is not published yet", url="journal", hint="finish it first, with dagflow run"

@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dagflow.api.context import WindowBudget
-from dagflow.api.control import ControlOperator, InputOperator
+from dagflow.api.control import ControlOperator
 from dagflow.engine.app_change_notice import change_notices
 from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.driver_watch import DriverWatch
+from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.scan_requests import ScanRequests
+from dagflow.engine.segments import SegmentStore
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_committer import WindowCommitter
 from dagflow.engine.window_planner import WindowPlanner
@@ -31,6 +33,7 @@ from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal import Journal, JournalRetention, read_state, set_aside
 from dagflow.metrics.names import CLEANED
+from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
@@ -126,10 +129,14 @@ def run(
         The run at its end; its state is "completed" or "stopped".
 
     Raises:
+        PlanError: A result would never be published.
         DagflowError: The run failed; its journal is resumable.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     storage = app.attributes.storage_context()
+    follows = options.follow or wants_to_follow(app)
+    if follows:
+        require_ends(app)
     watch = DriverWatch(stall_limits(app.attributes))
     with limited_memory(), watch:
         journal = _open_journal(app, storage, checkpoint, fresh=options.fresh)
@@ -142,9 +149,11 @@ def run(
                 observer or SilentObserver(),
                 stop or StopRequest(),
                 ScanRequests(storage.objects(checkpoint)),
-                follow_millis=app.attributes.window_millis if _follows(placed, options) else None,
+                follow_millis=app.attributes.window_millis if follows else None,
                 watch=watch,
             )
+            for notice in following_notices(app) if follows else ():
+                controls.observer.notice(notice)
             with pending_files_swept(locations.outputs, journal, storage):
                 program = Program.of(
                     app.name,
@@ -163,12 +172,6 @@ def run(
 def stall_limits(attributes: Attributes) -> StallLimits:
     """How long work may stand still, as an app says."""
     return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
-
-
-def _follows(app: PlacedApp, options: RunOptions) -> bool:
-    return options.follow or any(
-        isinstance(operator, InputOperator) and operator.wants_to_follow() for operator in app.operators.values()
-    )
 
 
 def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *, fresh: bool) -> Journal:
@@ -197,8 +200,9 @@ def _require_source_files(app: LogicalPlan, store: ObjectStore) -> None:
         state = read_state(store)
     except MissingError:
         return
-    operators = {name: node.operator for name, node in app.operators.items()}
-    removers = [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
+    removers = [
+        name for name, each in app.instances.items() if isinstance(each, ControlOperator) and each.removes_input
+    ]
     # The app may have had one that it has no more.
     removers += [name for name, counters in state.totals.operators.items() if CLEANED in counters.counts]
     if state.last_committed and removers:
@@ -221,19 +225,23 @@ def _drive(
     sizing = WindowSizing(SparkMaster.parse(options.master or app.attributes.master).parallelism)
     control = _control_graph(app, journal, checkpoint, controls, sizing, runtime)
     try:
-        states = OperatorStates(app.plan, app.operators, app.storage.objects(checkpoint), journal.epoch)
+        segments = SegmentStore(app.storage.objects(checkpoint), journal.epoch)
+        states = OperatorStates(app.plan, app.operators, segments)
+        held = HeldResults(app.operators, segments, follows=controls.follow_millis is not None)
         committed, last_run = journal.state.committed_state, journal.state.operators
         states.restore(committed.partitions, last_run)
+        held.restore(committed.held_results, last_run)
+        segments.sweep(states.segment_names | held.segment_names)
         control.restore(journal.state.control_state, committed, last_run)
-        runner = WindowRunner(app, states, runtime, sizing, pending_tag(journal.state.app_uuid, journal.epoch))
-        planner = WindowPlanner(app, journal, control, states, runner, sizing)
+        runner = WindowRunner(app, states, runtime, sizing, pending_tag(journal.state.app_uuid, journal.epoch), held)
+        planner = WindowPlanner(app, journal, control, states, runner, sizing, held)
         for notice in change_notices(app, journal.state, options.replay_command):
             controls.observer.notice(notice)
         journal.note_operators(app.operators)
         journal.note_app(app.facts)
-        committer = WindowCommitter(app, journal, control, states, runner.codec)
+        committer = WindowCommitter(app, journal, control, states, runner.codec, held, segments)
         statistics = RunStatistics(app.plan, app.operators)
-        return Driver(journal, planner, runner, committer, statistics, controls).run()
+        return Driver(journal, planner, runner, committer, statistics, controls, held).run()
     finally:
         control.close()
         runtime.close()

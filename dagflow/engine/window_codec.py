@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -58,6 +58,8 @@ class WindowCodec:
         operator_index: Mapping[str, int],
         counts: Mapping[str, int],
         decisions: Sequence[Decision],
+        holds: Collection[str] = (),
+        closes: Collection[str] = (),
     ) -> WindowPlan:
         """Decide which partition gets what, in a form that the journal keeps.
 
@@ -67,6 +69,8 @@ class WindowCodec:
             operator_index: The operators' index.
             counts: Partitions of each stage, by its head.
             decisions: Why the counts changed.
+            holds: Operators that hold their results back, but for those that are closed.
+            closes: Operators whose held results the window publishes; nothing was emitted then.
         """
         inputs: dict[str, PlannedTuples] = {}
         for target, items in emission.tuples.items():
@@ -93,6 +97,8 @@ class WindowCodec:
             counters=emission.counters,
             emitted_ms=emission.emitted_ms,
             planned_ms=now_ms(),
+            holds=[name for name in holds if name not in closes],
+            closes=list(closes),
         )
 
     def is_current(self, planned: WindowPlan) -> bool:
@@ -142,10 +148,29 @@ class WindowCodec:
             # Between operators of the driver an author may send objects of any class.
             return LateTuples(str(target), pickled=pickle.dumps(items, protocol=5))
 
-    def task_of(self, planned: WindowPlan, states: Mapping[tuple[str, int], SavedState]) -> WindowTask:
-        """The work of a planned window: the same blocks in the same partitions, however often it is asked for."""
+    def partitions_of(self, planned: WindowPlan) -> dict[str, int]:
+        """How many partitions of each stage run in a planned window, by its head."""
+        if not planned.closes:
+            return dict(planned.partitions)
+        behind = {stage.head for stage in self._plan.stages_behind(planned.closes)}
+        return {head: count if head in behind else 0 for head, count in planned.partitions.items()}
+
+    def task_of(
+        self,
+        planned: WindowPlan,
+        states: Mapping[tuple[str, int], SavedState],
+        parts: Mapping[str, Sequence[bytes]] | None = None,
+    ) -> WindowTask:
+        """The work of a planned window: the same blocks in the same partitions, however often it is asked for.
+
+        Args:
+            planned: The window.
+            states: States that it begins with, by operator and partition.
+            parts: Parts of held results that it takes in, by operator.
+        """
+        partitions = self.partitions_of(planned)
         assigned: dict[str, list[list[tuple[PortRef, list[Any]]]]] = {
-            stage.head: [[] for _ in range(planned.partitions[stage.head])]
+            stage.head: [[] for _ in range(partitions[stage.head])]
             for stage in self._plan.stages
             if stage.takes_from_driver
         }
@@ -153,16 +178,18 @@ class WindowCodec:
             target = PortRef(*name.split("."))
             shares = assigned[self._plan.stage_of(target.operator).head]
             items = decode_tuples(self._kind(target), given.tuples)
-            parts = itertools.repeat(items) if given.lengths is None else cut(items, given.lengths)
-            for share, part in zip(shares, parts, strict=given.lengths is not None):
+            dealt = itertools.repeat(items) if given.lengths is None else cut(items, given.lengths)
+            for share, part in zip(shares, dealt, strict=given.lengths is not None):
                 if part:
                     share.append((target, part))
         return WindowTask(
             window_id=planned.window_id,
             tag=self._tag,
-            partitions=dict(planned.partitions),
+            partitions=partitions,
             assigned=assigned,
             states=states,
+            holds=planned.holds,
+            parts=parts or {},
         )
 
 

@@ -10,8 +10,10 @@ from dataclasses import replace
 from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.operator import LimitChecker
 from dagflow.engine.control_graph import ControlGraph, ControlResult
+from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.segments import SegmentStore
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult
@@ -37,6 +39,8 @@ class WindowCommitter:
         control: The control operators.
         states: States of the partitioned operators.
         codec: Reads what plans keep for the commit.
+        held: Results that operators hold back.
+        segments: The segments of the checkpoint.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class WindowCommitter:
         control: ControlGraph,
         states: OperatorStates,
         codec: WindowCodec,
+        held: HeldResults,
+        segments: SegmentStore,
     ) -> None:
         self._plan = app.plan
         self._operators = app.operators
@@ -55,6 +61,8 @@ class WindowCommitter:
         self._control = control
         self._states = states
         self._codec = codec
+        self._held = held
+        self._segments = segments
         self._open_bytes = Counter(journal.state.committed_state.byte_accounting)
         self._first_window = journal.state.next_window_id
 
@@ -100,6 +108,7 @@ class WindowCommitter:
                 partitions=self._states.after(window_id, results),
                 control=dict(control.states),
                 source_events=event_states,
+                held_results=self._held.after(window_id, results),
                 byte_accounting=self._accounting_after(results),
             ),
             busy_s=_busy_s(self._control.take_busy_s(), results),
@@ -111,7 +120,7 @@ class WindowCommitter:
         self._publish(window_id, files)
         self._journal.mark_done(window_id)
         self._control.committed(window_id)
-        self._states.committed(window_id)
+        self._segments.committed(window_id)
         logger.info("window committed window=%d files=%d", window_id, len(files))
         return intent
 

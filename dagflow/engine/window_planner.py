@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dagflow.engine.control_graph import ControlGraph, Emission
+from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
@@ -15,6 +16,8 @@ from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import Journal, Replan, WindowPlan
+from dagflow.journal.journal import now_ms
+from dagflow.metrics.counters import Counters
 
 
 class WindowPlanner:
@@ -27,6 +30,7 @@ class WindowPlanner:
         states: States of the partitioned operators, which may fix a stage's partition count.
         runner: Runs pre-scans, and knows how many tasks run at the same time.
         sizing: How large windows are, and how fast partitions.
+        held: Results that operators hold back.
 
     Raises:
         DagflowError: A stage has state for another number of partitions than the app sets, or the name of an operator
@@ -41,6 +45,7 @@ class WindowPlanner:
         states: OperatorStates,
         runner: WindowRunner,
         sizing: WindowSizing,
+        held: HeldResults,
     ) -> None:
         self._plan = app.plan
         self._journal = journal
@@ -48,6 +53,7 @@ class WindowPlanner:
         self._states = states
         self._runner = runner
         self._sizing = sizing
+        self._held = held
         self._emitted: deque[tuple[Emission, Load]] = deque()
         self._next_window = journal.state.next_window_id
         fixed = states.fixed_counts(filter(runner.codec.is_current, journal.state.planned.values()))
@@ -90,6 +96,7 @@ class WindowPlanner:
             self._control.operator_index,
             self._scaling.counts,
             self._scaling.take_decisions(),
+            self._held.holds,
         )
         self._journal.append(planned)
         return planned
@@ -122,10 +129,31 @@ class WindowPlanner:
             index = {**before.control_state.operator_index, **self._control.operator_index}
             plans.append(
                 codec.plan_of(
-                    emission, self._prescans.state(), index, self._scaling.counts, self._scaling.take_decisions()
+                    emission,
+                    self._prescans.state(),
+                    index,
+                    self._scaling.counts,
+                    self._scaling.take_decisions(),
+                    self._held.holds,
+                    self._held.known(before.closes),
                 )
             )
         self._journal.append(*map(Replan, plans))
+
+    def plan_closing(self, closes: Collection[str]) -> WindowPlan:
+        """Plan a window that publishes held results; no emitted window may wait to be planned.
+
+        Args:
+            closes: Operators whose results it publishes.
+        """
+        state = self._journal.state.control_state
+        emission = Emission(self._next_window, {}, state.operators, Counters(), emitted_ms=now_ms())
+        planned = self._runner.codec.plan_of(
+            emission, state.prescans, state.operator_index, self._scaling.counts, (), self._held.holds, closes
+        )
+        self._next_window += 1
+        self._journal.append(planned)
+        return planned
 
     def committed(self, load: Load, results: Sequence[TaskResult]) -> None:
         """Learn from a committed window how large the next ones should be.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
+from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.stop_request import abandon
@@ -50,13 +51,20 @@ class WindowRunner:
         runtime: Where tasks run.
         sizing: Learns how many tasks run at the same time.
         tag: Unique to this driver; part of the name of every pending file.
+        held: Results that operators hold back.
 
     Attributes:
         codec: Makes plans, and tasks of plans.
     """
 
     def __init__(
-        self, app: PlacedApp, states: OperatorStates, runtime: LazyRuntime, sizing: WindowSizing, tag: str
+        self,
+        app: PlacedApp,
+        states: OperatorStates,
+        runtime: LazyRuntime,
+        sizing: WindowSizing,
+        tag: str,
+        held: HeldResults,
     ) -> None:
         self.codec = WindowCodec(app.plan, app.operators, tag, app.facts.fingerprint)
         self._plan = app.plan
@@ -65,6 +73,7 @@ class WindowRunner:
         self._lazy = runtime
         self._runtime: Runtime | None = None
         self._sizing = sizing
+        self._held = held
         self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
 
     @property
@@ -90,13 +99,14 @@ class WindowRunner:
         return self._runtime
 
     def submit(self, planned: WindowPlan) -> InFlight:
-        """Begin a window; one without tuples is done at once."""
-        task = self.codec.task_of(planned, self._states.for_window(planned.partitions))
+        """Begin a window; one without anything to do is done at once."""
+        states = self._states.for_window(self.codec.partitions_of(planned))
+        task = self.codec.task_of(planned, states, self._held.for_window(planned))
         load = load_of_task(self._plan, planned, task)
         results: Future[list[TaskResult]] = Future()
-        if any(share for shares in task.assigned.values() for share in shares):
+        if planned.closes or any(share for shares in task.assigned.values() for share in shares):
             runtime = self.runtime()
-            if self._has_rate_limit:
+            if self._has_rate_limit and not planned.closes:
                 task = with_rate_shares(self._plan, task, runtime.parallelism)
             results = runtime.submit(task)
         else:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dagflow.api.accumulator import Accumulator
 from dagflow.api.context import Counts
 from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
@@ -294,12 +295,24 @@ class Chain:
         for name, operator in reversed(self.operators.items()):
             self.call(name, operator.begin_window, window_id)
 
-    def end_window(self) -> None:
-        """Close the window in every operator, upstream first: what an operator emits here finds the next one open."""
+    def end_window(self, holds: Collection[str] = ()) -> dict[str, bytes]:
+        """Close the window in every operator, upstream first: what an operator emits here finds the next one open.
+
+        Args:
+            holds: Operators that hold their results back.
+
+        Returns:
+            What those have to hold, by operator.
+        """
+        parts: dict[str, bytes] = {}
         for name, operator in self.operators.items():
-            self.call(name, operator.end_window)
+            if name not in holds:
+                self.call(name, operator.end_window)
+            elif isinstance(operator, Accumulator) and (part := self.call(name, operator.take_part)) is not None:
+                parts[name] = part
             for buffer in self._buffers_of(name):
                 buffer.is_ended = True
+        return parts
 
     def snapshots(self) -> dict[str, SavedState]:
         """The states of the operators after the window just ended, by operator; none of operators without state.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,8 @@ class WindowTask:
         shares: The share of each partition in the rate limit of its operator, by the stage's head and partition;
             a partition that is not listed has an even share.
         is_reprocessed: Whether what the window makes replaces what it has published before.
+        holds: Operators that hold their results back.
+        parts: Parts of held results that the window takes in, by operator.
     """
 
     window_id: int
@@ -39,6 +41,8 @@ class WindowTask:
     together: Sequence[Sequence[int]] = ()
     shares: Mapping[tuple[str, int], float] = field(default_factory=dict)
     is_reprocessed: bool = False
+    holds: Collection[str] = ()
+    parts: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class TaskResult:
         error: Why the window must not be committed, or None.
         operator_busy_s: Seconds that each operator worked, by name.
         started_ms: When the task began, in milliseconds since 1970 by the clock of its host.
+        parts: Parts of the results that operators hold back, by operator.
     """
 
     stage: int
@@ -74,6 +79,7 @@ class TaskResult:
     started_ms: int = 0
     skipped: tuple[Skipped, ...] = ()
     source_events: tuple[Any, ...] = ()
+    parts: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
+from dagflow.api.accumulator import Accumulator
 from dagflow.api.context import Counts, OperatorContext, Skipped
 from dagflow.api.operator import Operator, PreScan
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
@@ -66,6 +67,7 @@ class StageTask:
         self._skipped: list[Skipped] = []
         self._source_events: list[Any] | None = [] if program.listens else None
         self._set_up: list[str] = []
+        self._held: dict[str, bytes] = {}
         operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
@@ -206,6 +208,7 @@ class StageTask:
             started_ms=started_ms,
             skipped=tuple(self._skipped),
             source_events=tuple(self._source_events or ()),
+            parts=self._held,
         )
 
     def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[ShuffleItem, None, dict[str, SavedState]]:
@@ -217,17 +220,26 @@ class StageTask:
         try:
             self._setup()
             self._chain.begin_window(self._window.window_id)
+            self._add_parts()
             for target, payload in inputs:
                 for _ in self._chain.feed(target, payload):
                     yield from self._sent()
                 yield from self._sent()
-            self._chain.end_window()
+            self._held = self._chain.end_window(self._window.holds)
             states = self._chain.snapshots()
         except Exception:
             self._tear_down_after_failure()
             raise
         self._chain.teardown()
         return states
+
+    def _add_parts(self) -> None:
+        """Give operators the parts of held results that the window takes in."""
+        for name, operator in self._chain.operators.items():
+            # The parts of all partitions make one result.
+            for part in self._window.parts.get(name, ()) if self._partition == 0 else ():
+                if isinstance(operator, Accumulator):
+                    self._chain.call(name, operator.add_part, part)
 
     def _tear_down_after_failure(self) -> None:
         try:

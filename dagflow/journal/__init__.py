@@ -5,7 +5,15 @@ from dagflow.journal.events import Replan, Reprocess
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
 from dagflow.journal.retention import JournalRetention
-from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples, SavedSegment, SavedState
+from dagflow.journal.saved_state import (
+    CommittedState,
+    ControlState,
+    LateTuples,
+    SavedPart,
+    SavedParts,
+    SavedSegment,
+    SavedState,
+)
 from dagflow.journal.start_over import set_aside
 from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, Window, WindowIntent, WindowPlan
@@ -25,6 +33,8 @@ __all__ = [
     "ProducedFiles",
     "Replan",
     "Reprocess",
+    "SavedPart",
+    "SavedParts",
     "SavedSegment",
     "SavedState",
     "Window",

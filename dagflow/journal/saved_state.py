@@ -53,6 +53,41 @@ class SavedState:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedPart:
+    """What a window, or several of them, added to a result that is not published yet.
+
+    Attributes:
+        window_id: The window that left it.
+        size_bytes: Its size.
+        name: The object of the checkpoint that holds it; "" where it is here.
+        data: The part as the operator gave it; b"" where an object holds it.
+    """
+
+    window_id: int
+    size_bytes: int
+    name: str = ""
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedParts:
+    """A result that is held back.
+
+    Attributes:
+        since_ms: When the first window that it holds was committed, in milliseconds since 1970.
+        parts: Its parts, oldest first.
+    """
+
+    since_ms: int
+    parts: list[SavedPart]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held."""
+        return not self.parts
+
+
+@dataclass(frozen=True, slots=True)
 class LateTuples:
     """Tuples of a window that wait for its results.
 
@@ -92,10 +127,12 @@ class CommittedState:
         partitions: States of partitioned operators, by operator and partition; None where a partition has none.
         control: States of the control operators that work when a window's results are in, by operator.
         source_events: What control operators keep of the events that tasks sent, by operator.
+        held_results: Results that are held back, by operator.
         byte_accounting: Sums that are not zero yet, by key; all must come to zero when the input is processed.
     """
 
     partitions: dict[str, list[SavedState | None]] = field(default_factory=dict)
     control: dict[str, SavedState] = field(default_factory=dict)
     source_events: dict[str, SavedState] = field(default_factory=dict)
+    held_results: dict[str, SavedParts] = field(default_factory=dict)
     byte_accounting: dict[str, int] = field(default_factory=dict)

@@ -54,6 +54,9 @@ class WindowPlan:
         counters: What the control operators counted; added up when the window is committed.
         emitted_ms: When the window was emitted, in milliseconds since 1970.
         planned_ms: When it was planned.
+        holds: Operators that hold their results back in this window.
+        closes: Operators whose held results this window publishes; it has no input then, and only stages behind them
+            run.
     """
 
     kind: ClassVar[str] = "PLAN"
@@ -67,6 +70,8 @@ class WindowPlan:
     counters: Counters = field(default_factory=Counters)
     emitted_ms: int = 0
     planned_ms: int = 0
+    holds: list[str] = field(default_factory=list)
+    closes: list[str] = field(default_factory=list)
 
     def without_state(self) -> WindowPlan:
         """The plan as it is kept for questions about the window."""

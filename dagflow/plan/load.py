@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from dagflow.errors import AppError, PlanError, Problem, SpecError
+from dagflow.plan.accumulators import require_ends, wants_to_follow
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge
 from dagflow.plan.unifiers import unified
@@ -71,10 +72,13 @@ def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
     """The plan of an app without mistakes.
 
     Raises:
-        PlanError: A unifier does not fit.
+        PlanError: A unifier does not fit, or a result would never be published.
     """
     operators = {
         name: OperatorNode(name, operator.construct(), operator.partition, operator.construct_partitioner())
         for name, operator in spec.operators.items()
     }
-    return unified(LogicalPlan(spec.name, spec.attributes, operators, edges, spec))
+    plan = unified(LogicalPlan(spec.name, spec.attributes, operators, edges, spec))
+    if wants_to_follow(plan):
+        require_ends(plan)
+    return plan

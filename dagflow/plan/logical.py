@@ -62,6 +62,11 @@ class LogicalPlan:
     edges: tuple[Edge, ...]
     spec: AppSpec | None = field(default=None, repr=False)
 
+    @property
+    def instances(self) -> dict[str, Operator]:
+        """The operators' instances by name."""
+        return {name: node.operator for name, node in self.operators.items()}
+
     def fusion(self) -> Fusion:
         """Which operators share a stage."""
         control = {name for name, node in self.operators.items() if node.is_control}

@@ -6,7 +6,7 @@ stage of Spark, and everything that passes from one level to the next goes throu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -135,6 +135,16 @@ class PhysicalPlan:
                 return exchange
         raise KeyError(edge)
 
+    def stages_behind(self, operators: Collection[str]) -> tuple[Stage, ...]:
+        """The stages that operators run in, and those that take in anything from these, in order of level."""
+        heads = {self.stage_of(name).head for name in operators}
+        behind: list[Stage] = []
+        for stage in self.stages:
+            sources = {exchange.edge.source.operator for exchange in stage.inputs}
+            if stage.head in heads or any(sources & set(each.operators) for each in behind):
+                behind.append(stage)
+        return tuple(behind)
+
     @property
     def levels(self) -> tuple[tuple[Stage, ...], ...]:
         """The stages of each level, lowest first."""
@@ -142,5 +152,8 @@ class PhysicalPlan:
         return tuple(tuple(stage for stage in self.stages if stage.level == level) for level in range(count))
 
     def partitions_by_level(self, counts: Mapping[str, int]) -> list[int]:
-        """How many Spark partitions each level has, given each stage head's count."""
-        return [sum(counts[stage.head] for stage in level) for level in self.levels]
+        """How many Spark partitions each level has, given each stage head's count.
+
+        A level of which no stage runs has one, for what passes through to the next level.
+        """
+        return [sum(counts[stage.head] for stage in level) or 1 for level in self.levels]

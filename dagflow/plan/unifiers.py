@@ -12,6 +12,11 @@ from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 
 
+def unifier_name(operator: str, port: str) -> str:
+    """The name of the unifier behind an output port."""
+    return f"{operator}/unifier" if port == "output" else f"{operator}/{port}-unifier"
+
+
 def unified(logical: LogicalPlan) -> LogicalPlan:
     """The plan with a unifier, named `operator/unifier`, behind each port that asks for one.
 
@@ -32,7 +37,7 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
             unifier = node.operator.unifier(port)
             if unifier is None:
                 continue
-            ref = PortRef(f"{name}/unifier" if port == "output" else f"{name}/{port}-unifier", "output")
+            ref = PortRef(unifier_name(name, port), "output")
             nodes[ref.operator] = OperatorNode(ref.operator, unifier, 1)
             moved[PortRef(name, port)] = ref
             added.append(Edge(ref.operator, PortRef(name, port), PortRef(ref.operator, "input")))

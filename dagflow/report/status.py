@@ -19,8 +19,9 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
         storage: Reaches it.
 
     Returns:
-        The sums over all committed windows. The state is "completed" where every planned window is
-        committed and published, otherwise "stopped": a run may be at work, or one that ended has left something.
+        The sums over all committed windows. The state is "completed" where every planned window is committed and
+        published, and no result is held back; otherwise "stopped": a run may be at work, or one that ended has left
+        something.
 
     Raises:
         JournalError: There is no journal, or it cannot be read.
@@ -32,7 +33,7 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
         raise JournalError(
             "there is no journal here", url=redacted(url), hint="name the checkpoint of an app that was run"
         )
-    is_unfinished = journal.planned or journal.intents or journal.reprocessing
+    is_unfinished = journal.planned or journal.intents or journal.reprocessing or journal.committed_state.held_results
     return replace(
         snapshot_of(journal, journal.totals),
         state="stopped" if is_unfinished else "completed",

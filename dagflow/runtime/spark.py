@@ -171,8 +171,9 @@ class SparkRuntime(Runtime):
     def _run(self, window: WindowTask) -> list[TaskResult]:
         slots = self._program.plan.partitions_by_level(window.partitions)
         tasks = group_slots(driver_inputs(self._program, window), window.together)
+        results = sum(window.partitions.values())
         lean = replace(window, assigned={})
-        rdd: Any = self._context.parallelize(tasks, len(tasks))
+        rdd: Any = self._context.parallelize(tasks, max(len(tasks), 1))
         del window, tasks  # from here on Spark has them
         last = len(slots) - 1
         rdd = rdd.mapPartitions(_lowest_task(self._broadcast, lean, slots[1] if last else 0))
@@ -181,8 +182,8 @@ class SparkRuntime(Runtime):
             rdd = rdd.mapPartitionsWithIndex(
                 _higher_task(self._broadcast, lean, level, slots[level + 1] if level < last else 0)
             )
-        # One result for each slot of each level: results of lower levels pass through the higher ones.
-        return self._collected(rdd, sum(slots))
+        # One result for each partition of each stage: results of lower levels pass through the higher ones.
+        return self._collected(rdd, results)
 
     def _collected(self, rdd: Any, count: int) -> list[Any]:
         """All items of an RDD.

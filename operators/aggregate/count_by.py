@@ -1,4 +1,4 @@
-"""Count how often each value occurs in a window."""
+"""Count how often each value occurs."""
 
 from __future__ import annotations
 
@@ -10,55 +10,35 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.operator import Operator, Unified
-from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
-from operators.aggregate.ordering import concatenated, ordered
+from operators.aggregate.aggregate_base import AggregateBase
+from operators.aggregate.ordering import ordered
 from operators.required_columns import require_columns
 
 COUNT = "count"
 """The column that holds the counts."""
 
-_COMPACT_ROWS = 1 << 16
-"""Partial counts are added up when there are so many of them: memory grows with the keys, not with the records."""
 
-
-class _Summing(Operator):
-    """Adds up partial counts by key, and emits the sums at the end of each window."""
+class _Summing(AggregateBase):
+    """Adds up partial counts by key."""
 
     by: Annotated[Columns, Field(description="the column, or columns, whose values are counted")]
-
-    output = OutputPort()
 
     def check_properties(self) -> None:
         """Refuse a column of the name that the counts have."""
         if COUNT in self.by:
             raise ValueError(f"by: a column of the name '{COUNT}' would be hidden by the counts")
 
-    def begin_window(self, window_id: int) -> None:
-        """Start without counts."""
-        self._parts: list[pa.Table] = []
-        self._rows = 0
-        self._limit = _COMPACT_ROWS
-
-    def _add(self, part: pa.Table) -> None:
-        self._parts.append(part)
-        self._rows += part.num_rows
-        if self._rows > self._limit:
-            self._parts = [self._sum()]
-            self._rows = self._parts[0].num_rows
-            self._limit = max(_COMPACT_ROWS, 2 * self._rows)
-
-    def _sum(self) -> pa.Table:
-        summed = concatenated(self._parts).group_by(self.by).aggregate([(COUNT, "sum")])
+    def combined(self, partial: pa.Table) -> pa.Table:
+        """Each key once, with the sum of its counts."""
+        summed = partial.group_by(self.by).aggregate([(COUNT, "sum")])
         return summed.rename_columns([*self.by, COUNT]).select([*self.by, COUNT])
 
-    def end_window(self) -> None:
-        """Emit each key with its count, in order of keys."""
-        if self._parts:
-            counts = ordered(self._sum(), [(name, "ascending") for name in self.by])
-            for batch in counts.combine_chunks().to_batches():
-                self.output.emit(RecordBatch(batch))
+    def result(self, combined: pa.Table) -> pa.Table:
+        """Keys and counts, in order of keys."""
+        return ordered(combined, [(name, "ascending") for name in self.by])
 
 
 class CountMerger(_Summing):
@@ -70,14 +50,15 @@ class CountMerger(_Summing):
     def take(self, batch: RecordBatch) -> None:
         """Add the counts of one partition."""
         if len(batch):
-            self._add(pa.Table.from_batches([batch.to_arrow()]))
+            self.add(pa.Table.from_batches([batch.to_arrow()]))
 
 
 class CountBy(_Summing, Unified):
-    """Emits, at the end of each window, each value of a column with the number of its records, as `count`.
+    """Emits each value of a column with the number of its records, as `count`.
 
-    Guarantee: each key occurs once in a window, with its count over all partitions, in order of keys; a null is
-    a key, and the last one; so is NaN, the last but one. Counts over all windows are what KeyCounter keeps.
+    Guarantee: each key occurs once in a result, with its count over all partitions, in order of keys; a null is
+    a key, and the last one; so is NaN, the last but one. A result is of a run, a window or a time, as `over` says,
+    and each record is counted in exactly one result. Counts over all runs are what KeyCounter keeps.
     """
 
     input = InputPort()
@@ -89,11 +70,11 @@ class CountBy(_Summing, Unified):
             arrived = pa.Table.from_batches([batch.to_arrow()])
             require_columns(arrived, self.by)
             counted = _with_equal_keys(arrived.select(self.by)).group_by(self.by).aggregate([([], "count_all")])
-            self._add(counted.rename_columns([*self.by, COUNT]))
+            self.add(counted.rename_columns([*self.by, COUNT]))
 
     def unifier(self, port: str) -> Operator:
         """Adds up the partitions' counts."""
-        return CountMerger(by=self.by)
+        return CountMerger(by=self.by, over=self.over)
 
 
 def _with_equal_keys(keys: pa.Table) -> pa.Table:

@@ -17,7 +17,7 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ValueError(f"the batches of this window do not go together: {error}") from error
+        raise ValueError(f"the batches do not go together: {error}") from error
 
 
 def ordered(table: pa.Table, first: Sequence[tuple[str, str]]) -> pa.Table:

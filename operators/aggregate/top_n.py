@@ -1,4 +1,4 @@
-"""Find the records of a window with the largest or smallest values."""
+"""Find the records with the largest or smallest values."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.operator import Operator, Unified
-from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.operator import Unified
+from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
-from operators.aggregate.ordering import concatenated, ordered
+from operators.aggregate.aggregate_base import AggregateBase
+from operators.aggregate.ordering import ordered
 from operators.required_columns import require_columns
 
 
-class TopN(Operator, Unified):
-    """Emits, at the end of each window, the records with the largest values of a column, the largest first.
+class TopN(AggregateBase, Unified):
+    """Emits the records with the largest values of a column, the largest first.
 
-    Guarantee: the result is that of the whole window, whatever the number of partitions; of records with equal
-    values the order is that of their other columns. A NaN comes after every number,
+    Guarantee: the result is that of all records of a run, a window or a time, as `over` says, whatever the number of
+    partitions; of records with equal values the order is that of their other columns. A NaN comes after every number,
     and a null after every value.
     """
 
@@ -30,21 +31,19 @@ class TopN(Operator, Unified):
     largest: Annotated[bool, Field(description="whether large values come first; otherwise small ones")] = True
 
     input = InputPort()
-    output = OutputPort()
-
-    def begin_window(self, window_id: int) -> None:
-        """Start without records."""
-        self._best: pa.Table | None = None
 
     @input.batch
     def take(self, batch: RecordBatch) -> None:
         """Keep the best of the records that have arrived so far."""
-        if not len(batch):
-            return
-        arrived = pa.Table.from_batches([batch.to_arrow()])
-        require_columns(arrived, [self.by])
-        rows = arrived if self._best is None else concatenated([self._best, self._candidates(arrived, self._best)])
-        self._best = ordered(rows, [(self.by, "descending" if self.largest else "ascending")]).slice(0, self.n)
+        if len(batch):
+            arrived = pa.Table.from_batches([batch.to_arrow()])
+            require_columns(arrived, [self.by])
+            self.add(arrived)
+
+    def add(self, partial: pa.Table) -> None:
+        """Take in records, of which only the best are kept."""
+        super().add(self._candidates(partial, self._partial[0]) if self._partial else partial)
+        self._partial = [self._combined()]
 
     def _candidates(self, arrived: pa.Table, best: pa.Table) -> pa.Table:
         """Select the rows that are no worse than the last of the best: most are worse, and need not be sorted in."""
@@ -56,14 +55,17 @@ class TopN(Operator, Unified):
         # A null mask drops the row, as a NaN does, and these are worse than any other value.
         return arrived.filter(pc.greater_equal(values, worst) if self.largest else pc.less_equal(values, worst))
 
-    def end_window(self) -> None:
-        """Emit the best records."""
-        if self._best is not None:
-            self.output.emit(RecordBatch(self._best.combine_chunks().to_batches()[0]))
+    def combined(self, partial: pa.Table) -> pa.Table:
+        """The best rows, in order."""
+        return ordered(partial, [(self.by, "descending" if self.largest else "ascending")]).slice(0, self.n)
+
+    def result(self, combined: pa.Table) -> pa.Table:
+        """The best rows, as they are."""
+        return combined
 
     def unifier(self, port: str) -> TopN:
         """Find the best of the partitions' best records."""
-        return TopN(by=self.by, n=self.n, largest=self.largest)
+        return TopN(by=self.by, n=self.n, largest=self.largest, over=self.over)
 
 
 def _is_missing(value: pa.Scalar) -> bool:

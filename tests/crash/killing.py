@@ -45,13 +45,16 @@ STATEFUL_APP = f"""\
   writer: {{class: RecordWriter, properties: {{path: out}}, partition: parallel}}
   counter: {{class: KeyCounter, partition: {{by: record, count: PARTITIONS}}}}
   counts: {{class: RecordWriter, properties: {{path: counts}}, partition: parallel}}
+  totals: {{class: CountBy, properties: {{by: record}}, partition: parallel}}
+  sums: {{class: RecordWriter, properties: {{path: totals}}, partition: parallel}}
 streams:
   blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
   records: {{from: reader.messages, to: filter.input}}
   kept: {{from: filter.output, to: slow.input}}
-  late: {{from: slow.output, to: [unique.input, counter.input]}}
+  late: {{from: slow.output, to: [unique.input, counter.input, totals.input]}}
   first: {{from: unique.output, to: writer.input}}
   counted: {{from: counter.output, to: counts.input}}
+  summed: {{from: totals.output, to: sums.input}}
 """
 
 OPERATORS = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -58,5 +59,8 @@ def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) ->
         key, _, count = record.rpartition(b"\t")
         newest[key] = max(newest[key], int(count))
     assert newest == lines
+    (totals,) = (tmp_path / "totals").glob("[!.]*")
+    rows = [json.loads(row) for row in totals.read_bytes().splitlines()]
+    assert {row["record"].encode(): row["count"] for row in rows} == lines
     assert counts.starts >= 3, counts
     assert not re.search("Traceback", (tmp_path / "run.log").read_text())

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dagflow.engine import operator_state as states
+from dagflow.engine import held_results
+from dagflow.engine import segments as segment_store
 from dagflow.engine.run import run
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.unifiers import unified
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
+from operators.aggregate.count_by import CountBy
 from operators.stateful.deduplicator import Deduplicator
 from operators.stateful.key_counter import KeyCounter
 from tests.crash.apps import leftovers, published, records_of, require_part_of
@@ -23,15 +25,16 @@ MOST_CALLS = 2000
 
 
 @pytest.fixture(autouse=True)
-def segments_of_their_own() -> Iterator[None]:
-    """Store every segment as an object, so that crashes happen between segments and intent."""
-    inline, states.INLINE_BYTES = states.INLINE_BYTES, 0
-    yield
-    states.INLINE_BYTES = inline
+def segments_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store every segment as an object, so that crashes happen between segments and intent, and merge often."""
+    monkeypatch.setattr(segment_store, "INLINE_BYTES", 0)
+    monkeypatch.setattr(held_results, "FAN_IN", 2)
 
 
 def make(root: Path, name: str, partitions: int) -> LogicalPlan:
-    """Return the app with one of the two operators."""
+    """Return the app with one of the operators."""
+    if name == "counts of the run":
+        return unified(keyed_app(root, CountBy(by="record"), by_record(partitions)))
     operator = Deduplicator() if name == "deduplicator" else KeyCounter()
     return keyed_app(root, operator, by_record(partitions))
 
@@ -43,7 +46,7 @@ def dies(root: Path, name: str, at: int) -> bool:
     return faults.has_struck
 
 
-@pytest.mark.parametrize("name", ["deduplicator", "counter"])
+@pytest.mark.parametrize("name", ["deduplicator", "counter", "counts of the run"])
 def test_a_crash_at_any_disk_change_does_not_alter_state(quick_disk: Path, name: str) -> None:
     """After each crash the next run publishes the bytes of a run without one."""
     undisturbed = quick_disk / "undisturbed"

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dagflow import Operator
 from dagflow.api.partitioning import ByName
 from dagflow.engine import operator_state as states
+from dagflow.engine import segments as segment_store
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, PlanError
 from dagflow.execution.messages import WindowTask
@@ -114,7 +115,7 @@ def _counter() -> KeyCounter:
 
 def test_state_in_segments_is_read_back_and_cleared_away(tmp_path: Path) -> None:
     """With every segment an object of its own: a restart finds them, and of dagflow's those that nothing names go."""
-    inline, states.INLINE_BYTES = states.INLINE_BYTES, 0
+    inline, segment_store.INLINE_BYTES = segment_store.INLINE_BYTES, 0
     try:
         with pytest.raises(DagflowError, match="the lights went out"):
             run(keyed_app(tmp_path, Deduplicator(), by_record(3)), runtime=until(3))
@@ -130,14 +131,14 @@ def test_state_in_segments_is_read_back_and_cleared_away(tmp_path: Path) -> None
         # Two partitions, each with a few segments.
         assert 2 <= len(set(segments.iterdir()) - {*strangers}) <= 8
     finally:
-        states.INLINE_BYTES = inline
+        segment_store.INLINE_BYTES = inline
 
 
 def test_segments_of_an_operator_in_a_module_lie_beside_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None leaves a directory of its own behind, however long its name, and a restart finds them."""
-    monkeypatch.setattr(states, "INLINE_BYTES", 0)
+    monkeypatch.setattr(segment_store, "INLINE_BYTES", 0)
     module = "m" * 200
     for last in (3, 1000):
         app = keyed_app(tmp_path, Deduplicator(), by_record(3), name=f"{module}/{module}/keyed")
@@ -167,7 +168,7 @@ def test_a_window_commits_what_it_changed_and_names_the_rest(tmp_path: Path) -> 
 
 def test_state_that_is_gone_is_not_taken_for_no_state(tmp_path: Path) -> None:
     """A segment that was removed ends the run before anything happens."""
-    inline, states.INLINE_BYTES = states.INLINE_BYTES, 0
+    inline, segment_store.INLINE_BYTES = segment_store.INLINE_BYTES, 0
     try:
         with pytest.raises(DagflowError, match="the lights went out"):
             run(keyed_app(tmp_path, Deduplicator(), by_record(1)), runtime=until(3))
@@ -176,7 +177,7 @@ def test_state_that_is_gone_is_not_taken_for_no_state(tmp_path: Path) -> None:
         with pytest.raises(JournalError, match="the state of an operator is gone"):
             run(keyed_app(tmp_path, Deduplicator(), by_record(1)), runtime=InlineRuntime)
     finally:
-        states.INLINE_BYTES = inline
+        segment_store.INLINE_BYTES = inline
 
 
 def test_state_that_cannot_move_is_not_misplaced(tmp_path: Path) -> None:

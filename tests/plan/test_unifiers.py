@@ -55,7 +55,7 @@ def test_a_unifier_stands_between_the_operator_and_its_receivers(tmp_path: Path)
     assert physical.stages[1].fixed_partitions == 1
     arcs = [(str(edge.source), str(edge.target)) for edge in logical.edges]
     assert arcs[2:] == [("top/unifier.output", "writer.input"), ("top.output", "top/unifier.input")]
-    assert "top/unifier (TopN, partition: 1)" in explain(logical, physical)
+    assert "top/unifier (TopN, partition: 1, over: run, and while following window)" in explain(logical, physical)
 
 
 def test_one_partition_needs_no_unifier(tmp_path: Path) -> None:

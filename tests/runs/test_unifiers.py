@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.engine.run import RuntimeFactory, run
+from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.unifiers import unified
 from operators.aggregate.count_by import CountBy
 from operators.aggregate.top_n import TopN
@@ -33,21 +35,16 @@ class Rows(Operator):
             self.output.emit(b"%s=%d" % (row["record"], row["count"]))
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 5])
-def test_counts_and_the_largest_of_them_do_not_depend_on_partitions(
-    tmp_path: Path,
-    runtime: RuntimeFactory,
-    partitions: int,
-) -> None:
-    """One result for each window, the same for every number of partitions."""
-    app = unified(
+def app_of(tmp_path: Path, partitions: int, over: Any) -> LogicalPlan:
+    """The two most frequent words of two windows."""
+    return unified(
         dag(
             tmp_path,
             {
                 "source": Source(texts=TEXTS, per_window=4),
                 "lines": (Lines(), partitions),
-                "counts": (CountBy(by="record"), "parallel"),
-                "top": (TopN(by="count", n=2), None),
+                "counts": (CountBy(by="record", over=over), "parallel"),
+                "top": (TopN(by="count", n=2, over=over), None),
                 "rows": (Rows(), "parallel"),
                 "writer": (RecordWriter(path=str(tmp_path / "out")), "parallel"),
             },
@@ -57,10 +54,18 @@ def test_counts_and_the_largest_of_them_do_not_depend_on_partitions(
             ],
         )
     )
-    run(app, runtime=runtime)
+
+
+@pytest.mark.parametrize("over", ["window", None])
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_counts_and_the_largest_of_them_do_not_depend_on_partitions(
+    tmp_path: Path, runtime: RuntimeFactory, partitions: int, over: str | None
+) -> None:
+    """One result for each window, or for the run, the same for every number of partitions."""
+    run(app_of(tmp_path, partitions, over), runtime=runtime)
     expected = []
-    for window in (TEXTS[:4], TEXTS[4:]):
-        counted = Counter(b" ".join(window).split())
+    for texts in (TEXTS[:4], TEXTS[4:]) if over == "window" else (TEXTS,):
+        counted = Counter(b" ".join(texts).split())
         best = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:2]
         expected.append(b"".join(b"%s=%d\n" % item for item in best))
     assert [content for _, content in sorted(files(tmp_path / "out").items())] == expected

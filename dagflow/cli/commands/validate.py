@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.shared_options import set_option, verbose_option
+from dagflow.engine.estimate import estimate
+from dagflow.errors import DagflowError
+from dagflow.plan.accumulators import results_of_windows, wants_to_follow
 from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
+from dagflow.spec.spark_master import SparkMaster
+
+_WITHIN_S = 0.3
+"""How long the input is looked at for a warning."""
 
 
 @click.command("validate", short_help="Check an app whole, without Spark.")
@@ -23,4 +33,24 @@ def command(app: str, overrides: tuple[str, ...]) -> int:
     operators = count(len(logical.operators), "operator")
     streams = count(len({edge.stream for edge in logical.edges}), "stream")
     output.note(f"{app}: app '{logical.name}' is valid: {operators}, {streams}")
+    for warning in warnings_of(logical):
+        output.note(f"warning: {warning}")
     return 0
+
+
+def warnings_of(logical: LogicalPlan) -> Iterator[str]:
+    """What is allowed, and perhaps not meant."""
+    names = results_of_windows(logical)
+    if not names or wants_to_follow(logical):
+        return
+    try:
+        parallelism = SparkMaster.parse(logical.attributes.master).parallelism
+        found = estimate(logical, parallelism=parallelism, within_s=_WITHIN_S)
+    except DagflowError:
+        return  # the app may be valid where its input is not
+    if found is not None and found.windows > 1:
+        for name in names:
+            yield (
+                f"operator '{name}' gives a result for each window, and a run over all input takes at least "
+                f"{found.windows:,} windows; over: run gives one result"
+            )

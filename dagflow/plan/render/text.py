@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from dagflow.plan.accumulators import accumulators, over_text
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
 from dagflow.plan.render.drawing import class_text, partitions_text, routing_text
@@ -38,9 +39,11 @@ def _lines(
 
 
 def _logical_lines(logical: LogicalPlan) -> Iterator[str]:
+    holding = accumulators(logical.instances)
     for name, node in logical.operators.items():
+        over = f", over: {over_text(holding[name])}" if name in holding else ""
         partition = f", partition: {node.partition}" if node.partition is not None else ""
-        yield f"  {name} ({class_text(logical, name)}{partition})"
+        yield f"  {name} ({class_text(logical, name)}{partition}{over})"
         for edge in logical.edges:
             if edge.source.operator == name:
                 port = type(node.operator).output_ports[edge.source.port]

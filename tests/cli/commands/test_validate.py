@@ -8,6 +8,10 @@ from tests.cli.commands.inspected_app import APP, folder, invoke
 
 __all__ = ["folder"]
 
+COUNTING = APP.replace(
+    'RecordFilter, properties: {drop: {prefix: "#"}}', "CountBy, properties: {by: record, over: window}"
+)
+
 
 def test_a_valid_app_is_called_valid_on_stderr(folder: Path) -> None:
     """Validate has no result but its exit code."""
@@ -36,3 +40,20 @@ def test_an_app_that_is_not_there_is_a_mistake_on_the_command_line(folder: Path)
     code, out, err = invoke("validate", "ap.yaml")
     assert (code, out) == (2, "")
     assert err.startswith("ap.yaml: ")
+
+
+def test_results_of_windows_are_warned_of_where_a_run_has_several(folder: Path) -> None:
+    """A result for each window is allowed, and seldom meant; over the run there is one."""
+    (folder / "app.yaml").write_text(COUNTING)
+    code, out, err = invoke("validate", "app.yaml", "--set", "splitter.blocks_threshold=1")
+    assert (code, out) == (0, "")
+    assert "warning: operator 'filter' gives a result for each window" in err
+    assert "warning" not in invoke("validate", "app.yaml", "--set", "filter.over=run")[2]
+
+
+def test_a_result_over_the_run_is_refused_where_the_app_follows(folder: Path) -> None:
+    """It would never be published."""
+    (folder / "app.yaml").write_text(COUNTING)
+    code, _, err = invoke("validate", "app.yaml", "--set", "splitter.follow=true", "--set", "filter.over=run")
+    assert code == 2
+    assert "operator 'filter': its result over the run is published at the end" in err

@@ -1,0 +1,149 @@
+"""Results of several windows, which are held back as parts in the checkpoint until they are published.
+
+Windows stay independent of each other: each leaves a part of its own, and takes in earlier ones only to leave one part
+instead of many. A window that publishes takes in all parts, so it runs when every window before it is committed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from dagflow.api.accumulator import Interval, Over
+from dagflow.api.operator import Operator
+from dagflow.engine.operator_state import require_owners
+from dagflow.engine.segments import SegmentStore
+from dagflow.execution.messages import TaskResult
+from dagflow.journal import SavedPart, SavedParts, WindowPlan
+from dagflow.journal.journal import now_ms
+from dagflow.plan.accumulators import accumulators
+
+FAN_IN = 8
+"""So many parts of about one size become one, as in a log-structured merge tree: each key is written a few times."""
+
+_SMALL_BYTES = 4096
+
+
+class HeldResults:
+    """The results that the operators of one run hold back.
+
+    Args:
+        operators: All operators by name.
+        segments: The segments of the checkpoint, where parts are kept.
+        follows: Whether the run goes on watching for new input.
+        clock: Gives milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        operators: Mapping[str, Operator],
+        segments: SegmentStore,
+        *,
+        follows: bool,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        otherwise: Over = "window" if follows else "run"
+        self._names = operators.keys()
+        self._over = {name: each.over or otherwise for name, each in accumulators(operators).items()}
+        self._segments = segments
+        self._clock = clock
+        self._kept: dict[str, SavedParts] = {}
+        self._given: dict[int, dict[str, list[SavedPart]]] = defaultdict(dict)
+
+    @property
+    def holds(self) -> list[str]:
+        """Operators that hold their results back in ordinary windows."""
+        return [name for name, over in self._over.items() if over != "window"]
+
+    def known(self, names: Iterable[str]) -> list[str]:
+        """Those of the operators that the app has and that may hold results back."""
+        return [name for name in names if name in self._over]
+
+    @property
+    def segment_names(self) -> set[str]:
+        """The segments that hold parts."""
+        return {part.name for held in self._kept.values() for part in held.parts if part.name}
+
+    def restore(self, kept: Mapping[str, SavedParts], last_run: Collection[str]) -> None:
+        """Take back what after() gave.
+
+        Args:
+            kept: What the newest committed window left.
+            last_run: All operators of the run before.
+
+        Raises:
+            JournalError: The name of an operator that holds a result is gone, and another one begins.
+        """
+        require_owners(kept, self._names, self._over.keys() - kept.keys(), last_run)
+        self._kept = dict(kept)
+
+    def due(self, *, is_end: bool = False) -> list[str]:
+        """Operators whose held results are to be published now, before anything else is emitted.
+
+        Args:
+            is_end: Whether all input of the run is processed.
+        """
+        if is_end:
+            # What one of them publishes may be input of the next.
+            return list(self._over) if self._kept.keys() & self._over.keys() else []
+        return [name for name, held in self._kept.items() if self._is_over(name, held)]
+
+    def _is_over(self, name: str, held: SavedParts) -> bool:
+        over = self._over.get(name)
+        if isinstance(over, Interval):
+            return self._clock() >= held.since_ms + over.millis
+        return over == "window"  # an earlier run held it over more
+
+    def for_window(self, planned: WindowPlan) -> dict[str, list[bytes]]:
+        """The parts that a window takes in, by operator; called when the window begins.
+
+        Raises:
+            JournalError: A segment is gone.
+            StorageError: The store failed.
+        """
+        given = self._given[planned.window_id]
+        for name in planned.closes:
+            if name in self._kept:
+                given[name] = self._kept[name].parts
+        for name in planned.holds:
+            taken = {id(part) for others in self._given.values() for part in others.get(name, ())}
+            kept = self._kept[name].parts if name in self._kept else []
+            if merged := parts_to_merge([part for part in kept if id(part) not in taken]):
+                given[name] = merged
+        return {name: [part.data or self._segments.read(part.name) for part in parts] for name, parts in given.items()}
+
+    def after(self, window_id: int, results: Sequence[TaskResult]) -> dict[str, SavedParts]:
+        """Take in the parts that a window left, and make them durable.
+
+        Returns:
+            What is to be part of the window's intent.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        before = self.segment_names
+        for name, given in self._given.pop(window_id, {}).items():
+            gone = set(map(id, given))
+            rest = [part for part in self._kept[name].parts if id(part) not in gone]
+            self._kept[name] = replace(self._kept[name], parts=rest)
+        for result in results:
+            for name, data in result.parts.items():
+                held = self._kept.get(name) or SavedParts(self._clock(), [])
+                part = self._saved(window_id, name, result.partition, data)
+                self._kept[name] = replace(held, parts=[*held.parts, part])
+        self._kept = {name: held for name, held in self._kept.items() if held.parts}
+        self._segments.drop(window_id, before - self.segment_names)
+        return dict(self._kept)
+
+    def _saved(self, window_id: int, operator: str, partition: int, data: bytes) -> SavedPart:
+        name = self._segments.create(window_id, operator, partition, data)
+        return SavedPart(window_id, len(data), name, b"" if name else data)
+
+
+def parts_to_merge(parts: Sequence[SavedPart]) -> list[SavedPart]:
+    """FAN_IN parts of about one size, the smallest such, in their order; none where there are not so many."""
+    by_level: dict[int, list[SavedPart]] = defaultdict(list)
+    for part in parts:
+        by_level[max(part.size_bytes // _SMALL_BYTES, 1).bit_length() // 3].append(part)
+    return next((members[:FAN_IN] for _, members in sorted(by_level.items()) if len(members) >= FAN_IN), [])

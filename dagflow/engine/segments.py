@@ -1,0 +1,93 @@
+"""Segments: the parts of operators' states that are too large for an intent, as objects of the checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+
+from dagflow.errors import JournalError, MissingError
+from dagflow.storage.objects import ObjectStore
+
+SEGMENTS = "segments/"
+
+INLINE_BYTES = 2048
+"""A smaller segment costs more as an object of its own than in every intent until it is merged."""
+
+_NAME_CHARACTERS = 200  # of an operator in a segment's name: file systems take 255, and the nonce tells segments apart
+
+KEPT_WINDOWS = 8
+"""A segment that no state names any more is removed this much later, when no driver can still want it."""
+
+
+class SegmentStore:
+    """The segments of one checkpoint.
+
+    Args:
+        store: The checkpoint.
+        epoch: The driver's epoch.
+    """
+
+    def __init__(self, store: ObjectStore, epoch: int) -> None:
+        self._store = store
+        self._epoch = epoch
+        self._dropped: list[tuple[int, str]] = []
+
+    def create(self, window_id: int, operator: str, partition: int, data: bytes) -> str:
+        """Make a segment durable, before the intent of its window names it.
+
+        Returns:
+            Its name; "" for one that belongs into the intent itself.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        if len(data) <= INLINE_BYTES:
+            return ""
+        # A slash, as in the names of operators in modules, would make directories, whose objects no listing shows.
+        short = operator.replace("/", ".")[-_NAME_CHARACTERS:]
+        name = f"{self._epoch:08d}-{window_id}-{short}-{partition}-{os.urandom(8).hex()}"
+        self._store.create(SEGMENTS + name, data)
+        return name
+
+    def read(self, name: str) -> bytes:
+        """A segment's data.
+
+        Raises:
+            JournalError: It is gone.
+            StorageError: The store failed.
+        """
+        try:
+            return self._store.read(SEGMENTS + name)
+        except MissingError as error:
+            raise JournalError(
+                f"the state of an operator is gone: {SEGMENTS}{name}",
+                url=self._store.url,
+                hint="put the checkpoint back as it was, with its segments, or start over with --fresh",
+            ) from error
+
+    def drop(self, window_id: int, names: Iterable[str]) -> None:
+        """Note segments that no state names from a window on."""
+        self._dropped += [(window_id, name) for name in sorted(names)]
+
+    def committed(self, window_id: int) -> None:
+        """Remove segments that no state has named for a while; called when a window's intent is durable.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        due = {name for dropped_at, name in self._dropped if dropped_at + KEPT_WINDOWS <= window_id}
+        if due:
+            self._store.delete(SEGMENTS + name for name in sorted(due))
+            self._dropped = [entry for entry in self._dropped if entry[1] not in due]
+
+    def sweep(self, named: Collection[str]) -> None:
+        """Remove what earlier drivers left that no state names.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        present = {name.removeprefix(SEGMENTS) for name in self._store.list(SEGMENTS)}
+        # A later driver's segments may be named by records that this one has not seen; other objects are not dagflow's.
+        epochs = {name: name.partition("-")[0] for name in present - set(named)}
+        stale = [name for name, epoch in epochs.items() if epoch.isdecimal() and int(epoch) < self._epoch]
+        self._store.delete(SEGMENTS + name for name in sorted(stale))

@@ -1,0 +1,85 @@
+"""The operators of a plan that may hold their results back over several windows, and what those results are of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from dagflow.api.accumulator import Accumulator
+from dagflow.api.control import InputOperator
+from dagflow.api.operator import Operator
+from dagflow.errors import PlanError, Problem
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.unifiers import unifier_name
+
+
+def accumulators(operators: Mapping[str, Operator]) -> dict[str, Accumulator]:
+    """The operators that give the results of all partitions, by name: not those that leave this to a unifier."""
+    return {
+        name: operator
+        for name, operator in operators.items()
+        if isinstance(operator, Accumulator)
+        and not any(unifier_name(name, port) in operators for port in operator.output_ports)
+    }
+
+
+def wants_to_follow(plan: LogicalPlan) -> bool:
+    """Whether the app itself asks for runs that watch for new input."""
+    return any(isinstance(each, InputOperator) and each.wants_to_follow() for each in plan.instances.values())
+
+
+def require_ends(plan: LogicalPlan) -> None:
+    """Refuse results over a run that goes on watching for new input: they would never be published.
+
+    Raises:
+        PlanError: There are such.
+    """
+    problems = [
+        _problem(plan, name) for name, operator in accumulators(plan.instances).items() if operator.over == "run"
+    ]
+    if problems:
+        raise PlanError(problems)
+
+
+def results_of_windows(plan: LogicalPlan) -> list[str]:
+    """The operators whose results over single windows reach an end of the app as they are, as the app names them."""
+    over = {name: operator.over for name, operator in accumulators(plan.instances).items()}
+    held = {name for name, each in over.items() if each != "window"}
+    return [_owner(plan, name) for name in over if name not in held and _reaches_an_end(plan, name, apart_from=held)]
+
+
+def following_notices(plan: LogicalPlan) -> list[str]:
+    """What a run that follows says of operators whose results would be over a run that has an end."""
+    names = [_owner(plan, name) for name, each in accumulators(plan.instances).items() if each.over is None]
+    return [
+        f"operator '{name}' gives a result for each window while following; over: window says so as well, and "
+        "over: {millis: 60000} gives one each minute"
+        for name in names
+    ]
+
+
+def over_text(operator: Accumulator) -> str:
+    """What a result is of, in words."""
+    return "run, and while following window" if operator.over is None else str(operator.over)
+
+
+def _reaches_an_end(plan: LogicalPlan, name: str, apart_from: Collection[str]) -> bool:
+    below = {edge.target.operator for edge in plan.edges if edge.source.operator == name} - set(apart_from)
+    is_end = not plan.operators[name].operator.output_ports
+    return is_end or any(_reaches_an_end(plan, target, apart_from) for target in below)
+
+
+def _owner(plan: LogicalPlan, name: str) -> str:
+    """The operator that the app names: itself, or the one whose unifier it is."""
+    return name if plan.spec is None or name in plan.spec.operators else name.rpartition("/")[0]
+
+
+def _problem(plan: LogicalPlan, name: str) -> Problem:
+    owner = _owner(plan, name)
+    text = (
+        f"operator '{owner}': its result over the run is published at the end, and a run that follows has none; "
+        "say over: window, or over: {millis: 60000} for a result each minute"
+    )
+    if plan.spec is None:
+        return Problem("", 0, 0, text)
+    place = plan.spec.operators[owner].place
+    return Problem(place.file, place.line, place.column, text)

@@ -1,0 +1,101 @@
+"""What operators share that aggregate records: partial results that add up, over a window, a run or a time."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from typing import Annotated
+
+import pyarrow as pa
+from pydantic import Field
+
+from dagflow.api.accumulator import Accumulator, Over
+from dagflow.api.operator import Operator
+from dagflow.api.ports import OutputPort
+from dagflow.api.properties import property_model
+from dagflow.api.records import RecordBatch
+from operators.aggregate.ordering import concatenated
+
+_COMPACT_ROWS = 1 << 16
+"""Partial results are combined when they have so many rows: memory grows with the results, not with the records."""
+
+_PROPERTIES = b"dagflow.properties"
+
+
+class AggregateBase(Operator, Accumulator):
+    """Combines partial results, which are tables, and emits what they come to.
+
+    A subclass says how tables are combined into one, and what is emitted of the last one.
+    """
+
+    over: Annotated[
+        Over | None,
+        Field(
+            description="what one result is of: window; run, published when all input of a run is processed; or "
+            "{millis: n}, published every n milliseconds; by default run, and while following window"
+        ),
+    ] = None
+
+    output = OutputPort()
+
+    @abstractmethod
+    def combined(self, partial: pa.Table) -> pa.Table:
+        """One table for the rows of several."""
+
+    @abstractmethod
+    def result(self, combined: pa.Table) -> pa.Table:
+        """What is emitted, in an order that depends on nothing but the rows."""
+
+    def begin_window(self, window_id: int) -> None:
+        """Start without partial results."""
+        self._partial: list[pa.Table] = []
+        self._rows = 0
+        self._limit = _COMPACT_ROWS
+
+    def add(self, partial: pa.Table) -> None:
+        """Take in a partial result."""
+        self._partial.append(partial)
+        self._rows += partial.num_rows
+        if self._rows > self._limit:
+            self._partial = [self._combined()]
+            self._rows = self._partial[0].num_rows
+            self._limit = max(_COMPACT_ROWS, 2 * self._rows)
+
+    def _combined(self) -> pa.Table:
+        return self.combined(concatenated(self._partial))
+
+    def end_window(self) -> None:
+        """Emit the result."""
+        if self._partial:
+            for batch in self.result(self._combined()).combine_chunks().to_batches():
+                self.output.emit(RecordBatch(batch))
+
+    def add_part(self, part: bytes) -> None:
+        """Take in what earlier windows left.
+
+        Raises:
+            ValueError: They had other properties.
+        """
+        with pa.ipc.open_stream(part) as reader:
+            table = reader.read_all()
+        had, has = (table.schema.metadata or {}).get(_PROPERTIES, b"").decode(), self._properties()
+        if had != has:
+            raise ValueError(
+                f"the result that is held back was begun with {had}, and the operator has {has} now; set them back, "
+                "and change them when the result is published, or start over with --fresh"
+            )
+        self.add(table.replace_schema_metadata())
+
+    def take_part(self) -> bytes | None:
+        """The combined result as an Arrow stream."""
+        if not self._partial:
+            return None
+        table = self._combined().combine_chunks().replace_schema_metadata({_PROPERTIES: self._properties()})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+            writer.write_table(table)
+        return bytes(sink.getvalue())
+
+    def _properties(self) -> str:
+        names = property_model(type(self)).model_fields
+        return json.dumps({name: getattr(self, name) for name in names if name != "over"}, default=str)

@@ -1,0 +1,255 @@
+"""Results over several windows: each record is in exactly one of them, whatever ends runs in between."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagflow import Operator
+from dagflow.engine import held_results, segments
+from dagflow.engine.held_results import HeldResults, parts_to_merge
+from dagflow.engine.reprocess import reprocess
+from dagflow.engine.run import RunOptions, run
+from dagflow.engine.segments import SegmentStore
+from dagflow.engine.stop_request import StopRequest
+from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
+from dagflow.execution.messages import TaskResult
+from dagflow.journal import SavedPart, WindowPlan, read_state
+from dagflow.metrics.counters import Counters
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.unifiers import unified
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.status import status
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+from operators.aggregate.count_by import CountBy
+from operators.aggregate.top_n import TopN
+from tests.engine.sample_app import Source, edge
+from tests.engine.test_operator_state import TEXTS, WORDS, keyed_app, until
+
+STORAGE = StorageContext.default()
+
+
+def counting(root: Path, over: Any = None, *, by: str = "record", texts: Sequence[bytes] = TEXTS) -> LogicalPlan:
+    """Words, two texts a window, counted."""
+    return aggregating(root, CountBy(by=by, over=over), texts)
+
+
+def aggregating(root: Path, operator: Operator, texts: Sequence[bytes] = TEXTS) -> LogicalPlan:
+    """Words, two texts a window, aggregated."""
+    app = keyed_app(root, operator, "parallel", name="counts")
+    source = app.operators["source"].operator
+    assert isinstance(source, Source)
+    source.texts = list(texts)
+    return unified(app)
+
+
+def results(root: Path) -> list[Counter[str]]:
+    """The counts in each published file."""
+    files = sorted(path for path in (root / "out").glob("*") if path.is_file())
+    rows = [[json.loads(line) for line in path.read_bytes().splitlines()] for path in files]
+    return [Counter({row["record"]: row["count"] for row in file}) for file in rows]
+
+
+def counted(texts: Sequence[bytes]) -> Counter[str]:
+    """What the counts of texts must be."""
+    return Counter(b" ".join(texts).decode().split())
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.lists(st.sampled_from([b"a", b"b", b"cc"]), max_size=4), min_size=1, max_size=24),
+    st.lists(st.integers(1, 14), max_size=3),
+)
+def test_a_run_gives_one_result_however_often_it_fails(texts: list[list[bytes]], ends: list[int]) -> None:
+    """A run that goes on after a failure is the same run, also where parts were merged on the way."""
+    joined = [b" ".join(words) for words in texts]
+    with (
+        TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(held_results, "FAN_IN", 2)
+        patch.setattr(segments, "INLINE_BYTES", 0)
+        root = Path(folder)
+        for end in sorted(ends):
+            try:
+                run(counting(root, texts=joined), runtime=until(end))
+            except DagflowError as error:
+                assert "the lights went out" in str(error)
+        run(counting(root, texts=joined), runtime=InlineRuntime)
+        assert results(root) == ([counted(joined)] if counted(joined) else [])
+        assert status(str(root / "journal"), STORAGE).state == "completed"
+
+
+def test_a_later_run_counts_what_is_new(tmp_path: Path) -> None:
+    """A result is of what no result before it has; a run without anything new has none."""
+    for end in (4, 4, 12):
+        run(counting(tmp_path, texts=TEXTS[:end]), runtime=InlineRuntime)
+    assert results(tmp_path) == [counted(TEXTS[:4]), counted(TEXTS[4:])]
+
+
+def test_a_result_that_waits_is_told_by_status(tmp_path: Path) -> None:
+    """A checkpoint is not complete while it holds something back."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(counting(tmp_path), runtime=until(6))  # all windows, and not the one that publishes
+    found = status(str(tmp_path / "journal"), STORAGE)
+    assert (found.state, found.last_committed, results(tmp_path)) == ("stopped", 6, [])
+
+
+@pytest.mark.parametrize("over", [{"millis": 1}, {"millis": 3_600_000}])
+def test_a_result_over_a_time_is_published_at_the_end_at_last(tmp_path: Path, over: dict[str, int]) -> None:
+    """Each word is in one result, however many there are."""
+    run(counting(tmp_path, over), runtime=InlineRuntime)
+    found = results(tmp_path)
+    assert sum(found, Counter()) == counted(TEXTS)
+    assert over["millis"] == 1 or len(found) == 1
+
+
+def test_what_one_result_is_of_may_change_between_runs(tmp_path: Path) -> None:
+    """What an earlier run holds back is published before anything else."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(counting(tmp_path), runtime=until(2))
+    run(counting(tmp_path, "window"), runtime=InlineRuntime)
+    found = results(tmp_path)
+    # Windows that the first run had planned are held back as planned.
+    assert (sum(found, Counter()), found[-1]) == (counted(TEXTS), counted(TEXTS[10:]))
+
+
+def test_results_of_results_are_whole(tmp_path: Path) -> None:
+    """The most frequent words of a run are chosen among the counts of the run."""
+    app = keyed_app(tmp_path, CountBy(by="record"), "parallel", name="counts")
+    nodes, edges = dict(app.operators), [*app.edges[:-1]]
+    nodes["top"] = OperatorNode("top", TopN(by="count", n=3))
+    edges += [edge("counts.output", "top.input"), edge("top.output", "writer.input")]
+    run(unified(replace(app, operators=nodes, edges=tuple(edges))), runtime=InlineRuntime)
+    (found,) = results(tmp_path)
+    best = sorted(counted(TEXTS).items(), key=lambda item: (-item[1], item[0]))[:3]
+    assert sorted(found.items()) == sorted(best)
+
+
+def test_other_properties_do_not_go_on_with_a_held_result(tmp_path: Path) -> None:
+    """It would be half of one and half of the other; set back, it is published whole."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(aggregating(tmp_path, TopN(by="record", n=3)), runtime=until(6))
+    with pytest.raises(OperatorError, match=r'"n": 3.* and the operator has .*"n": 4.* now; set them back'):
+        run(aggregating(tmp_path, TopN(by="record", n=4)), runtime=InlineRuntime)
+    run(aggregating(tmp_path, TopN(by="record", n=3)), runtime=InlineRuntime)
+    (path,) = (path for path in (tmp_path / "out").glob("*") if path.is_file())
+    assert path.read_bytes().split() == sorted(WORDS, reverse=True)[:3]
+
+
+def test_a_result_whose_operator_has_another_name_is_not_forgotten(tmp_path: Path) -> None:
+    """An operator that begins anew in its place is refused."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(counting(tmp_path), runtime=until(6))
+    app = unified(keyed_app(tmp_path, CountBy(by="record"), "parallel", name="other"))
+    with pytest.raises(JournalError, match=r"'other/unifier' is new .* and operator 'counts/unifier', which has left"):
+        run(app, runtime=InlineRuntime)
+
+
+class Following:
+    """Ends a run when its results are those of all texts, and keeps its notices."""
+
+    def __init__(self, root: Path) -> None:
+        self.stop = StopRequest()
+        self.notices: list[str] = []
+        self._root = root
+
+    def progress(self, snapshot: RunSnapshot) -> None:
+        """Ask for the end."""
+        if sum(results(self._root), Counter()) == counted(TEXTS):
+            self.stop.request()
+
+    def notice(self, text: str) -> None:
+        """Keep it."""
+        self.notices.append(text)
+
+
+def test_while_following_a_result_is_of_a_window(tmp_path: Path) -> None:
+    """A run that follows has no end, and says what it does instead; one that must have an end does not begin."""
+    watch = Following(tmp_path)
+    run(counting(tmp_path), RunOptions(follow=True), watch, watch.stop, InlineRuntime)
+    assert results(tmp_path) == [counted(TEXTS[n : n + 2]) for n in range(0, 12, 2)]
+    assert any("'counts/unifier' gives a result for each window while following" in text for text in watch.notices)
+    with pytest.raises(PlanError, match=r"follows has none; say over: window, or over: \{millis: 60000\}"):
+        run(counting(tmp_path, "run"), RunOptions(follow=True), runtime=InlineRuntime)
+
+
+def test_while_following_a_time_ends_without_new_input(tmp_path: Path) -> None:
+    """The last result comes when its time is over, though nothing arrives any more."""
+    watch = Following(tmp_path)
+    run(counting(tmp_path, {"millis": 100}), RunOptions(follow=True), watch, watch.stop, InlineRuntime)
+    assert sum(results(tmp_path), Counter()) == counted(TEXTS)
+
+
+def test_a_time_begins_with_the_first_window_that_it_holds(tmp_path: Path) -> None:
+    """Nothing is due before, and nothing when nothing is held."""
+    now = [5000]
+    operators = {"counts": CountBy(by="k", over={"millis": 100})}
+    store = SegmentStore(STORAGE.objects(str(tmp_path)), 1)
+    held = HeldResults(operators, store, follows=True, clock=lambda: now[0])
+    assert held.due() == held.due(is_end=True) == []
+    for window, at in ((1, 5000), (2, 5060)):
+        now[0] = at
+        held.for_window(WindowPlan(window, holds=held.holds))
+        held.after(window, [TaskResult(0, 0, Counters(), (), (), {}, {}, 0.0, parts={"counts": b"part"})])
+    now[0] = 5099
+    assert (held.due(), held.due(is_end=True)) == ([], ["counts"])
+    now[0] = 5100
+    assert held.due() == ["counts"]
+    assert held.for_window(WindowPlan(3, closes=["counts"])) == {"counts": [b"part", b"part"]}
+    assert held.after(3, []) == {}
+    assert held.due(is_end=True) == []
+
+
+@given(st.lists(st.integers(1, 1 << 24), max_size=200))
+def test_few_parts_stay_however_many_windows_leave_one(sizes: list[int]) -> None:
+    """Parts of about one size are merged, so that their number grows with the logarithm of what they hold."""
+    parts: list[SavedPart] = []
+    for window, size in enumerate(sizes):
+        merged = parts_to_merge(parts)
+        assert max((part.size_bytes for part in merged), default=0) <= 16 * max(
+            4096, min((part.size_bytes for part in merged), default=0)
+        )
+        parts = [part for part in parts if part not in merged]
+        parts.append(SavedPart(window, size + sum(part.size_bytes for part in merged)))
+    assert len(parts) <= held_results.FAN_IN * 9
+
+
+def test_parts_go_when_they_are_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the journal nor its segments keep what no result needs."""
+    monkeypatch.setattr(segments, "INLINE_BYTES", 0)
+    run(counting(tmp_path), runtime=InlineRuntime)
+    run(counting(tmp_path), runtime=InlineRuntime)
+    assert read_state(STORAGE.objects(str(tmp_path / "journal"))).committed_state.held_results == {}
+    assert list((tmp_path / "journal" / "segments").iterdir()) == []
+
+
+@pytest.mark.parametrize("window", [2, 7])
+def test_a_part_of_a_result_is_not_processed_again_alone(tmp_path: Path, window: int) -> None:
+    """Neither a window that added to it nor the one that published it; starting over makes it anew."""
+    run(counting(tmp_path), runtime=InlineRuntime)
+    with pytest.raises(
+        JournalError, match="part of a result of operator 'counts/unifier' over several windows"
+    ) as caught:
+        reprocess(counting(tmp_path), RunOptions(), [window], runtime=InlineRuntime)
+    assert "start over with --fresh" in caught.value.hint
+    run(counting(tmp_path), RunOptions(fresh=True), runtime=InlineRuntime)
+    assert results(tmp_path) == [counted(TEXTS)]
+
+
+def test_starting_over_forgets_what_was_held_back(tmp_path: Path) -> None:
+    """No record of the run before is in the new result."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(counting(tmp_path), runtime=until(6))
+    run(counting(tmp_path), RunOptions(fresh=True), runtime=InlineRuntime)
+    assert results(tmp_path) == [counted(TEXTS)]
