@@ -14,12 +14,13 @@ PROBED_BYTES: Final = 1 << 10
 """How many bytes at each end count: a page of the file is read in any case."""
 
 
-def fingerprint(path: str | bytes, size_bytes: int) -> int:
+def fingerprint(path: str | bytes, size_bytes: int, file_id: int = 0) -> int:
     """A hash of the first and last bytes of the file's first size_bytes.
 
     Args:
         path: A local file.
         size_bytes: How many of its bytes count; it may have more by now.
+        file_id: Its inode number; 0 where any file of that name will do.
 
     Returns:
         A positive number of 63 bits; UNKNOWN where the file does not give these bytes.
@@ -29,6 +30,8 @@ def fingerprint(path: str | bytes, size_bytes: int) -> int:
     except OSError:
         return UNKNOWN
     try:
+        if file_id and os.fstat(descriptor).st_ino != file_id:
+            return UNKNOWN
         return fingerprint_at(descriptor, size_bytes)
     finally:
         os.close(descriptor)

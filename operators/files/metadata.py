@@ -108,6 +108,8 @@ class BlockMetadata(RowTuple):
             since; 0 where none was taken.
         decompressed: What part of a compressed file it is; None where the file is not cut.
         discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
+        content_start: Of a compressed file, one block, that was read before under another name: how many bytes of its
+            content were.
     """
 
     block_id: int
@@ -123,6 +125,7 @@ class BlockMetadata(RowTuple):
     fingerprint: int = 0
     decompressed: DecompressedRange | None = None
     discovered_ms: int = 0
+    content_start: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -147,6 +150,7 @@ class BlockMetadata(RowTuple):
                         *(1, block.end, block.is_last, block.previous_block_id),
                         *(block.entry_state, block.is_open, block.resumes, block.fingerprint, block.discovered_ms),
                         *([] if block.decompressed is None else [list(block.decompressed)]),
+                        *([None, block.content_start] if block.content_start else []),
                     ]
                 )
             last = block
@@ -178,6 +182,7 @@ def _unfolded(
     fingerprint: int,
     discovered_ms: int,
     decompressed: list[int] | None = None,
+    content_start: int = 0,
 ) -> Iterator[BlockMetadata]:
     version = FileVersion(size_bytes, mtime_ns, etag, file_id)
     for index in range(count):
@@ -196,6 +201,7 @@ def _unfolded(
             fingerprint=fingerprint,
             decompressed=None if decompressed is None else DecompressedRange(*decompressed),
             discovered_ms=discovered_ms,
+            content_start=content_start,
         )
 
 
@@ -213,5 +219,5 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and (block.is_open, block.fingerprint) == (last.is_open, last.fingerprint)
         and block.discovered_ms == last.discovered_ms
         and (block.decompressed, last.decompressed) == (None, None)
-        and not block.resumes
+        and not (block.resumes or block.content_start)
     )

@@ -41,6 +41,7 @@ class OpenFile:
         resumes: Whether the next block begins where an earlier version of the file ended.
         fingerprint: Head and tail fingerprint of the version, where the file may grow; else 0.
         discovered_ms: When it was listed, in milliseconds since 1970; 0 where unknown.
+        content_start: See BlockMetadata.
     """
 
     url: str
@@ -52,6 +53,7 @@ class OpenFile:
     resumes: bool = False
     fingerprint: int = 0
     discovered_ms: int = 0
+    content_start: int = 0
 
     @property
     def next_end(self) -> int:
@@ -180,13 +182,14 @@ class BlockCutter:
             False when the window is full; nothing was emitted then.
         """
         version, start = file.version, file.next_start
-        if not start and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
+        is_begun = start > 0 or file.content_start > 0
+        if not is_begun and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
             return self._begin_small(file, relative_path)
         if not self._quota.take_file():
             return False
         self.flush()
         # The pre-scan of one version says nothing about a later one.
-        grows = file.is_open or start > 0
+        grows = file.is_open or is_begun
         if version.size_bytes > file.block_size and stays_whole(file.url, () if grows else self._cut_suffixes):
             if not grows:
                 logger.warning("compressed file is one block url=%s bytes=%d", redacted(file.url), version.size_bytes)
@@ -293,7 +296,8 @@ class BlockCutter:
             block_id, is_last = self._next_block_id, end == file.version.size_bytes
             place = block_id, file.url, file.version, start, end, is_last, file.previous_block_id
             growth = file.is_open, file.resumes, file.fingerprint
-            self._blocks.emit(BlockMetadata(*place, 0, *growth, discovered_ms=file.discovered_ms))
+            found = file.discovered_ms, file.content_start
+            self._blocks.emit(BlockMetadata(*place, 0, *growth, None, *found))
             self._counters[names.BLOCKS_EMITTED] += 1
             self._counters[names.BYTES_EMITTED] += end - start
             self._counters[names.FILES_COMPLETED] += is_last

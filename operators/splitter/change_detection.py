@@ -5,8 +5,10 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import os
+import threading
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -17,18 +19,30 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN, read_until
 from dagflow.storage.location import redacted
-from operators.splitter.detection_rules import DetectionRules, change_of, looks_appended
-from operators.splitter.index.entries import IndexEntry
+from operators.splitter.comparison import (
+    has_gone,
+    in_larger_steps,
+    is_other_file,
+    is_tail,
+    is_unchanged,
+    noted,
+    prefix,
+    unreported,
+)
+from operators.splitter.detection_rules import Change, DetectionRules, change_of, looks_appended
+from operators.splitter.index.entries import MOVED, IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.fingerprinting import Prefix, take_fingerprints
-from operators.splitter.index.index_view import IndexEntries
+from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fingerprints
+from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
+from operators.splitter.renames.rename_detector import COPY_GRACE_S, MAX_REPEATS, RenameDetector
+from operators.splitter.renames.verdicts import Verdict, earlier_name
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
 from operators.splitter.scan.scan_roots import Root
 from operators.splitter.scan.scanner import Scanner
-from operators.splitter.scan.walk import FIRST_STEP, LAST_STEP
+from operators.splitter.scan.walk import LAST_STEP
 from operators.splitter.scan.workers import InTasks
 
 logger = logging.getLogger(__name__)
@@ -36,8 +50,18 @@ logger = logging.getLogger(__name__)
 MAX_NEWEST = 100_000
 """Files in memory where the newest are read first, 300 bytes each; the tree is scanned again for the rest."""
 
+MAX_HELD = 4096
+"""Files that are held until a scan ends; those of a directory that was moved are looked at in larger numbers."""
+
 _Due = tuple[ListedFiles, IndexEntry | None]
 """New files; or one file that is new or changed, with its entry."""
+
+_Restored = tuple[ListedFiles, IndexEntries]
+"""Files with the sizes and times of those that were taken, whose entries these are, and with other inodes."""
+
+
+class _Resolved(list[ListedFiles]):
+    """A step with files that were held: in an order that must be kept."""
 
 
 class ChangeDetector:
@@ -51,9 +75,10 @@ class ChangeDetector:
         clock: The time.
         in_tasks: Takes fingerprints that no reader will report; see take_fingerprints().
         pending: Files whose fingerprints readers will report.
+        renames: Recognises files that were taken under another name.
 
     Attributes:
-        has_more: Whether the last scan of changes() found more new files than it gave.
+        has_more: Whether the last scan of changes() left files for one that follows at once.
     """
 
     def __init__(
@@ -65,6 +90,7 @@ class ChangeDetector:
         clock: Clock,
         in_tasks: InTasks | None,
         pending: PendingFingerprints,
+        renames: RenameDetector,
     ) -> None:
         self._scanner = scanner
         self._index = index
@@ -73,40 +99,51 @@ class ChangeDetector:
         self._clock = clock
         self._in_tasks = in_tasks
         self._pending = pending
-        self._incomplete = 0
-        self.has_more = False
+        self._renames = renames
+        self._incomplete = self._incomplete_scans = 0
+        self.has_more = self._is_incomplete_scan = False
 
     def changes(self) -> Generator[ListedFiles]:
         """Scan once for files to be read, and for versions to be noted.
 
         New files come in a row where the order allows it; a changed file comes alone. The index must have what one
-        scan gave before the next begins. With latest_first has_more says at the end whether files were left for that.
+        scan gave before the next begins. Files that may be known under another name come last.
 
         Raises:
             StorageError: Something cannot be listed or examined; SourceChangedError where the policy says so.
         """
-        return self._newest() if self._rules.latest_first else self._with_fingerprints(self._compared(self._rules))
+        self.has_more = self._is_incomplete_scan = False
+        self._renames.begin_scan()
+        yield from self._newest() if self._rules.latest_first else self._with_fingerprints(self._compared(self._rules))
+        yield from self._with_fingerprints([self._resolved()])
+        self._renames.end_scan()
+        self._incomplete_scans = self._incomplete_scans + 1 if self._is_incomplete_scan else 0
+        self.has_more = self.has_more or self._renames.has_more or self._is_incomplete_scan
 
     def all_changes(self) -> Generator[ListedFiles]:
         """Scan as often as it takes to give everything; see changes()."""
         yield from self.changes()
-        while self.has_more:
+        while self.has_more or self._renames.has_waiting:
+            if not self.has_more:
+                with (pause := threading.Condition()):
+                    self._clock.wait_until(pause, self._clock.elapsed_s() + COPY_GRACE_S / 4)
             yield from self.changes()
 
     def existing(self) -> Generator[ListedFiles]:
         """Scan once, only to note the files that were not taken, however recently they were modified."""
         rules = replace(self._rules, completeness=replace(self._rules.completeness, min_age_millis=0))
-        noted = ([replace(files, start=0, is_noted=True) for files in step] for step in self._compared(rules))
-        return self._with_fingerprints(noted)
+        steps = self._compared(rules, holds=False)
+        return self._with_fingerprints([replace(files, start=0, is_noted=True) for files in step] for step in steps)
 
     def _newest(self) -> Generator[ListedFiles]:
         """Scan once, for the MAX_NEWEST newest files."""
-        self.has_more = False
         count = 0
         # Rows, because columns of one file each would take twice the memory; keys are unique and decide ties.
         newest: list[tuple[int, bytes, Root, ListedStat, int, int]] = []
-        for files in (files for step in self._compared(self._rules) for files in step):
-            if files.is_noted:
+        for is_resolved, files in (
+            (isinstance(step, _Resolved), files) for step in self._compared(self._rules) for files in step
+        ):
+            if files.is_noted or is_resolved:
                 yield from self._with_fingerprints([[files]])
                 continue
             count += len(files)
@@ -117,6 +154,7 @@ class ChangeDetector:
                 else:
                     heapq.heappushpop(newest, row)
         newest.sort(reverse=True)
+        self._give(ListedFiles.single(root, key, stat) for _, key, root, stat, *_ in newest)
         yield from self._with_fingerprints(
             [
                 replace(ListedFiles.single(root, key, stat), start=start, discovered_ms=discovered_ms)
@@ -153,8 +191,8 @@ class ChangeDetector:
         return np.flatnonzero(files.size_bytes > self._rules.block_size)
 
     def _prefixes(self, files: ListedFiles) -> list[Prefix]:
-        sizes = files.size_bytes
-        return [(files.keys[row], int(sizes[row])) for row in self._needing(files).tolist()]
+        needing = self._needing(files)
+        return prefixes_of(files.take(needing)) if len(needing) else []
 
     def _marked(self, step: Sequence[ListedFiles], taken: Future[list[int]]) -> Iterator[ListedFiles]:
         prints = iter(taken.result())
@@ -165,31 +203,54 @@ class ChangeDetector:
                 continue
             own = np.full(len(files), UNKNOWN)
             own[needing] = list(itertools.islice(prints, len(needing)))
-            yield replace(files, fingerprints=own.tolist())
+            marked = replace(files, fingerprints=own.tolist())
+            may_be_lost = not isinstance(step, _Resolved) and self._incomplete_scans < MAX_REPEATS
+            lost = self._lost(marked, needing) if may_be_lost else set()
+            if lost:
+                self._is_incomplete_scan = True
+                marked = marked.take(np.array([row for row in range(len(files)) if row not in lost], np.intp))
+            if len(marked):
+                yield marked
 
-    def _compared(self, rules: DetectionRules) -> Iterator[list[ListedFiles]]:
+    def _lost(self, files: ListedFiles, needing: npt.NDArray[np.intp]) -> set[int]:
+        """Rows of files that had other names before a task could look at them: the next scan finds them there."""
+        unseen = (row for row in needing.tolist() if files.fingerprints[row] == UNKNOWN and files.size_bytes[row] > 0)
+        return {row for row in unseen if has_gone(files.keys[row], files.stats[row])}
+
+    def _compared(self, rules: DetectionRules, *, holds: bool = True) -> Iterator[list[ListedFiles]]:
         now_millis = self._clock.now_millis()
         # Before the view: the view lacks what readers report after it.
         in_flight = self._pending.in_flight()
         view = self._index.view(now_millis)
         self._incomplete = 0
-        for step in _in_larger_steps(self._scanner.scan()):
+        for step in in_larger_steps(self._scanner.scan()):
             entries = view.look_up(
                 step[0].index_names if len(step) == 1 else [name for files in step for name in files.index_names]
             )
             start = 0
             due: list[_Due] = []
             lacking: list[ListedFiles] = []
+            restored: list[_Restored] = []
             for files in step:
                 end = start + len(files)
                 own = entries.slice(start, end)
-                unchanged = _unchanged(files, own)
-                due += self._due(files, own, unchanged, rules, now_millis)
+                unchanged = is_unchanged(files, own)
                 lacking += self._lacking(files, own, unchanged)
+                if self._rules.on_change.needs_fingerprints and files.root.is_local:
+                    is_other = unchanged & is_other_file(files, own)
+                    if (others := np.flatnonzero(is_other & (own.fingerprint > UNKNOWN))).size:
+                        restored.append((files.take(others), own.take(others)))
+                    unchanged &= ~(is_other & (own.fingerprint < UNKNOWN))
+                due += self._due(files, own, unchanged, rules, now_millis)
                 start = end
-            if due or lacking:
+            if due or lacking or restored:
                 discovered_ms = self._clock.now_millis()
-                yield [replace(each, discovered_ms=discovered_ms) for each in self._judged(due, lacking, in_flight)]
+                judged = list(self._judged(due, lacking, restored, in_flight, view if holds else None))
+                if not rules.latest_first:
+                    self._give(judged)
+                yield [replace(each, discovered_ms=discovered_ms) for each in judged]
+            if self._renames.held_count >= MAX_HELD:
+                yield self._resolved()
         if self._incomplete:
             self._counters[names.UNSETTLED] += self._incomplete
             logger.info("files left for later, as they are not complete yet files=%d", self._incomplete)
@@ -204,10 +265,11 @@ class ChangeDetector:
     ) -> Iterator[_Due]:
         """The files that are not as they were taken, as far as they are complete."""
         positions = np.flatnonzero(~unchanged)
-        if not len(positions):
-            return
-        if not (rules.completeness.is_checked or entries.known[positions].any()):
-            yield files.take(positions), None
+        if not rules.completeness.is_checked:
+            # New files in a row stay together, which is the usual case.
+            known = entries.known[positions]
+            for part in np.split(positions, np.flatnonzero(known[1:] | known[:-1]) + 1) if len(positions) else ():
+                yield files.take(part), entries[int(part[0])]
             return
         for position in positions.tolist():
             if rules.completeness.is_marker(files, position):
@@ -230,32 +292,120 @@ class ChangeDetector:
             if len(rest):
                 yield lacking.take(rest)
 
-    def _judged(self, due: list[_Due], lacking: list[ListedFiles], in_flight: InFlightFiles) -> Iterator[ListedFiles]:
-        """The files that are to be read or noted."""
-        longer = [(files, entry) for files, entry in due if entry is not None and looks_appended(entry, files.stats[0])]
-        too_early = _unreported(longer, in_flight)
+    def _judged(
+        self,
+        due: list[_Due],
+        lacking: list[ListedFiles],
+        restored: list[_Restored],
+        in_flight: InFlightFiles,
+        view: IndexView | None,
+    ) -> Iterator[ListedFiles]:
+        """The files that are to be read or noted; those that may be known under another name are held.
+
+        Args:
+            due: Files that are not as they were taken.
+            lacking: Files that have no fingerprint.
+            restored: Other files with the sizes and times of those that were taken.
+            in_flight: Files whose readers have not reported yet.
+            view: The index; None where nothing is held.
+        """
+        changed = [(files, entry) for files, entry in due if entry is not None]
+        too_early = unreported(changed, in_flight, only_longer=view is None)
         self._incomplete += len(too_early)
-        wanted = [(files.keys[0], entry.size_bytes) for files, entry in longer if files.keys[0] not in too_early]
-        wanted += [prefix for files in lacking for prefix in zip(files.keys, files.size_bytes.tolist(), strict=True)]
+        wanted = [
+            prefix(files, entry)
+            for files, entry in changed
+            if looks_appended(entry, files.stats[0]) and files.keys[0] not in too_early
+        ]
+        wanted += [prefix for files in lacking for prefix in prefixes_of(files)]
+        wanted += [prefix for files, _ in restored for prefix in prefixes_of(files)]
         prints = dict(zip(wanted, take_fingerprints(wanted, self._in_tasks), strict=True))
         for files in lacking:
-            own = [prints[prefix] for prefix in zip(files.keys, files.size_bytes.tolist(), strict=True)]
+            own = [prints[prefix] for prefix in prefixes_of(files)]
             # A file that cannot be opened has no fingerprint, and nothing is noted of it.
             known = np.flatnonzero(np.array(own) != UNKNOWN)
             if len(known):
                 yield replace(files, fingerprints=own, is_noted=True).take(known)
+        for files, entries in restored:
+            own = [prints[prefix] for prefix in prefixes_of(files)]
+            is_same = np.array(own) == entries.fingerprint
+            if is_same.any():
+                yield replace(files, fingerprints=own, is_noted=True).take(np.flatnonzero(is_same))
+            others = np.flatnonzero(~is_same).tolist()
+            due += [(files.slice(position, position + 1), entries[position]) for position in others]
         for files, entry in due:
-            if entry is None:
+            if entry is not None and files.keys[0] in too_early:
+                continue
+            if view is None or not files.root.is_local:
+                yield files if entry is None else self._judge(files, entry, prints.get(prefix(files, entry), UNKNOWN))
+            elif entry is None:
+                if len(given := self._renames.divided(files, view)):
+                    yield given
+            elif files.is_directory(0):
                 yield files
-            elif files.keys[0] not in too_early:
-                yield self._judge(files, entry, prints)
+            elif is_tail(files, entry, prints):
+                yield self._judge(files, entry, entry.fingerprint)
+            else:
+                self._renames.hold(files, entry)
 
-    def _judge(self, files: ListedFiles, entry: IndexEntry, prints: Mapping[Prefix, int]) -> ListedFiles:
-        """One changed file, as the policy says."""
+    def _resolved(self) -> _Resolved:
+        """What became of the files that were held: first what must be known before it is replaced in the index."""
+        verdicts = self._renames.resolved()
+        step = _Resolved()
+        decided = [each for each in verdicts if each.outcome not in ("later", "again")]
+        self._incomplete += len(verdicts) - len(decided)
+        replaced = {each.suspect.name: each.suspect for each in decided if each.suspect.entry is not None}
+        for name, suspect in replaced.items():
+            if suspect.entry is not None and suspect.entry.size_bytes > 0:
+                step.append(noted(suspect.files, earlier_name(name, suspect.entry), suspect.entry))
+        for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
+            step.append(self._decided(verdict))
+        for verdict in decided:
+            if (source := verdict.source) is not None:
+                name = earlier_name(source.name, source.entry) if source.name in replaced else source.name
+                step.append(noted(verdict.suspect.files, name, IndexEntry(MOVED, 0, 0)))
+        self._give(step)
+        discovered_ms = self._clock.now_millis()
+        return _Resolved(replace(files, discovered_ms=discovered_ms) for files in step)
+
+    def _give(self, given: Iterable[ListedFiles]) -> None:
+        """Note which files the scan gives: under another name they are no new files."""
+        for files in given:
+            if files.root.is_local:
+                self._renames.give(files)
+
+    def _decided(self, verdict: Verdict) -> ListedFiles:
+        """A file that was held, as it is to be read or noted."""
+        suspect, source = verdict.suspect, verdict.source
+        if verdict.outcome == "changed":
+            assert suspect.entry is not None
+            return self._judge(suspect.files, suspect.entry, UNKNOWN)
+        if source is None:
+            return suspect.files
+        self._counters[names.changed("renamed")] += 1
+        logger.info(
+            "file was taken under another name url=%s before=%s bytes=%d",
+            redacted(suspect.files.url(0)),
+            redacted(os.fsdecode(source.path)),
+            verdict.start,
+        )
+        if verdict.is_read:
+            is_same_file = not suspect.is_compressed or source.entry.identity == suspect.stat.file_id
+            prints = [source.entry.fingerprint] if is_same_file else []
+            return replace(suspect.files, is_noted=True, fingerprints=prints)
+        tail = self._treat(suspect.files, source.entry, "appended")
+        is_content = suspect.is_compressed and source.entry.identity != suspect.stat.file_id
+        return replace(tail, start=0, content_start=tail.start) if is_content else tail
+
+    def _judge(self, files: ListedFiles, entry: IndexEntry, fingerprint: int) -> ListedFiles:
+        """One changed file, as the policy says; see change_of() for the fingerprint."""
         if files.is_directory(0):
             return files
+        return self._treat(files, entry, change_of(entry, files.stats[0], fingerprint))
+
+    def _treat(self, files: ListedFiles, entry: IndexEntry, change: Change) -> ListedFiles:
+        """One file that differs in this way from the version that was taken, as the policy says."""
         stat = files.stats[0]
-        change = change_of(entry, stat, prints.get((files.keys[0], entry.size_bytes), UNKNOWN))
         action = self._rules.on_change.action(change)
         self._counters[names.changed(change)] += 1
         url = redacted(files.url(0))
@@ -268,37 +418,3 @@ class ChangeDetector:
             )
         start = read_until(entry.fingerprint, entry.size_bytes) if action == "tail" else 0
         return replace(files, start=start, is_noted=action == "ignore")
-
-
-def _unreported(longer: list[tuple[ListedFiles, IndexEntry]], in_flight: InFlightFiles) -> set[bytes]:
-    """Keys of files whose append cannot be distinguished from a rewrite until their readers report."""
-    unsure = [files for files, entry in longer if entry.fingerprint == UNKNOWN]
-    is_pending = in_flight.has([files.index_names[0] for files in unsure]) if unsure else ()
-    return {files.keys[0] for files, pending in zip(unsure, is_pending, strict=True) if pending}
-
-
-def _in_larger_steps(found: Iterable[ListedFiles]) -> Iterator[list[ListedFiles]]:
-    """Gather the files of many small roots: a join in larger steps costs less."""
-    step: list[ListedFiles] = []
-    count, size = 0, FIRST_STEP
-    for files in found:
-        step.append(files)
-        count += len(files)
-        if count >= size:
-            yield step
-            step, count, size = [], 0, min(2 * size, LAST_STEP)
-    if step:
-        yield step
-
-
-def _unchanged(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bool_]:
-    """For each file, whether the version that was taken is the listed one."""
-    if not entries.known.any():
-        return entries.known
-    same: npt.NDArray[np.bool_] = entries.known & (files.size_bytes == entries.size_bytes)
-    has_etag, stats = files.stats.has_etag, files.stats
-    if not has_etag.any():
-        same &= stats.mtime_ns == entries.mtime_ns
-        return same
-    same &= np.where(has_etag, stats.identities == entries.identity, stats.mtime_ns == entries.mtime_ns)
-    return same

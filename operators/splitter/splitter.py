@@ -31,6 +31,7 @@ from operators.splitter.detection_rules import CompletenessRules, DetectionRules
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import FingerprintState
 from operators.splitter.index.taken_files import TakenFiles, TakenState
+from operators.splitter.renames.rename_detector import RenameDetector
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_roots import find_root
@@ -191,7 +192,9 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         completeness = CompletenessRules(self.settle_millis, self.done_marker)
         rules = DetectionRules(self.on_change, completeness, self.latest_first, self._may_grow, self.block_size)
         counters, clock = self._scan_counters, self._clock
-        return ChangeDetector(scanner, self._taken.index, rules, counters, clock, in_tasks, self._taken.pending)
+        taken = self._taken
+        renames = RenameDetector(taken.index, taken.pending, self._context.storage.roots, in_tasks, clock)
+        return ChangeDetector(scanner, taken.index, rules, counters, clock, in_tasks, taken.pending, renames)
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:
         """What there is to be read, as if nothing had been; see Estimator.
@@ -307,7 +310,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         if files.is_noted:
             count = len(files)
             self._has_noted = True
-        elif files.start or self._cutter.announces or self._may_grow:
+        elif files.start or files.content_start or self._cutter.announces or self._may_grow:
             count = self._begin_each(files)
         else:
             self._enter_root(files.root.lister.url(files.root.base))
@@ -346,6 +349,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             is_open=is_open,
             fingerprint=files.fingerprint(index),
             discovered_ms=discovered_ms,
+            content_start=files.content_start,
         )
         return self._cutter.begin(file, relative_path)
 

@@ -126,7 +126,7 @@ def test_fingerprints_outlive_the_memory_of_a_window(tmp_path: Path) -> None:
     (tmp_path / "in" / "0300").write_bytes(b"7\n8\n")
     append(tmp_path / "in" / "0301", b"2\n")
     with Follower(services, state, files=str(tmp_path / "in")) as follower:
-        assert read(follower.scanned()) == [b"7", b"8", b"2"]
+        assert sorted(read(follower.scanned())) == [b"2", b"7", b"8"]
 
 
 @pytest.mark.parametrize("pack_bytes", [0, 1 << 20])

@@ -64,7 +64,7 @@ def block_content(
         start, end = block.decompressed.start, block.decompressed.end
         part = DecompressedPart(source, block.url, compression, block.decompressed)
         return BlockContent(part, replace(block, start=start, end=end, is_open=False))
-    if block.is_open or block.resumes:
+    if block.is_open or block.resumes or block.content_start:
         return _growing_content(source, block, compression, format)
     if block.start:
         return BlockContent(source, replace(block, start=0, end=0))
@@ -91,7 +91,10 @@ def _growing_content(
         resumed_bytes = block.start - place
     elif block.start:
         start = content.size_bytes
-    shown = replace(block, start=start, end=content.size_bytes, resumes=start > 0 and block.resumes)
+    else:
+        start = block.content_start
+    resumes = start > 0 and (block.resumes or block.content_start > 0)
+    shown = replace(block, start=start, end=content.size_bytes, resumes=resumes)
     return BlockContent(content, shown, waiting_bytes, resumed_bytes)
 
 

@@ -26,6 +26,9 @@ SCHEMA = pa.schema(
 # Not empty_table(), which imports pandas where it is installed.
 NO_ENTRIES = pa.Table.from_batches([], SCHEMA)
 
+MOVED = -2
+"""Size in the entry of a path whose content is known under another name: it counts as unknown."""
+
 Numbers = Sequence[int] | npt.NDArray[np.int64]
 
 
@@ -33,7 +36,7 @@ class IndexEntry(NamedTuple):
     """The version of a file that was taken.
 
     Attributes:
-        size_bytes: Length; -1 for a directory.
+        size_bytes: Length; -1 for a directory; MOVED for none.
         mtime_ns: Modification time in nanoseconds since 1970.
         identity: ListedStat.identity.
         taken_millis: When it was taken, in milliseconds since 1970.

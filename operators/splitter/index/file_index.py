@@ -7,10 +7,11 @@ grows with the number of files, and a scan is compared with the index by a merge
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -165,6 +166,27 @@ class FileIndex:
             if self._run_set is not None:
                 self._run_set.keep_for(view)
         return view
+
+    def count_entries(self) -> int:
+        """How many entries it has at most: of a path that was taken twice there may be two."""
+        files = (file for run in self.runs for file in run.files)
+        return self._table_rows + len(self._single) + sum(file.rows for file in files)
+
+    def identities(self) -> Iterator[npt.NDArray[np.int64]]:
+        """The identities of all entries, older ones of a path among them."""
+        return self.view().identities()
+
+    def find(self, paths: Sequence[bytes]) -> dict[bytes, IndexEntry]:
+        """The entries of some paths, by path."""
+        wanted = sorted(set(paths))
+        found = zip(wanted, self.view().look_up(wanted), strict=True)
+        return {path: entry for path, entry in found if entry is not None}
+
+    def with_identities(self, identities: Sequence[int]) -> dict[bytes, IndexEntry]:
+        """The entries with one of these identities, by path."""
+        wanted = np.array(identities, np.int64)
+        found = self.find(self.view().paths_with(wanted)) if len(wanted) else {}
+        return {path: entry for path, entry in found.items() if entry.identity in set(identities)}
 
     def snapshot(self) -> IndexState:
         """The runs, and the entries that are in none of them.

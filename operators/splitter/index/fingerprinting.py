@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from dagflow.storage.fingerprint import UNKNOWN, fingerprint, fingerprint_of
+from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.workers import InTasks
 
 FILES_A_TASK: Final = 1024
@@ -14,13 +15,29 @@ FILES_A_TASK: Final = 1024
 EMPTY: Final = fingerprint_of(memoryview(b""))
 """The fingerprint of every empty file."""
 
-Prefix = tuple[bytes, int]
-"""A local path, and how many of the file's first bytes count."""
+
+class Prefix(NamedTuple):
+    """The first bytes of a file.
+
+    Attributes:
+        path: A local path.
+        size_bytes: How many bytes count.
+        file_id: The file's inode number: another file that has the name by now counts as gone; 0 for any file.
+    """
+
+    path: bytes
+    size_bytes: int
+    file_id: int = 0
+
+
+def prefixes_of(files: ListedFiles) -> list[Prefix]:
+    """All bytes of each of some files, as they were listed."""
+    return list(map(Prefix, files.keys, files.size_bytes.tolist(), files.stats.file_ids.tolist()))
 
 
 def fingerprints(files: list[Prefix]) -> list[int]:
     """The fingerprints of files; runs in a task."""
-    return [fingerprint(path, size_bytes) for path, size_bytes in files]
+    return [fingerprint(*file) for file in files]
 
 
 def take_fingerprints(files: Sequence[Prefix], in_tasks: InTasks | None) -> list[int]:
@@ -34,11 +51,11 @@ def take_fingerprints(files: Sequence[Prefix], in_tasks: InTasks | None) -> list
         DagflowError: The tasks failed.
     """
     # Empty files need no task.
-    there = [file for file in files if file[1] > 0]
+    there = [file for file in files if file.size_bytes > 0]
     chunks = [there[start : start + FILES_A_TASK] for start in range(0, len(there), FILES_A_TASK)]
     if in_tasks is not None:
         found = in_tasks(fingerprints, chunks) if chunks else []
     else:
         found = [fingerprints(chunk) for chunk in chunks]
     taken = (one for chunk in found for one in chunk)
-    return [next(taken) if size > 0 else UNKNOWN if size else EMPTY for _, size in files]
+    return [next(taken) if file.size_bytes > 0 else UNKNOWN if file.size_bytes else EMPTY for file in files]

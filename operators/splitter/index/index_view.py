@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.storage.columns import binary_column, numbers_of, positions_in
+from dagflow.storage.columns import binary_column, bool_column, numbers_of, positions_in
 from dagflow.storage.objects import ObjectStore
-from operators.splitter.index.entries import SCHEMA, IndexEntry, within
+from operators.splitter.index.entries import MOVED, SCHEMA, IndexEntry, within
 from operators.splitter.index.sorted_runs import Run, RunCursor
 
 
@@ -30,7 +30,10 @@ class IndexView:
         self._tables = tables
         self.runs = runs
         self._horizon_millis = horizon_millis
+        self._store = store
         self._cursors = [RunCursor(store, run) for run in runs] if store is not None else []
+        self._near: list[pa.Table] = []
+        self._near_range = (b"", b"")
 
     def look_up(self, paths: Sequence[bytes]) -> IndexEntries:
         """What was taken of each path.
@@ -43,10 +46,51 @@ class IndexView:
             ranges = (within(table, paths[0], paths[-1]) for table in self._tables)
             tables = [table for table in ranges if table.num_rows]
             tables += [table for cursor in self._cursors for table in cursor.read_range(paths[0], paths[-1])]
+        if paths:
+            self._near, self._near_range = tables, (paths[0], paths[-1])
         known, columns = _joined(paths, tables)
         if self._horizon_millis > 0:
             known &= columns[3] >= self._horizon_millis
+        known &= columns[0] != MOVED
         return IndexEntries(known, columns)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was taken."""
+        return not (self.runs or any(table.num_rows for table in self._tables))
+
+    def known_near(self, paths: Sequence[bytes]) -> tuple[set[bytes], list[bytes]]:
+        """Those of some paths that the index has between the paths of the last look_up(), and those beyond them."""
+        first, last = self._near_range
+        near = [path for path in paths if first <= path <= last]
+        beyond = [path for path in paths if not first <= path <= last]
+        known = np.zeros(len(near), bool)
+        for table in self._near if near else ():
+            known |= positions_in(binary_column(near), table.column("path"))[0]
+        return {path for path, is_known in zip(near, known, strict=True) if is_known}, beyond
+
+    def identities(self) -> Iterator[npt.NDArray[np.int64]]:
+        """The identities of all entries, older ones of a path among them."""
+        for table in self._tables:
+            yield numbers_of(table.column("identity"))
+        for run in self.runs:
+            yield from RunCursor(self._required_store, run).identities()
+
+    def paths_with(self, identities: npt.NDArray[np.int64]) -> list[bytes]:
+        """The paths of which some entry has one of these identities, ascending."""
+        found: set[bytes] = set()
+        for table in self._tables:
+            is_wanted = np.isin(numbers_of(table.column("identity")), identities)
+            found.update(table.column("path").filter(bool_column(is_wanted)).to_pylist())
+        for run in self.runs:
+            for table in RunCursor(self._required_store, run).with_identities(identities):
+                found.update(table.column("path").to_pylist())
+        return sorted(found)
+
+    @property
+    def _required_store(self) -> ObjectStore:
+        assert self._store is not None
+        return self._store
 
 
 class IndexEntries:
@@ -65,6 +109,10 @@ class IndexEntries:
     def slice(self, start: int, end: int) -> IndexEntries:
         """The entries of the paths [start, end)."""
         return IndexEntries(self.known[start:end], self._columns[:, start:end])
+
+    def take(self, positions: npt.NDArray[np.intp]) -> IndexEntries:
+        """The entries of the paths at some positions."""
+        return IndexEntries(self.known[positions], self._columns[:, positions])
 
     def __iter__(self) -> Iterator[IndexEntry | None]:
         return (self[position] for position in range(len(self.known)))

@@ -14,6 +14,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -150,6 +152,7 @@ class RunCursor:
 
     def __init__(self, store: ObjectStore, run: Run) -> None:
         self._store = store
+        self._run = run
         self._first = run.files[0].first if run.files else b""
         self._groups = self._read(run)
         self._skip_to = b""
@@ -216,6 +219,27 @@ class RunCursor:
             if is_beyond:
                 break
         return tables
+
+    def identities(self) -> Iterator[npt.NDArray[np.int64]]:
+        """The identities of all rows, group by group, without the other columns."""
+        for parquet in self._parquet_files():
+            for group in range(parquet.num_row_groups):
+                column = parquet.read_row_group(group, columns=["identity"], use_threads=False).column(0)
+                yield numbers_of(column)
+
+    def with_identities(self, wanted: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
+        """The rows whose identities are wanted; other columns are read only where there are any."""
+        for parquet in self._parquet_files():
+            for group in range(parquet.num_row_groups):
+                column = parquet.read_row_group(group, columns=["identity"], use_threads=False).column(0)
+                is_wanted = np.isin(numbers_of(column), wanted)
+                if is_wanted.any():
+                    yield parquet.read_row_group(group, use_threads=False).filter(bool_column(is_wanted))
+
+    def _parquet_files(self) -> Iterator[pq.ParquetFile]:
+        for file in self._run.files:
+            with self._open(file.name) as source, pq.ParquetFile(source) as parquet:
+                yield parquet
 
 
 def compact(

@@ -26,6 +26,7 @@ class ListedFiles:
         stats: Versions; DIRECTORY for a directory.
         fingerprints: Head and tail fingerprints; () where none was taken.
         start: First byte to be read of each; more than 0 for the tail of a file that grew.
+        content_start: Of one compressed file: how many bytes of its content were read under another name.
         is_noted: Whether the versions are only recorded in the index, and nothing is read.
         discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
     """
@@ -35,6 +36,7 @@ class ListedFiles:
     stats: ListedStats
     fingerprints: Sequence[int] = ()
     start: int = 0
+    content_start: int = 0
     is_noted: bool = False
     discovered_ms: int = 0
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.storage.roots import Roots
 from dagflow.testing.manual_clock import ManualClock
 from operators.splitter import change_detection
 from operators.splitter.change_detection import ChangeDetector
@@ -13,6 +14,7 @@ from operators.splitter.detection_rules import DetectionRules
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
+from operators.splitter.renames.rename_detector import RenameDetector
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from tests.operators.splitter.driving import Follower, each, write
@@ -28,7 +30,9 @@ def three_held() -> Iterator[None]:
 
 def detector_of(scanner: Scanner, index: FileIndex, rules: DetectionRules) -> ChangeDetector:
     """A detector that takes fingerprints in this process."""
-    return ChangeDetector(scanner, index, rules, Counter(), ManualClock(), None, PendingFingerprints(index))
+    pending, clock = PendingFingerprints(index), ManualClock()
+    renames = RenameDetector(index, pending, Roots(), None, clock)
+    return ChangeDetector(scanner, index, rules, Counter(), clock, None, pending, renames)
 
 
 @pytest.mark.usefixtures("three_held")

@@ -1,0 +1,96 @@
+"""Compares listed files with the versions of them that were taken."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dagflow.storage.fingerprint import UNKNOWN
+from operators.splitter.detection_rules import looks_appended
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.fingerprinting import Prefix
+from operators.splitter.index.index_view import IndexEntries
+from operators.splitter.index.pending_fingerprints import InFlightFiles
+from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.walk import FIRST_STEP, LAST_STEP
+
+
+def prefix(files: ListedFiles, entry: IndexEntry) -> Prefix:
+    """As many of the first bytes of one file as were taken."""
+    return Prefix(files.keys[0], entry.size_bytes, files.stats[0].file_id)
+
+
+def is_tail(files: ListedFiles, entry: IndexEntry, prints: Mapping[Prefix, int]) -> bool:
+    """Whether one file goes on behind what was taken."""
+    if not looks_appended(entry, files.stats[0]):
+        return False
+    return entry.fingerprint <= UNKNOWN or entry.fingerprint == prints.get(prefix(files, entry))
+
+
+def noted(files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
+    """A version under any name of the index, to be noted beside one file."""
+    stat = ListedStat(entry.size_bytes, entry.mtime_ns, "", entry.identity)
+    root = replace(files.root, prefix=(b"", b""))
+    return replace(ListedFiles.single(root, name, stat), is_noted=True, fingerprints=[entry.fingerprint])
+
+
+def unreported(
+    changed: list[tuple[ListedFiles, IndexEntry]], in_flight: InFlightFiles, *, only_longer: bool
+) -> set[bytes]:
+    """Keys of files that cannot be told from rewritten or renamed ones until their readers report."""
+    unsure = [
+        files
+        for files, entry in changed
+        if entry.fingerprint == UNKNOWN and (looks_appended(entry, files.stats[0]) or not only_longer)
+    ]
+    is_pending = in_flight.has([files.index_names[0] for files in unsure]) if unsure else ()
+    return {files.keys[0] for files, pending in zip(unsure, is_pending, strict=True) if pending}
+
+
+def is_other_file(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bool_]:
+    """For each file whether its inode is known to be another one than that of the version that was taken."""
+    ids = files.stats.file_ids
+    is_other: npt.NDArray[np.bool_] = (ids != entries.identity) & (ids != 0) & (entries.identity != 0)
+    return is_other
+
+
+def in_larger_steps(found: Iterable[ListedFiles]) -> Iterator[list[ListedFiles]]:
+    """Gather the files of many small roots: a join in larger steps costs less."""
+    step: list[ListedFiles] = []
+    count, size = 0, FIRST_STEP
+    for files in found:
+        step.append(files)
+        count += len(files)
+        if count >= size:
+            yield step
+            step, count, size = [], 0, min(2 * size, LAST_STEP)
+    if step:
+        yield step
+
+
+def is_unchanged(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bool_]:
+    """For each file, whether the version that was taken is the listed one."""
+    if not entries.known.any():
+        return entries.known
+    same: npt.NDArray[np.bool_] = entries.known & (files.size_bytes == entries.size_bytes)
+    has_etag, stats = files.stats.has_etag, files.stats
+    if not has_etag.any():
+        same &= stats.mtime_ns == entries.mtime_ns
+        return same
+    same &= np.where(has_etag, stats.identities == entries.identity, stats.mtime_ns == entries.mtime_ns)
+    return same
+
+
+def has_gone(path: bytes, stat: ListedStat) -> bool:
+    """Whether a listed file is not there any more under its name; not where it only cannot be opened."""
+    try:
+        return os.stat(path).st_ino != stat.file_id
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False

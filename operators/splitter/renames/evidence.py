@@ -1,0 +1,111 @@
+"""What tasks tell of the content of files: the driver itself opens none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dagflow.errors import DagflowError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of_head_and_tail
+from operators.files.compression import compression_of_name
+from operators.reader.byte_source import MeasuredFile
+from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
+from operators.splitter.index.fingerprinting import Prefix, take_fingerprints
+from operators.splitter.scan.workers import InTasks
+
+
+class ContentPrefix(NamedTuple):
+    """A compressed file, and how many of the first bytes of its content count."""
+
+    path: bytes
+    size_bytes: int
+
+
+class Content(NamedTuple):
+    """The beginning of the content of a compressed file.
+
+    Attributes:
+        size_bytes: How much of what was asked for could be decompressed.
+        fingerprint: Of these bytes; see storage.fingerprint.
+        has_more: Whether more content follows.
+    """
+
+    size_bytes: int
+    fingerprint: int
+    has_more: bool
+
+
+NO_CONTENT = Content(0, 0, False)
+
+
+class Evidence:
+    """Fingerprints of files, asked for together where that is possible, and asked for once.
+
+    Args:
+        in_tasks: Applies a function in tasks; None to do it in this process.
+    """
+
+    def __init__(self, in_tasks: InTasks | None) -> None:
+        self._in_tasks = in_tasks
+        self._fingerprints: dict[Prefix, int] = {}
+        self._contents: dict[ContentPrefix, Content] = {}
+
+    def fetch(self, wanted: Iterable[Prefix]) -> None:
+        """Ask for fingerprints that will be needed."""
+        lacking = [prefix for prefix in dict.fromkeys(wanted) if prefix not in self._fingerprints]
+        self._fingerprints.update(zip(lacking, take_fingerprints(lacking, self._in_tasks), strict=True))
+
+    def fingerprint(self, prefix: Prefix) -> int:
+        """The fingerprint of the first bytes of a file; UNKNOWN where it does not have them, or is another one now."""
+        self.fetch([prefix])
+        return self._fingerprints[prefix]
+
+    def fetch_contents(self, wanted: Iterable[ContentPrefix]) -> None:
+        """Ask for contents that will be needed."""
+        lacking = [prefix for prefix in dict.fromkeys(wanted) if prefix not in self._contents]
+        if lacking and self._in_tasks is not None:
+            found = self._in_tasks(_content_of, lacking)
+        else:
+            found = [_content_of(prefix) for prefix in lacking]
+        self._contents.update(zip(lacking, found, strict=True))
+
+    def content(self, prefix: ContentPrefix) -> Content:
+        """The beginning of what a compressed file holds."""
+        self.fetch_contents([prefix])
+        return self._contents[prefix]
+
+
+def _content_of(prefix: ContentPrefix) -> Content:
+    """The beginning of a compressed file's content; runs in a task."""
+    url = prefix.path.decode(errors="surrogateescape")
+    compression = compression_of_name(url)
+    if compression is None:
+        return NO_CONTENT
+    head, tail, size_bytes, has_more = bytearray(), bytearray(), 0, False
+    try:
+        with MeasuredFile(StorageContext.default().open_file(url)) as file:
+            content = DecompressedFile(file, url, compression)
+            while size_bytes < prefix.size_bytes:
+                piece = _read(content, size_bytes, min(OUTPUT_BYTES, prefix.size_bytes - size_bytes))
+                if not piece:
+                    break
+                missing = max(0, PROBED_BYTES - len(head))
+                head += piece[:missing]
+                tail = (tail + piece[missing:])[-PROBED_BYTES:]
+                size_bytes += len(piece)
+            has_more = size_bytes == prefix.size_bytes and bool(_read(content, size_bytes, 1))
+    except (DagflowError, OSError):
+        pass  # it is not complete yet, or damaged: what could be read counts
+    return Content(size_bytes, fingerprint_of_head_and_tail(head, tail), has_more)
+
+
+def _read(content: DecompressedFile, offset: int, length: int) -> bytes:
+    """Some bytes of the content; fewer where it is damaged behind them."""
+    buffer = memoryview(bytearray(length))
+    while length:
+        try:
+            return bytes(buffer[: content.read_into(offset, buffer[:length])])
+        except DagflowError:
+            length //= 2
+    return b""

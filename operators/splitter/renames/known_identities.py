@@ -1,0 +1,101 @@
+"""The inode numbers of files that were taken: a filter that tells quickly which new files may be known."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.splitter.index.file_index import FileIndex
+
+BITS_EACH = 16
+"""Bits of the filter for each file: of a hundred unknown files one or two are taken for known."""
+
+LEAST_BITS, MOST_BITS = 16, 28
+"""Sizes of the filter, as powers of two: 8 KiB, and 32 MiB however many files there are."""
+
+RECENT_FILES = 1 << 16
+"""Files of a running scan that are remembered one by one: more than can wait to be taken."""
+
+_FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
+
+
+class IdentityFilter:
+    """A Bloom filter of 64-bit numbers.
+
+    Guarantee: it has every number that was added; it may seem to have a few others.
+
+    Args:
+        expected: How many numbers it is made for.
+    """
+
+    def __init__(self, expected: int) -> None:
+        bits = min(max((BITS_EACH * expected).bit_length(), LEAST_BITS), MOST_BITS)
+        self._shift = np.uint64(64 - bits)
+        self._bytes = np.zeros(1 << (bits - 3), np.uint8)
+        self.room = expected
+
+    def add(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Add numbers."""
+        self.room -= len(numbers)
+        for place, bit in self._places(numbers):
+            np.bitwise_or.at(self._bytes, place, bit)
+
+    def may_have(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """For each number whether it may have been added."""
+        found = np.ones(len(numbers), bool)
+        for place, bit in self._places(numbers):
+            found &= (self._bytes[place] & bit) != 0
+        return found
+
+    def _places(self, numbers: npt.NDArray[np.int64]) -> list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]]:
+        hashes = [(numbers.astype(np.uint64) * np.uint64(factor)) >> self._shift for factor in _FACTORS]
+        one, seven, three = np.uint8(1), np.uint64(7), np.uint64(3)
+        return [(each >> three, one << (each & seven).astype(np.uint8)) for each in hashes]
+
+
+class KnownIdentities:
+    """The identities of the files in an index, and of those that a scan gives.
+
+    Args:
+        index: The index.
+    """
+
+    def __init__(self, index: FileIndex) -> None:
+        self._index = index
+        self._filter: IdentityFilter | None = None
+        self._recent: deque[npt.NDArray[np.int64]] = deque()
+        self._recent_count = 0
+
+    def begin_scan(self) -> None:
+        """The index has all files that earlier scans gave."""
+        self._recent.clear()
+        self._recent_count = 0
+
+    def may_have(self, identities: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """For each identity whether a file with it may have been taken, or given by this scan."""
+        return self._made().may_have(identities)
+
+    def add(self, identities: npt.NDArray[np.int64]) -> None:
+        """The scan gives files with these identities."""
+        self._made().add(identities)
+        self._recent.append(identities)
+        self._recent_count += len(identities)
+        while self._recent_count - len(self._recent[0]) > RECENT_FILES:
+            self._recent_count -= len(self._recent.popleft())
+
+    def are_recent(self, identities: Sequence[int]) -> set[int]:
+        """Those of some identities that this scan has given, and that the index may not have yet."""
+        wanted = np.array(identities, np.int64)
+        return {int(each) for recent in self._recent for each in recent[np.isin(recent, wanted)]}
+
+    def _made(self) -> IdentityFilter:
+        if self._filter is None or self._filter.room < 0:
+            count = self._index.count_entries()
+            made = IdentityFilter(2 * count + RECENT_FILES)
+            for part in [*self._index.identities(), *self._recent]:
+                made.add(part)
+            self._filter = made
+        return self._filter

@@ -1,0 +1,103 @@
+"""What becomes of files that may be known under another name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from operators.files.rotation_names import uncompressed
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.fingerprinting import Prefix
+from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_stats import ListedStat
+
+EARLIER = b"\0"
+"""Stands in the index behind a path, before a slot, for what the path held before: no path of a file has it."""
+
+EARLIER_SLOTS = 16
+"""How many earlier versions of a path are known at most: what they held may turn up under another name."""
+
+Outcome = Literal["new", "moved", "changed", "later", "again"]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A listed file that may be known under another name.
+
+    Attributes:
+        files: The file, alone.
+        entry: What was taken under its name; None for nothing.
+    """
+
+    files: ListedFiles
+    entry: IndexEntry | None
+
+    @property
+    def path(self) -> bytes:
+        """Its path."""
+        return self.files.keys[0]
+
+    @property
+    def name(self) -> bytes:
+        """Its name in the index."""
+        return self.files.index_names[0]
+
+    @property
+    def stat(self) -> ListedStat:
+        """The listed version."""
+        return self.files.stats[0]
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether its name has the suffix of a compression."""
+        return uncompressed(self.path) != self.path
+
+    def prefix(self, size_bytes: int) -> Prefix:
+        """Its first bytes."""
+        return Prefix(self.path, size_bytes, self.stat.file_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A version that was taken, and that may be under another name now.
+
+    Attributes:
+        name: Its name in the index.
+        path: The path that it had.
+        entry: The version.
+    """
+
+    name: bytes
+    path: bytes
+    entry: IndexEntry
+
+    @property
+    def is_earlier(self) -> bool:
+        """Whether the path has held another version since."""
+        return EARLIER in self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a suspect is.
+
+    Attributes:
+        suspect: The suspect.
+        outcome: A new file; one that moved here from another name; a change of the file that was taken under its
+            name; not known before a later scan; or not known because it changed during this one.
+        source: Where it moved from.
+        start: How many bytes were read under the other name; of a compressed file, of its content.
+        is_read: Whether that was all.
+    """
+
+    suspect: Suspect
+    outcome: Outcome
+    source: Source | None = None
+    start: int = 0
+    is_read: bool = False
+
+
+def earlier_name(name: bytes, entry: IndexEntry) -> bytes:
+    """The name in the index for a version that a path held before."""
+    slot = (entry.identity ^ entry.fingerprint ^ entry.size_bytes) % EARLIER_SLOTS
+    return name + EARLIER + b"%x" % slot

@@ -1,0 +1,289 @@
+"""Files that go by another name: on real files, followed and read."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operators.splitter.renames.rename_detector import COPY_GRACE_S
+from tests.operators.splitter.driving import Follower, Services, Window, write
+from tests.operators.splitter.index.test_fingerprinting import Tasks
+from tests.operators.splitter.renames.rotations import ROTATIONS, compress, copy_and_truncate, rename, shift
+from tests.properties.test_growing_files import append, read
+
+
+class Lives:
+    """A splitter that follows a directory, and may be restarted before each scan.
+
+    Args:
+        directory: The directory.
+        is_restarted: Whether each scan is made by a new one.
+        properties: Of the splitter.
+    """
+
+    def __init__(self, directory: Path, *, is_restarted: bool = False, **properties: Any) -> None:
+        self._is_restarted = is_restarted
+        self._properties = {"files": str(directory / "in"), **properties}
+        self._services = Services(state_url=str(directory / "state"), follow=True)
+        self._follower: Follower | None = None
+        self._state: Any = None
+        self.counts: dict[str, int] = {}
+
+    def scan(self, scans: int = 1) -> list[bytes]:
+        """What is read after some scans."""
+        found: list[bytes] = []
+        for _ in range(scans):
+            if self._follower is None:
+                self._follower = Follower(self._services, self._state, **self._properties)
+                window = self._follower.scanned()
+            else:
+                window = self._follower.next_scan()
+            found += self._read(window)
+            if self._is_restarted:
+                self.close()
+        return found
+
+    def _read(self, window: Window) -> list[bytes]:
+        assert self._follower is not None
+        found = read(window)
+        for more in self._follower.windows():
+            found += read(more)
+        self._state = self._follower.window().state
+        self.counts = dict(self._follower.counters)
+        return found
+
+    def close(self) -> None:
+        """End it."""
+        if self._follower is not None:
+            self._follower.following.teardown()
+        self._follower = None
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["following", "restarted"])
+@pytest.mark.parametrize("times", [1, 2], ids=["once between scans", "twice between scans"])
+@pytest.mark.parametrize("begins", ["new file", "no file"])
+@pytest.mark.parametrize("rotate", ROTATIONS, ids=lambda rotate: rotate.__name__)
+def test_a_rotation_loses_and_doubles_nothing(
+    tmp_path: Path, rotate: Callable[[Path], None], begins: str, times: int, is_restarted: bool
+) -> None:
+    """Whatever is appended before it, and to the file that has another name by then, and to the new one."""
+    log = tmp_path / "in" / "app.log"
+    lives, logged, found = Lives(tmp_path, is_restarted=is_restarted), [], []
+    try:
+        for number in range(4):
+            for turn in range(times if number else 1):
+                for part in ("before the scan", "after the scan"):
+                    line = b"line %d of turn %d, %s" % (number, turn, part.encode())
+                    write(log, b"") if not log.exists() else None
+                    append(log, line + b"\n")
+                    logged.append(line)
+                    if part == "before the scan" and not turn:
+                        found += lives.scan()
+                rotate(log)
+                if begins == "new file":
+                    write(log, b"first line %d %d\n" % (number, turn))
+                    logged.append(b"first line %d %d" % (number, turn))
+        found += lives.scan(3)
+        assert sorted(found) == sorted(logged)
+    finally:
+        lives.close()
+
+
+def test_a_writer_that_goes_on_in_the_renamed_file_is_read_to_its_end(tmp_path: Path) -> None:
+    """Its descriptor outlives the name."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    lives = Lives(tmp_path)
+    with log.open("ab", buffering=0) as writer:
+        assert lives.scan() == [b"1"]
+        rename(log)
+        writer.write(b"2\n")
+        write(log, b"3\n")
+        assert sorted(lives.scan(2)) == [b"2", b"3"]
+        writer.write(b"4\n")
+        assert lives.scan() == [b"4"]
+    lives.close()
+    assert (lives.counts["files_renamed"], lives.counts.get("files_replaced", 0)) == (1, 0)
+
+
+def test_a_rotation_is_no_change_that_a_policy_refuses(tmp_path: Path) -> None:
+    """What is under the old name is a new file, also where another content under a name ends the run."""
+    on_change = {"replaced": "fail", "truncated": "fail"}
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    lives = Lives(tmp_path, on_change=on_change)
+    found = lives.scan()
+    for rotate, line in ((rename, b"2"), (copy_and_truncate, b"3"), (rename, b"4")):
+        rotate(log)
+        append(log, line + b"\n")
+        found += lives.scan()
+    lives.close()
+    assert found == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("suffix", ["b", ".copy", ".bak", ".1", "-20261123", ".gz"])
+def test_a_copy_that_a_person_makes_is_a_new_file(tmp_path: Path, suffix: str) -> None:
+    """The original is still there; a name like that of a rotation only lets it wait for a second."""
+    log = write(tmp_path / "in" / "app.log", b"1\n2\n")
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"1", b"2"]
+    copy = log.with_name(log.name + suffix)
+    copy.write_bytes(gzip.compress(log.read_bytes()) if suffix == ".gz" else log.read_bytes())
+    assert lives.scan(3) == [b"1", b"2"]
+    append(log, b"3\n")
+    assert lives.scan() == [b"3"]
+    lives.close()
+
+
+@pytest.mark.parametrize("suffix", [".1", ".1.gz"])
+def test_a_copy_in_the_making_waits_for_what_becomes_of_the_original(tmp_path: Path, suffix: str) -> None:
+    """A scan may come while a log is copied, and before it is truncated or removed."""
+    log = write(tmp_path / "in" / "app.log", b"%d\n" * 5000 % tuple(range(5000)))
+    whole = gzip.compress(log.read_bytes()) if suffix.endswith("gz") else log.read_bytes()
+    lives = Lives(tmp_path)
+    assert len(lives.scan()) == 5000
+    for share in (0.0, 0.3, 0.9, 1.0):
+        write(log.with_name(log.name + suffix), whole[: int(len(whole) * share)])
+        assert lives.scan() == []
+    os.truncate(log, 0)
+    append(log, b"new\n")
+    assert lives.scan(2) == [b"new"]
+    lives.close()
+
+
+def test_hard_links_are_two_files(tmp_path: Path) -> None:
+    """Both names stay; neither is what became of the other."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    os.link(log, log.with_name("both-new"))
+    lives = Lives(tmp_path)
+    assert lives.scan(2) == [b"1", b"1"]
+    os.link(log, log.with_name("later"))
+    assert lives.scan(2) == [b"1"]
+    lives.close()
+
+
+def test_a_directory_that_is_renamed_is_not_read_again(tmp_path: Path) -> None:
+    """Its files are found by their inodes, in few jobs."""
+    for number in range(300):
+        write(tmp_path / "in" / "a" / f"{number}.log", b"%d\n" % number)
+    tasks = Tasks(state_url=str(tmp_path / "state"), follow=True)
+    with Follower(tasks, files=str(tmp_path / "in")) as follower:
+        assert len(read(follower.scanned())) == 300
+        before = tasks.asked
+        (tmp_path / "in" / "a").rename(tmp_path / "in" / "b")
+        append(tmp_path / "in" / "b" / "7.log", b"more\n")
+        assert read(follower.next_scan()) == [b"more"]
+        assert (follower.counters["files_renamed"], tasks.asked - before < 10) == (300, True)
+        assert read(follower.next_scan()) == []
+
+
+def test_another_file_of_the_same_size_and_time_is_a_change(tmp_path: Path) -> None:
+    """It has another inode, and other bytes."""
+    log = write(tmp_path / "in" / "a", b"1\n2\n", mtime_s=1000)
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"1", b"2"]
+    write(tmp_path / "other", b"7\n8\n", mtime_s=1000).rename(log)
+    assert lives.scan() == [b"7", b"8"]
+    assert lives.counts["files_replaced"] == 1
+    assert lives.scan() == []
+    lives.close()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_restored_tree_is_looked_at_once_and_not_read_again(tmp_path: Path, is_restarted: bool) -> None:
+    """Sizes, times and content are the same, and all inodes differ."""
+    folder, kept = tmp_path / "in", tmp_path / "kept"
+    for number in range(20):
+        write(folder / f"{number}.log", b"%d\n" % number, mtime_s=1000 + number)
+    lives = Lives(tmp_path, is_restarted=is_restarted)
+    assert len(lives.scan()) == 20
+    folder.rename(kept)
+    shutil.copytree(kept, folder)
+    assert lives.scan(2) == []
+    append(folder / "7.log", b"more\n")
+    assert lives.scan() == [b"more"]
+    lives.close()
+
+
+def test_a_restored_file_is_noted_with_its_new_inode(tmp_path: Path) -> None:
+    """Each scan that follows has nothing to ask of tasks."""
+    log = write(tmp_path / "in" / "a", b"1\n", mtime_s=1000)
+    tasks = Tasks(state_url=str(tmp_path / "state"), follow=True)
+    with Follower(tasks, files=str(tmp_path / "in")) as follower:
+        follower.scanned()
+        write(tmp_path / "copy", b"1\n", mtime_s=1000).rename(log)
+        assert read(follower.next_scan()) == []
+        before = tasks.asked
+        assert read(follower.next_scan()) == []
+        assert tasks.asked == before
+
+
+@pytest.mark.parametrize("content", [b"1\n", b"1\n2\n3\n", b"7\n8\n9\n"])
+def test_a_new_file_with_the_inode_of_a_deleted_one_is_read(tmp_path: Path, content: bytes) -> None:
+    """File systems give inodes again at once: what was taken must be there as well, and not before its time."""
+    log = write(tmp_path / "in" / "a", b"4\n5\n")
+    inode = log.stat().st_ino
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"4", b"5"]
+    # The same inode, as where it was given again.
+    log.write_bytes(content)
+    log.rename(tmp_path / "in" / "b")
+    assert (tmp_path / "in" / "b").stat().st_ino == inode
+    assert lives.scan() == content.split()
+    lives.close()
+
+
+def test_two_names_that_change_places_are_not_read_again(tmp_path: Path) -> None:
+    """Each has the inode that the other one had."""
+    folder = tmp_path / "in"
+    write(folder / "a", b"1\n")
+    write(folder / "b", b"2\n")
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"1", b"2"]
+    (folder / "a").rename(tmp_path / "x")
+    (folder / "b").rename(folder / "a")
+    (tmp_path / "x").rename(folder / "b")
+    append(folder / "a", b"more of 2\n")
+    assert lives.scan(2) == [b"more of 2"]
+    lives.close()
+
+
+def test_a_file_that_is_away_for_some_scans_is_known_when_it_comes_back(tmp_path: Path) -> None:
+    """Also under another name, and although another file had its name by then."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"1"]
+    log.rename(tmp_path / "away")
+    write(log, b"2\n")
+    assert lives.scan(2) == [b"2"]
+    append(tmp_path / "away", b"3\n")
+    (tmp_path / "away").rename(tmp_path / "in" / "app.log.1")
+    assert lives.scan(2) == [b"3"]
+    lives.close()
+
+
+def test_a_grace_is_shorter_than_what_people_wait_for() -> None:
+    """The scan that follows the default interval decides."""
+    assert COPY_GRACE_S < 5
+
+
+def test_what_was_renamed_and_compressed_later_keeps_its_place(tmp_path: Path) -> None:
+    """From name to name: a rename, a shift, a compression, another shift."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    lives = Lives(tmp_path, is_restarted=True)
+    found = lives.scan()
+    rename(log)
+    found += lives.scan()
+    append(log.with_name("app.log.1"), b"2\n")
+    shift(log)
+    found += lives.scan()
+    append(log.with_name("app.log.2"), b"3\n")
+    compress(log.with_name("app.log.2"))
+    found += lives.scan()
+    shift(log)
+    found += lives.scan(2)
+    assert found == [b"1", b"2", b"3"]
