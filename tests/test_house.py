@@ -79,6 +79,7 @@ def test_only_the_spark_runtime_imports_pyspark() -> None:
         "runtime/spark.py",
         "runtime/spark_context.py",
         "runtime/spark_errors.py",
+        "runtime/spark_process.py",
     ]
 
 

@@ -39,6 +39,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
 from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.runtime.probe import RunLocations
+from dagflow.runtime.scratch import sweep
 from dagflow.spec.app_spec import Attributes
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
@@ -137,6 +138,8 @@ def run(
     follows = options.follow or wants_to_follow(app)
     if follows:
         require_ends(app)
+    # Also a run that finds nothing to do, and does not start Spark, removes what killed ones have left.
+    sweep()
     watch = DriverWatch(stall_limits(app.attributes))
     with limited_memory(), watch:
         journal = _open_journal(app, storage, checkpoint, fresh=options.fresh)

@@ -30,7 +30,8 @@ def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
     archives = spark_home / "python" / "lib"
     rest = [entry for entry in path if Path(entry).parent != archives]
     pyspark = PathFinder.find_spec("pyspark", rest)
-    is_same = pyspark is not None and pyspark.origin is not None and Path(pyspark.origin).parent == spark_home
+    origin = None if pyspark is None else pyspark.origin
+    is_same = origin is not None and Path(origin).parent.resolve() == spark_home.resolve()
     return rest if is_same and PathFinder.find_spec("py4j", rest) is not None else list(path)
 
 

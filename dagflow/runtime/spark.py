@@ -30,6 +30,7 @@ from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver, Wind
 from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
 from dagflow.runtime.spark_context import send_sources, stop_context
 from dagflow.runtime.spark_errors import translated, translating
+from dagflow.runtime.spark_settings import is_protected
 from dagflow.spec.spark_master import SparkMaster
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,12 @@ class SparkRuntime(Runtime):
         self._group = f"dagflow-{program.app}-{id(self)}"
         self._is_cluster = SparkMaster.parse(str(context.master)).local_tasks is None
         self._is_closed = False
+        if self._is_cluster and program.storage.options and not is_protected(context.getConf().get):
+            logger.warning(
+                "all that reach the ports of %s can read the credentials of the app's storage: docs/cluster.md tells "
+                "how to set spark.authenticate",
+                context.master,
+            )
         self._board = ProgressBoard(program.limits)
         # Executors on other hosts reach the driver where Spark says; local tasks need no other address than loopback.
         host = str(context.getConf().get("spark.driver.host")) if self._is_cluster else "127.0.0.1"
@@ -166,7 +173,7 @@ class SparkRuntime(Runtime):
 
     def _how_java_ended(self) -> str:
         gateway: Any = self._context._gateway
-        return how_it_ended(gateway.proc)
+        return how_it_ended(None if gateway is None else gateway.proc)
 
     def _run(self, window: WindowTask) -> list[TaskResult]:
         slots = self._program.plan.partitions_by_level(window.partitions)
@@ -235,7 +242,8 @@ class SparkRuntime(Runtime):
         self._receiver.close()
         with contextlib.suppress(Py4JError, OSError):
             self._broadcast.destroy()
-            if self._owns_context:
+        if self._owns_context:
+            with contextlib.suppress(Py4JError, OSError):
                 stop_context(self._context)
 
 

@@ -7,8 +7,8 @@ import hashlib
 import os
 import shlex
 import sys
-import tempfile
 import threading
+import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,18 +19,14 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no 
 from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from dagflow.errors import DagflowError
 from dagflow.runtime.class_archive import archive_options, make_archive
 from dagflow.runtime.java import use_java
-from dagflow.runtime.java_process import JavaProcessOptions
 from dagflow.runtime.spark_errors import first_line, translating
-from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, settings_for
+from dagflow.runtime.spark_process import SparkProcess
+from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, protection, settings_for
 from dagflow.spec.spark_master import SparkMaster
-
-_NUMPY_CONVERTERS = NumpyArrayConverter, NumpyScalarConverter
 
 # dagflow uses no accumulators, and the job that fails reports the end of the JVM. PySpark would print a traceback as
 # well, in these servers and where pickling asks the JVM something.
@@ -67,38 +63,44 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
         settings.setdefault(JAVA_OPTIONS, shlex.join([*LOCAL_JAVA, *archive_options(java_home)]))
         if python == sys.executable:  # another Python may have no dagflow
             settings.setdefault("spark.python.daemon.module", "dagflow.runtime.daemon")
-    spark_conf = SparkConf().setMaster(master).setAppName(f"dagflow {app}")
-    for key, value in settings.items():
-        spark_conf.set(key, value)
+    settings |= {"spark.master": master, "spark.app.name": f"dagflow {app}"}
     try:
-        with contextlib.ExitStack() as stack:
-            output: Any = None
-            if log is not None:
-                log.parent.mkdir(parents=True, exist_ok=True)
-                output = stack.enter_context(log.open("ab"))
-            process = JavaProcessOptions({"stdout": output, "stderr": output} if output else {})
-            gateway = launch_gateway(spark_conf, process)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
-            # The converters of NumPy values import pandas where it is installed, which takes 0.5 s and 36 MiB; dagflow
-            # sends the JVM no such values.
-            client = gateway._gateway_client
-            client.converters = [each for each in client.converters if not isinstance(each, _NUMPY_CONVERTERS)]
-            return SparkContext(conf=spark_conf, gateway=gateway)
+        with contextlib.ExitStack() as undo:
+            process = SparkProcess(settings, log)
+            undo.callback(process.end)
+            context = _context(process, settings)
+            undo.pop_all()
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         where = f"; see {log}" if log is not None else ""
         raise DagflowError(f"Spark did not start on {master}: {first_line(error)}{where}") from error
+    opened: Any = context
+    opened.process = process  # for stop_context
+    return context
+
+
+def _context(process: SparkProcess, settings: Mapping[str, str]) -> SparkContext:
+    # What Spark has read from its own files counts as well, and is known in the Java process only.
+    found = dict(SparkConf(_jvm=process.gateway.jvm).getAll())
+    conf = SparkConf()
+    for key, value in {**settings, **process.local_settings(found), **protection(found)}.items():
+        conf.set(key, value)
+    return SparkContext(conf=conf, gateway=process.gateway)
 
 
 def stop_context(context: SparkContext) -> None:
-    """Stop Spark, without the second that PySpark waits for the server of its accumulators."""
+    """Stop Spark, its Java process and its temporary files; a second call does nothing."""
     opened: Any = context
+    # Left to it, PySpark would wait a second for the server of its accumulators.
     server, opened._accumulatorServer = opened._accumulatorServer, None
-    context.stop()
-    if server is None:  # stopped before
-        return
-    if isinstance(server, AccumulatorUnixServer):
-        # Removed here, because this process may end before the thread that would remove it.
-        Path(str(server.server_address)).unlink(missing_ok=True)
-    threading.Thread(target=server.shutdown, daemon=True).start()
+    try:
+        with warnings.catch_warnings():
+            # PySpark warns where the Java process has ended, which the job that failed has reported.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            context.stop()
+    finally:
+        if server is not None:
+            threading.Thread(target=server.shutdown, daemon=True).start()
+        opened.process.end()
 
 
 def send_sources(context: SparkContext, paths: Iterable[Path]) -> None:
@@ -108,22 +110,20 @@ def send_sources(context: SparkContext, paths: Iterable[Path]) -> None:
         context: The context of the executors.
         paths: Module files and package directories; each is importable by its own name.
     """
-    context.addPyFile(str(package_zip(paths)))
+    opened: Any = context
+    context.addPyFile(str(package_zip(paths, Path(opened._temp_dir))))
 
 
-def package_zip(paths: Iterable[Path]) -> Path:
-    """A zip file in the temporary directory, named by its content, so that the same sources are zipped once."""
+def package_zip(paths: Iterable[Path], directory: Path) -> Path:
+    """A zip file in a directory, named by its content: Spark takes one content of each name."""
     digest = hashlib.sha256()
     members = [member for path in paths for member in _sources(path)]
     for file, name in members:
         digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
-    target = Path(tempfile.gettempdir()) / f"dagflow_{digest.hexdigest()[:16]}.zip"
-    if not target.exists():
-        draft = tempfile.NamedTemporaryFile(dir=target.parent, suffix=".zip", delete=False)  # noqa: SIM115  # renamed below
-        with draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file, name in members:
-                archive.writestr(zipfile.ZipInfo(name), file.read_bytes())
-        Path(draft.name).replace(target)
+    target = directory / f"dagflow_{digest.hexdigest()[:16]}.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file, name in members:
+            archive.writestr(zipfile.ZipInfo(name), file.read_bytes())
     return target
 
 
@@ -155,9 +155,5 @@ def _run_once(option: str, log: Path) -> str:
         pairs = context.parallelize(range(8), 2).map(lambda number: (number % 3, number))
         pairs.repartitionAndSortWithinPartitions(2).collect()
         class_path = str(context._jvm.System.getProperty("java.class.path"))
-    gateway = context._gateway
     stop_context(context)
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
     return class_path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dagflow.spec.spark_master import SparkMaster
 
@@ -21,7 +21,15 @@ SETTINGS = {
     "spark.python.worker.faulthandler.enabled": "true",
 }
 
-LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+AUTHENTICATE = "spark.authenticate"
+"""Whether processes that talk to each other must know a secret. A standalone cluster needs to have been given it."""
+
+LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Every user of this machine can connect to a port of it. With a local master Spark makes up a secret for each run.
+    AUTHENTICATE: "true",
+}
 
 OUT_OF_MEMORY = ("-XX:+ExitOnOutOfMemoryError", "-XX:-HeapDumpOnOutOfMemoryError")
 """Without its heap Java may go on for minutes, and answer nothing: it ends at once, so the run can say so."""
@@ -63,6 +71,25 @@ CLUSTER_SETTINGS = {
     "spark.executor.defaultJavaOptions": " ".join(OUT_OF_MEMORY),
 }
 """Settings for many hosts; on a single host they would only be in the way."""
+
+
+def is_protected(setting: Callable[[str], str | None]) -> bool:
+    """Whether only processes that know a secret can talk to Spark's.
+
+    Args:
+        setting: Gives the value of a setting; None for one that is not set.
+    """
+    return setting(AUTHENTICATE) == "true"
+
+
+def protection(found: Mapping[str, str]) -> dict[str, str]:
+    """Settings that encrypt what Spark's processes send each other, where they know one secret.
+
+    Args:
+        found: The settings that Spark has been given.
+    """
+    encryption = "spark.network.crypto.enabled"
+    return {encryption: found.get(encryption, "true")} if is_protected(found.get) else {}
 
 
 def settings_for(master: str, conf: Mapping[str, str]) -> dict[str, str]:

@@ -22,8 +22,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("app", APPS)
 def test_an_app_publishes_what_is_expected_and_nothing_else(app: str, place: Path) -> None:
     """The published directory equals the expected one to the byte; a second run finds nothing to do."""
-    first = dagflow_command(["run", f"apps/{app}.yaml", "--json"], cwd=place)
+    (place / "tmp").mkdir()
+    first = dagflow_command(["run", f"apps/{app}.yaml", "--json"], cwd=place, TMPDIR=str(place / "tmp"))
     assert first.returncode == 0, first.stderr
+    assert list((place / "tmp").iterdir()) == []
     (expected,) = (place / "apps" / "expected" / app).iterdir()
     wanted = contents(expected)
     assert wanted and contents(place / "out" / expected.name) == wanted

@@ -37,17 +37,16 @@ def test_a_stopped_context_leaves_no_socket_and_may_be_stopped_again(tmp_path: P
     assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")
 
 
-def test_the_same_sources_are_zipped_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The archive holds modules and packages by their own names, without what Python has compiled."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_sources_are_zipped_without_what_python_has_compiled(tmp_path: Path) -> None:
+    """The archive holds modules and packages by their own names, and is named by what it holds."""
     package = tmp_path / "sources" / "package"
     (package / "__pycache__").mkdir(parents=True)
     (package / "__pycache__" / "inner.pyc").write_bytes(b"")
     (package / "inner.py").write_text("VALUE = 1\n")
     module = tmp_path / "sources" / "module.py"
     module.write_text("VALUE = 2\n")
-    archive = package_zip([package, module])
+    archive = package_zip([package, module], tmp_path)
     assert sorted(zipfile.ZipFile(archive).namelist()) == ["module.py", "package/inner.py"]
-    assert package_zip([package, module]) == archive
+    assert package_zip([package, module], tmp_path) == archive
     module.write_text("VALUE = 3\n")
-    assert package_zip([package, module]) != archive
+    assert package_zip([package, module], tmp_path) != archive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.runtime.spark_settings import CLUSTER_SETTINGS, settings_for
+from dagflow.runtime.spark_settings import AUTHENTICATE, CLUSTER_SETTINGS, protection, settings_for
 
 EXCLUSION = "spark.excludeOnFailure.enabled"
 
@@ -28,3 +28,14 @@ def test_hosts_are_not_left_out_where_spark_would_refuse_to() -> None:
     assert settings_for("yarn", {})[EXCLUSION] == "true"
     assert settings_for("yarn", {"spark.task.maxFailures": "4"})[EXCLUSION] == "false"
     assert settings_for("yarn", {"spark.task.maxFailures": "4", EXCLUSION: "true"})[EXCLUSION] == "true"
+
+
+def test_a_local_run_is_closed_and_a_cluster_as_it_was_set_up() -> None:
+    """A cluster that knows no secret could not be talked to with one; where there is one, all is encrypted."""
+    assert settings_for("local[2]", {})[AUTHENTICATE] == "true"
+    assert settings_for("local[2]", {AUTHENTICATE: "false"})[AUTHENTICATE] == "false"
+    assert AUTHENTICATE not in settings_for("spark://host:7077", {})
+    assert protection({}) == protection({AUTHENTICATE: "false"}) == {}
+    assert protection({AUTHENTICATE: "true"}) == {"spark.network.crypto.enabled": "true"}
+    off = {"spark.network.crypto.enabled": "false"}
+    assert protection({AUTHENTICATE: "true", **off}) == off

@@ -1,0 +1,104 @@
+"""A directory for the temporary files of one run, which goes when the run ends, or when the next one finds it dead."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+SHORT_PLACES = ("/tmp", "/dev/shm", "/var/tmp")
+"""Places for sockets, whose paths must be short."""
+
+_LOCK = "lock"
+
+_ATTEMPTS = 3
+
+
+class Scratch:
+    """A directory that only this user may enter, and that is removed by close() or by a later sweep().
+
+    Guarantee: it is not swept before its process has ended. A lock says whether that process lives, and not its
+    number: the kernel drops a lock with the process, and another container has other numbers.
+
+    Args:
+        parent: The directory to make it in.
+
+    Attributes:
+        path: The directory.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+
+    def __init__(self, parent: str | Path) -> None:
+        for _ in range(_ATTEMPTS):
+            self.path = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))
+            self._lock = _locked(self.path)
+            if self._lock is not None:
+                return
+            # A process that sweeps at this very moment takes it for one of a dead process.
+            shutil.rmtree(self.path, ignore_errors=True)
+        # A file system without locks: no process can lock it, so none sweeps it.
+        self.path = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))
+
+    def close(self) -> None:
+        """Remove the directory with all that is in it; a second call does nothing."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def sweep(*places: str | Path) -> None:
+    """Remove what dead processes of this user have left; what cannot be removed stays.
+
+    Args:
+        places: The directories to look into; none for those in which a run makes its own unless it is told otherwise.
+    """
+    for place in set(map(Path, places or (tempfile.gettempdir(), *SHORT_PLACES))):
+        for path in _ours_in(place):
+            lock = _locked(path)
+            if lock is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(lock)
+
+
+def _ours_in(place: Path) -> list[Path]:
+    try:
+        with os.scandir(place) as entries:
+            return [Path(entry) for entry in entries if entry.name.startswith(_prefix()) and _is_ours(entry.path)]
+    except OSError:
+        return []
+
+
+def _prefix() -> str:
+    return f"dagflow-{os.getuid()}-"
+
+
+def _is_ours(path: str) -> bool:
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return False
+
+
+def _locked(directory: Path) -> int | None:
+    """The descriptor of a directory's lock; None where another process holds it, or the directory is gone."""
+    path = directory / _LOCK
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The process that held it before may have removed what it stood for.
+        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None

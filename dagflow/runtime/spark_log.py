@@ -1,0 +1,78 @@
+"""The log of Spark's Java process: what came first and what came last, and never more than a few megabytes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+HEAD_BYTES = 1 << 20
+"""What is kept from the beginning: how Spark started, and the first error, which is often the cause of the others."""
+
+TAIL_BYTES = 4 << 20
+"""What is kept from the end, at least; the file grows to twice as much before it is cut."""
+
+_READ_BYTES = 1 << 16
+_MARK = b"\n... %d bytes are left out here ...\n"
+
+
+class SparkLog:
+    """A log file of bounded size that another process writes through a pipe.
+
+    The log of the run before is kept beside it, with `.1` behind its name.
+
+    Args:
+        path: The file; only its owner may read it, because operators may print records.
+        head_bytes: What is kept from the beginning.
+        tail_bytes: What is kept from the end, at least.
+
+    Attributes:
+        descriptor: What the other process writes to; the caller closes it in this process once the other one has it.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+
+    def __init__(self, path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists():
+            path.replace(path.with_name(f"{path.name}.1"))
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._head_bytes = head_bytes
+        self._tail_bytes = tail_bytes
+        self._size_bytes = 0
+        self._left_out_bytes = 0
+        self._kept_from = head_bytes
+        reading, self.descriptor = os.pipe2(os.O_CLOEXEC)
+        self._copying = threading.Thread(target=self._copy, args=(reading,), name="spark-log", daemon=True)
+        self._copying.start()
+
+    def _copy(self, reading: int) -> None:
+        with open(reading, "rb", buffering=0) as pipe:
+            while data := pipe.read(_READ_BYTES):
+                # Where the disk is full, the process goes on without a log.
+                try:
+                    self._write(data)
+                except OSError:
+                    continue
+        os.close(self._file)
+
+    def _write(self, data: bytes) -> None:
+        self._size_bytes += os.pwrite(self._file, data, self._size_bytes)
+        if self._size_bytes > self._kept_from + 2 * self._tail_bytes:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Leave out what lies between the head and the newest bytes."""
+        tail = os.pread(self._file, self._tail_bytes, self._size_bytes - self._tail_bytes)
+        self._left_out_bytes += self._size_bytes - self._tail_bytes - self._kept_from
+        mark = _MARK % self._left_out_bytes
+        self._kept_from = self._head_bytes + len(mark)
+        kept = mark + tail
+        os.pwrite(self._file, kept, self._head_bytes)
+        self._size_bytes = self._head_bytes + len(kept)
+        os.ftruncate(self._file, self._size_bytes)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until all that was written is in the file; called when the other process has ended."""
+        self._copying.join(timeout_s)
