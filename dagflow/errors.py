@@ -221,6 +221,10 @@ class SourceChangedError(StorageError):
     """A file is no longer the version that was planned."""
 
 
+class LostOutputError(StorageError):
+    """A file that a committed window is to publish is gone, or is not what was written."""
+
+
 class TransientStorageError(StorageError):
     """The store failed, and may succeed when asked again."""
 

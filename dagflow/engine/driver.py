@@ -167,9 +167,8 @@ class Driver:
         if stale and not self._stop.is_requested:
             self._planner.plan_again(stale)
             for window in stale:
-                self._observer.notice(
-                    f"window {window.window_id} was planned with the app as it was and is planned again"
-                )
+                why = " was planned with the app as it was and" if window.config_hash else ""
+                self._observer.notice(f"window {window.window_id}{why} is planned again")
         planned = self._journal.state.planned
         for window_id in sorted(planned):
             if self._stop.is_requested:

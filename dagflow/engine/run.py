@@ -234,7 +234,8 @@ def _drive(
         committed, last_run = journal.state.committed_state, journal.state.operators
         states.restore(committed.partitions, last_run)
         held.restore(committed.held_results, last_run)
-        segments.sweep(states.segment_names | held.segment_names)
+        earlier = {name for each in journal.state.before.values() for name in each.segment_names()}
+        segments.sweep(states.segment_names | held.segment_names | earlier)
         control.restore(journal.state.control_state, committed, last_run)
         runner = WindowRunner(app, states, runtime, sizing, pending_tag(journal.state.app_uuid, journal.epoch), held)
         planner = WindowPlanner(app, journal, control, states, runner, sizing, held)

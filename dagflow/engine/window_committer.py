@@ -15,14 +15,15 @@ from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
-from dagflow.errors import DagflowError
+from dagflow.engine.window_repair import repair_command
+from dagflow.errors import DagflowError, LostOutputError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import CommittedState, Journal, ProducedFiles, SavedState, WindowIntent, WindowPlan
 from dagflow.journal.journal import now_ms
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.pending import PendingFile
-from dagflow.storage.publishing import discard_all_rivals, publish_all
+from dagflow.storage.publishing import discard_all_rivals, publish_all, publish_instead
 
 logger = logging.getLogger(__name__)
 
@@ -174,7 +175,16 @@ class WindowCommitter:
                 operator.check_limits({**own.counts, **own.records})
 
     def _publish(self, window_id: int, files: list[PendingFile]) -> None:
-        publish_all(self._storage, files, durability=self._durability)
+        earlier = self._journal.state.repaired.get(window_id, [])
+        try:
+            if earlier:
+                check = self._journal.check_epoch
+                publish_instead(self._storage, files, earlier, check, durability=self._durability)
+            else:
+                publish_all(self._storage, files, durability=self._durability)
+        except LostOutputError as error:
+            remedy = f"to plan window {window_id} again: {repair_command(self._journal.url, window_id)}"
+            raise LostOutputError(error.message, url=error.url, hint=remedy) from error
         if window_id < self._first_window:
             discard_all_rivals(self._storage, files)  # what tasks of earlier drivers uploaded under these names
 

@@ -1,7 +1,7 @@
 """The durable record of every window: planned, then committed, then published."""
 
 from dagflow.journal.app_facts import AppFacts, OperatorFacts
-from dagflow.journal.events import Replan, Reprocess
+from dagflow.journal.events import Repair, Replan, Reprocess
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
 from dagflow.journal.retention import JournalRetention
@@ -31,6 +31,7 @@ __all__ = [
     "PartitionDecision",
     "PlannedTuples",
     "ProducedFiles",
+    "Repair",
     "Replan",
     "Reprocess",
     "SavedPart",

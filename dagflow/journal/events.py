@@ -107,6 +107,15 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Repair:
+    """The decision about a window is taken back: it is planned, by the next run again, and not committed."""
+
+    kind: ClassVar[str] = "REPAIR"
+
+    window_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reprocess:
     """A window that was done ran again, and what it made replaces what it had published.
 
@@ -192,6 +201,7 @@ Event = (
     | Replan
     | WindowIntent
     | Done
+    | Repair
     | Reprocess
     | Reprocessed
     | Outputs

@@ -145,6 +145,11 @@ class Journal:
             )
 
     @property
+    def url(self) -> str:
+        """The checkpoint."""
+        return self._store.url
+
+    @property
     def epoch(self) -> int:
         """This driver's epoch; later drivers have higher ones."""
         return self._log.epoch

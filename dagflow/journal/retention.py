@@ -181,7 +181,7 @@ def keep_reprocessed(log: Log, state: JournalState, seq: int, window: Window) ->
 
 def _as_committed(store: ObjectStore, state: JournalState, window_id: int) -> Iterator[Window]:
     finished = sorted(state.finished.items())
-    unpublished = [Window(state.committing[each], state.intents[each]) for each in sorted(state.intents)]
+    unpublished = [Window(state.committing[n].without_state(), state.intents[n]) for n in sorted(state.intents)]
     first_kept = finished[0][0] if finished else state.last_done + 1
     for window in archived_windows(store, state, window_id):
         # A crash between archive and snapshot leaves windows in both.
@@ -204,6 +204,8 @@ def published_urls(store: ObjectStore, state: JournalState) -> Iterator[str]:
     committed = (window.intent for window in all_windows(store, state) if window.intent is not None)
     for intent in itertools.chain(committed, (event.intent for event in state.reprocessing.values())):
         yield from (file.final_url for file in intent.files)
+    # Some of these may have been published before their commit was taken back.
+    yield from (file.final_url for files in state.repaired.values() for file in files)
 
 
 def find_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:

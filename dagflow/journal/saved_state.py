@@ -136,3 +136,9 @@ class CommittedState:
     source_events: dict[str, SavedState] = field(default_factory=dict)
     held_results: dict[str, SavedParts] = field(default_factory=dict)
     byte_accounting: dict[str, int] = field(default_factory=dict)
+
+    def segment_names(self) -> set[str]:
+        """The objects of the checkpoint that it needs."""
+        states = (state for each in self.partitions.values() for state in each if state is not None)
+        parts = (part.name for held in self.held_results.values() for part in held.parts)
+        return {*(segment.name for state in states for segment in state.segments or ()), *parts} - {""}

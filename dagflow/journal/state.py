@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, assert_never
 
 from dagflow.journal.app_facts import AppFacts
@@ -15,6 +15,7 @@ from dagflow.journal.events import (
     Fence,
     Operators,
     Outputs,
+    Repair,
     Replan,
     Reprocess,
     Reprocessed,
@@ -72,6 +73,9 @@ class JournalState:
         planned: Windows that were planned and have no intent.
         intents: Windows with an intent whose files may not all be published.
         committing: Plans of the windows in intents.
+        before: What committed_state was before the windows in intents.
+        repaired: Files of commits that were taken back, some of which may be published, by window id; until the window
+            is done.
         finished: Done windows that are not in the archive yet, encoded for it.
         control_state: Of the newest plan.
         committed_state: Of the newest intent.
@@ -102,6 +106,8 @@ class JournalState:
     planned: dict[int, WindowPlan] = field(default_factory=dict)
     intents: dict[int, WindowIntent] = field(default_factory=dict)
     committing: dict[int, WindowPlan] = field(default_factory=dict)
+    before: dict[int, CommittedState] = field(default_factory=dict)
+    repaired: dict[int, list[PendingFile]] = field(default_factory=dict)
     finished: dict[int, bytes] = field(default_factory=dict)
     control_state: ControlState = field(default_factory=ControlState)
     committed_state: CommittedState = field(default_factory=CommittedState)
@@ -132,6 +138,8 @@ class JournalState:
                 self._commit(event)
             case Done():
                 self._finish(event)
+            case Repair():
+                self._repair(event.window_id)
             case Reprocess():
                 self._begin_reprocess(event)
             case Reprocessed():
@@ -181,7 +189,8 @@ class JournalState:
                 f"planned are {sorted(self.planned)}"
             )
         plan = self.planned.pop(intent.window_id)
-        self.committing[intent.window_id] = plan.without_state()
+        self.committing[intent.window_id] = plan
+        self.before[intent.window_id] = self.committed_state
         self.intents[intent.window_id] = intent
         self.last_committed = intent.window_id
         self.committed_state = intent.state
@@ -197,9 +206,29 @@ class JournalState:
         # The archive is a sequence of ranges; its readers would pass over a window that came later.
         if window_id != self.last_done + 1:
             raise ValueError(f"window {window_id} is done before window {self.last_done + 1}")
-        plan, intent = self.committing.pop(window_id), self.intents.pop(window_id)
+        plan = self.committing.pop(window_id).without_state()
+        intent = self.intents.pop(window_id).without_state()
         self.last_done = window_id
-        self.finished[window_id] = encode(to_json(Window(plan, intent.without_state(), done.published_ms)))
+        self.before.pop(window_id, None)
+        self.repaired.pop(window_id, None)
+        self.finished[window_id] = encode(to_json(Window(plan, intent, done.published_ms)))
+
+    def _repair(self, window_id: int) -> None:
+        # An app has this fingerprint at no time, so the next run plans the window again.
+        if window_id in self.planned:
+            self.planned[window_id] = replace(self.planned[window_id], config_hash="")
+            return
+        if window_id not in self.before or window_id != self.last_committed:
+            raise ValueError(f"window {window_id} is repaired; {sorted(self.before)} are committed and not published")
+        plan, intent = self.committing.pop(window_id), self.intents.pop(window_id)
+        self.planned[window_id] = replace(plan, config_hash="")
+        self.last_committed = window_id - 1
+        self.committed_state = self.before.pop(window_id)
+        self.repaired[window_id] = [*self.repaired.get(window_id, []), *intent.files]
+        self.totals.subtract(plan.counters)
+        self.totals.subtract(intent.counters)
+        for name, seconds in intent.busy_s.items():
+            self.busy_s[name] -= seconds
 
     def _begin_reprocess(self, event: Reprocess) -> None:
         window_id = event.intent.window_id

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from typing_extensions import Buffer
 
-from dagflow.errors import StorageError
+from dagflow.errors import LostOutputError, StorageError
 from dagflow.storage.location import redacted
 
 PENDING_DIRECTORY = ".dagflow-pending"
@@ -210,12 +210,11 @@ def is_earlier_tag(tag: str, owner: str, before_epoch: int) -> bool:
     return tag_owner == owner and epoch.isdigit() and int(epoch) < before_epoch
 
 
-def lost_output(pending: PendingFile) -> StorageError:
+def lost_output(pending: PendingFile) -> LostOutputError:
     """The error for a committed file that is neither pending nor published."""
-    return StorageError(
+    return LostOutputError(
         f"output was lost: neither this file nor its pending file {redacted(pending.pending_url)} exists",
         url=redacted(pending.final_url),
-        hint="it was removed after its window was committed; put it back, or start over with --fresh",
     )
 
 

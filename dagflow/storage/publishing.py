@@ -88,6 +88,38 @@ def replace_all(
         storage.backend(urls[0]).pending.sync_names(urls)
 
 
+def publish_instead(
+    storage: StorageContext,
+    files: Sequence[PendingFile],
+    earlier: Sequence[PendingFile],
+    require_right: Callable[[], None],
+    *,
+    durability: Durability = "process",
+) -> None:
+    """Publish files in the places of those of an earlier attempt, some of which may be published.
+
+    May be repeated: after a death in between, doing it again completes it. Files of other programs are not replaced.
+
+    Args:
+        storage: Reaches the stores.
+        files: Complete pending files, or published ones.
+        earlier: What the earlier attempt would have published.
+        require_right: Called before anything is replaced or removed; raises where another driver has taken over.
+        durability: What the files survive.
+
+    Raises:
+        StorageError: As PendingFiles.publish says.
+    """
+    require_right()
+    # From here on no process can publish one of them any more, however late it wakes up.
+    discard_all(storage, earlier)
+    lost = {file.final_url for file in find_lost(storage, earlier)}
+    own = {file.final_url for file in earlier} - lost
+    publish_all(storage, [file for file in files if file.final_url not in own], durability=durability)
+    in_place = [file for file in files if file.final_url in own]
+    replace_all(storage, in_place, own - {file.final_url for file in files}, require_right)
+
+
 def _for_all(storage: StorageContext, act: Callable[[PendingFile], None], files: Sequence[PendingFile]) -> None:
     """Do something with each file; with those on stores that take several calls at a time, in several threads."""
     concurrent = []

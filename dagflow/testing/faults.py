@@ -25,7 +25,7 @@ T = TypeVar("T")
 Moment = Literal["before", "after", "lost_reply"]
 
 
-class InjectedCrash(BaseException):  # it is no error of the program, and no handler of errors may catch it
+class InjectedCrash(KeyboardInterrupt):  # it is no failure of an operator, and no handler of errors may catch it
     """The process is dead, as far as its storage can tell."""
 
 

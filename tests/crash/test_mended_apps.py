@@ -1,8 +1,10 @@
-"""Runs of a mended app that die before each change of the disk."""
+"""Runs of mended apps, and repairs, that die before each change of the disk."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -10,8 +12,12 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.run import run
-from dagflow.errors import DagflowError
+from dagflow.engine.window_repair import repair
+from dagflow.errors import DagflowError, LostOutputError
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.backends.local.pending import LocalPendingFiles
+from dagflow.storage.context import StorageContext
+from dagflow.storage.pending import Durability, PendingFile
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.transform.record_filter import RecordFilter
 from tests.crash.apps import files_app, leftovers, published, records_of
@@ -25,6 +31,53 @@ def failed(source: Path, root: Path) -> dict[str, bytes]:
     with pytest.raises(DagflowError, match="lights"):
         run(files_app(source, root), runtime=crashing(2))
     return published(root / "out")
+
+
+def lost_file(source: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run an app until it dies when it has published a file of its second window, and remove another one."""
+    publish = LocalPendingFiles.publish
+    count = itertools.count()
+
+    def some(self: LocalPendingFiles, pending: PendingFile, durability: Durability = "process") -> None:
+        if next(count) == 3:
+            os.unlink(pending.pending_url)
+            raise InjectedCrash("died")
+        publish(self, pending, durability)
+
+    with monkeypatch.context() as patch, pytest.raises(InjectedCrash, match="died"):
+        patch.setattr(LocalPendingFiles, "publish", some)
+        run(files_app(source, root), runtime=InlineRuntime)
+
+
+@pytest.mark.parametrize("name", ["block", "part"])
+def test_a_crash_of_a_repair_and_the_run_behind_it_is_mended(
+    quick_disk: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """At any disk change: where the window still cannot be published it is repaired again; all is there once."""
+    source = quick_disk / "source"
+    source.mkdir()
+    (source / "a").write_bytes(LINES)
+    wanted = Counter(line for line in LINES.splitlines() if not line.startswith(b"."))
+    refusals = 0
+    for at in range(1, 500):
+        root = quick_disk / str(at)
+        lost_file(source, root, monkeypatch)
+        with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
+            repair(str(root / "journal"), 2, StorageContext.default())
+            run(files_app(source, root, name=name), runtime=InlineRuntime)
+        for _ in range(2):
+            with contextlib.suppress(LostOutputError):
+                run(files_app(source, root, name=name), runtime=InlineRuntime)
+                break
+            refusals += 1
+            repair(str(root / "journal"), 2, StorageContext.default())
+        assert records_of(published(root / "out")) == wanted
+        assert leftovers(root / "out") == []
+        shutil.rmtree(root)
+        if not faults.has_struck:
+            assert refusals > 3
+            return
+    pytest.fail("the run never came through")
 
 
 def test_a_crash_of_a_mended_app_loses_and_doubles_nothing(quick_disk: Path) -> None:

@@ -1,3 +1,4 @@
+import copy
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from dagflow.journal import (
     PartitionDecision,
     PlannedTuples,
     ProducedFiles,
+    Repair,
     Replan,
     Reprocess,
     SavedSegment,
@@ -29,6 +31,7 @@ from dagflow.journal import (
 )
 from dagflow.journal.events import Done, Event, Outputs, Record, Reprocessed
 from dagflow.journal.frames import compressed, decode, encode
+from dagflow.journal.retention import published_urls
 from dagflow.journal.typed_json import from_json, to_json
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.storage.context import StorageContext
@@ -226,8 +229,36 @@ def test_any_state_comes_back_as_it_was_written(plan: WindowPlan, intent: Window
         state.apply(event)
         assert through_json(state) == state
         replayed = Reprocess(intent, urls, intent.counters), Reprocessed(1, "x")
-        record = Record(1, 2, "n", (event, Outputs(urls), *replayed, Replan(plan)))
+        record = Record(1, 2, "n", (event, Outputs(urls), *replayed, Replan(plan), Repair(1)))
         assert Record.from_json(decode(encode(record.to_json()), "log/1"), "log/1") == record
+
+
+@settings(max_examples=20)
+@given(steps=STEPS, retention=KEEP)
+def test_a_repair_undoes_a_commit(steps: list[str], retention: JournalRetention) -> None:
+    """Whatever came before, the state is that of the plan, but for the files that may be published; also from disk."""
+    store = StorageContext.default().objects(f"memory://{uuid.uuid4().hex}")
+    *_, journal = play(store, [*steps, "plan"], retention)
+    w = min(journal.state.planned)
+    while journal.state.intents:
+        journal.mark_done(min(journal.state.intents))
+    journal.flush()
+    unplanned = replace(journal.state.planned[w], config_hash="")
+    before = copy.deepcopy(journal.state)
+    intent = replace(intent_of(w, "x", "y", total=w), counters=emitted("r", "n", w), busy_s={"r": 0.5})
+    journal.append(intent)
+    journal.append(Repair(w))
+    for state in (journal.state, read_state(store)):
+        assert state.repaired == {w: intent.files}
+        assert {"x", "y"} <= set(published_urls(store, state))
+        assert state.planned == {**before.planned, w: unplanned}
+        for name in ("committed_state", "control_state", "last_committed", "last_done", "intents", "committing"):
+            assert getattr(state, name) == getattr(before, name)
+        assert state.totals.total("f") == before.totals.total("f")
+    journal.append(intent)
+    journal.mark_done(w)
+    assert not journal.state.repaired
+    require_legal(journal.state)
 
 
 def test_a_state_knows_the_range_of_partition_counts() -> None:
@@ -256,6 +287,8 @@ BOTH = (WindowPlan, WindowIntent)
         ([WindowPlan(2)], "window 2 is planned where window 1 is due"),
         ([WindowPlan(1)] * 2, "window 1 is planned where window 2 is due"),
         ([Replan(WindowPlan(1))], r"window 1 is planned again; planned are \[\]"),
+        ([Repair(1)], r"window 1 is repaired; \[\] are committed and not published"),
+        ([*(kind(n) for kind in BOTH for n in (1, 2)), Repair(1)], r"window 1 is repaired; \[1, 2\] are committed"),
         ([WindowIntent(1)], "window 1 is committed after window 0"),
         ([Done(1)], "window 1 is done without an intent"),
         ([*(kind(n) for kind in BOTH for n in (1, 2)), Done(2)], "2 is done before window 1"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from typing_extensions import Buffer, override
 
-from dagflow.errors import StorageError
+from dagflow.errors import LostOutputError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, sync_directory, translated, write_all
 from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.pending import (
@@ -115,11 +115,11 @@ class LocalPendingFiles(PendingFiles):
                 _require_published(pending)
             else:
                 if staged_bytes != pending.size_bytes:
-                    raise StorageError(
+                    raise LostOutputError(
                         f"its pending file {source} has {staged_bytes} bytes, not the {pending.size_bytes} that were "
-                        "written: output was lost, perhaps by a power loss",
+                        "written: another process has written to it, or a power loss took its end (durability: power "
+                        "prevents that)",
                         url=target,
-                        hint="set durability: power where that may happen again, and start over with --fresh",
                     )
                 _move(pending)
             # Also when another process moved the file: it may have died before its names were on disk.

@@ -1,0 +1,65 @@
+"""`dagflow repair`: take back what was decided about a window and cannot be done."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.figures import count
+from dagflow.cli.shared_options import Settings, load, storage_of, store_option, verbose_option
+from dagflow.engine.window_repair import RepairedWindow, repair
+from dagflow.errors import MissingError
+from dagflow.journal import read_state
+from dagflow.storage.context import StorageContext
+
+
+@click.command("repair", short_help="Let the next run plan a window again that cannot be published.")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
+@click.option("--window", "window_id", type=click.IntRange(1), required=True, metavar="N", help="The window.")
+@store_option
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object on stdout.")
+@verbose_option
+@click.pass_obj
+def command(settings: Settings, checkpoint: str, window_id: int, app: str | None, as_json: bool) -> int:
+    """Let the next run plan window N of CHECKPOINT, or of APP, again.
+
+    For a window that is committed and cannot be published, because a file that waited is gone or damaged:
+    its commit is taken back. The next run reads the same blocks again with the app as it is then, and puts the new
+    files in the places of those that the window had published. Nothing is lost, and nothing is there twice.
+    A window that is planned and not committed is planned anew. Windows that need no repair are refused.
+    """
+    storage = storage_of(app, settings)
+    if Path(checkpoint).is_file():
+        logical = load(checkpoint, settings)
+        app, checkpoint, storage = checkpoint, logical.attributes.checkpoint, logical.attributes.storage_context()
+    try:
+        repaired = repair(checkpoint, window_id, storage)
+    except MissingError as error:
+        raise click.UsageError(str(error)) from error
+    output.note(settings.redact(describe(repaired)))
+    output.note(f"    continue with: dagflow run {_app_of(app, checkpoint, storage)}")
+    if as_json:
+        output.result(json.dumps(asdict(repaired)))
+    return 0
+
+
+def describe(repaired: RepairedWindow) -> str:
+    """What was wrong with a window, and what becomes of its files."""
+    if not repaired.lost:
+        return f"window {repaired.window_id} was planned and not committed; the next run plans it again"
+    lines = [
+        f"window {repaired.window_id} was committed, and {count(len(repaired.lost), 'file')} of it cannot be "
+        "published; the commit is taken back, and the next run plans the window again"
+    ]
+    lines += [f"    lost {url}" for url in repaired.lost]
+    lines += [f"    to be replaced {url}" for url in repaired.kept]
+    return "\n".join(lines)
+
+
+def _app_of(app: str | None, checkpoint: str, storage: StorageContext) -> str:
+    return shlex.quote(app or read_state(storage.objects(checkpoint)).source or "APP")

@@ -1,0 +1,92 @@
+"""Repairs windows that cannot go on: what was decided and cannot be published is planned again."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+
+from dagflow.errors import JournalError, MissingError
+from dagflow.journal import Journal, JournalRetention, JournalState, Repair, read_state, with_roots_of_run
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, redacted
+from dagflow.storage.publishing import find_lost
+from dagflow.storage.roots import require_located
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedWindow:
+    """A window that the next run plans again.
+
+    Attributes:
+        window_id: The window.
+        lost: Locations of its files that could not be published; empty where nothing was decided.
+        kept: Locations of those that could, or were; the next run replaces them.
+    """
+
+    window_id: int
+    lost: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+def repair_command(checkpoint: str, window_id: int) -> str:
+    """The command that repairs a window."""
+    return f"dagflow repair {shlex.quote(redacted(checkpoint))} --window {window_id}"
+
+
+def repair(checkpoint: str, window_id: int, storage: StorageContext) -> RepairedWindow:
+    """Take back the decision about a window whose files are lost, so that the next run plans its blocks again.
+
+    One record of the journal does it; no file is touched. The next run plans the window with the app as it is then,
+    and puts its new files in the places of those that the window had published.
+
+    Args:
+        checkpoint: URL of the checkpoint.
+        window_id: The window.
+        storage: Reaches the stores of the app.
+
+    Raises:
+        MissingError: There is no journal, or no such window.
+        JournalError: The window needs no repair; nothing was changed.
+        FencedError: Another driver has taken over.
+        StorageError: A store failed.
+    """
+    store = with_roots_of_run(storage, absolute(checkpoint))
+    storage = replace(storage, roots=store.roots)
+    _examined(read_state(store), window_id, checkpoint, storage)
+    journal = Journal.take_over(store, None, JournalRetention())
+    try:
+        found = _examined(journal.state, window_id, checkpoint, storage)
+        journal.append(Repair(window_id))
+    finally:
+        journal.close()
+    return found
+
+
+def _examined(state: JournalState, window_id: int, checkpoint: str, storage: StorageContext) -> RepairedWindow:
+    """What is wrong with a window.
+
+    Raises:
+        JournalError: Nothing that a repair would mend.
+    """
+    url = redacted(checkpoint)
+    if window_id > state.last_planned:
+        raise MissingError(f"there is no window {window_id}; the newest one is {state.last_planned}", url=url)
+    if window_id in state.planned:
+        return RepairedWindow(window_id)
+    if window_id not in state.intents:
+        raise JournalError(
+            f"window {window_id} is published",
+            url=url,
+            hint=f"to run it again: dagflow replay {shlex.quote(url)} --window {window_id}",
+        )
+    files = state.intents[window_id].files
+    require_located([file.to_json() for file in files])
+    lost = {file.final_url for file in find_lost(storage, files)}
+    if not lost:
+        raise JournalError(
+            f"window {window_id} is committed, and all its files are complete or published",
+            url=url,
+            hint=f"to publish the rest: dagflow run {shlex.quote(state.source or 'APP')}",
+        )
+    kept = (redacted(file.final_url) for file in files if file.final_url not in lost)
+    return RepairedWindow(window_id, tuple(map(redacted, sorted(lost))), tuple(kept))
