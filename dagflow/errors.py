@@ -17,6 +17,9 @@ MAX_TEXT = 4096
 MAX_TRACE = 4 * MAX_TEXT
 """Characters of a traceback, which repeats the message."""
 
+_MAX_QUOTED = MAX_TEXT * 3 // 4
+"""Characters of an exception's text within a message, which names the place as well and is not cut again."""
+
 _TAIL = 4
 """One part in so many of a text that is cut is its end."""
 
@@ -34,7 +37,7 @@ def cut_text(text: str, limit: int = MAX_TEXT) -> str:
 def text_of(error: BaseException) -> str:
     """The text of an exception that may be of any class, cut where it is long."""
     try:
-        return cut_text(str(error))
+        return cut_text(str(error), _MAX_QUOTED)
     except Exception as failure:  # the class is an author's
         return f"its text cannot be shown: __str__ raised {type(failure).__name__}"
 

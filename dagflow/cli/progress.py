@@ -17,6 +17,7 @@ from rich.text import Text
 from dagflow.cli import output
 from dagflow.cli.render import account, progress_line, table
 from dagflow.cli.shared_options import Redact
+from dagflow.execution.output_limit import OUTPUT_LOGGER
 from dagflow.report.snapshot import RunRates, RunSnapshot
 
 LINE_INTERVAL_S = 5.0  # a log of an hour's run stays readable
@@ -184,7 +185,7 @@ def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
     if not is_verbose:
         # What py4j logs about a dying JVM is raised to the driver as well, which says it better.
         handler.addFilter(lambda record: not record.name.startswith("py4j"))
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_NoticeFormatter("%(levelname)s %(name)s: %(message)s"))
     root, own = logging.getLogger(), (logging.getLogger("dagflow"), logging.getLogger("operators"))
     levels = [logger.level for logger in own]
     root.addHandler(handler)
@@ -197,6 +198,12 @@ def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
         root.removeHandler(handler)
         for logger, level in zip(own, levels, strict=True):
             logger.setLevel(level)
+
+
+class _NoticeFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """What operators print is shown as it is."""
+        return record.getMessage() if record.name == OUTPUT_LOGGER else super().format(record)
 
 
 class _NoticeHandler(logging.Handler):

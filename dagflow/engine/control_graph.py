@@ -284,11 +284,14 @@ class ControlGraph:
                     chain.call(name, operator.committed, window_id)
 
     def at_work(self) -> str:
-        """The operator that works now, as the beginning of a sentence; for threads that watch the driver's."""
+        """The operator that works now, as the beginning of a sentence; "" where none does.
+
+        Other threads may call this.
+        """
         for chain in self._chains:
             if (at_hand := chain.at_hand) is not None:
                 return f"operator '{at_hand.operator}' in {at_hand}"
-        return "the driver"
+        return ""
 
     def take_busy_s(self) -> dict[str, float]:
         """Seconds that each operator has worked since the last call, by name."""

@@ -28,6 +28,8 @@ from dagflow.engine.window_planner import WindowPlanner
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.errors import DagflowError, MissingError
+from dagflow.execution.operator_output import captured, named_records
+from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import TaskOutputs
@@ -245,10 +247,23 @@ def _drive(
         journal.note_app(app.facts)
         committer = WindowCommitter(app, journal, control, states, runner.codec, held, segments)
         statistics = RunStatistics(app.plan, app.operators)
-        return Driver(journal, planner, runner, committer, statistics, controls, held).run()
+        with named_records(control.at_work), captured("stdout", take=_printing(control)):
+            return Driver(journal, planner, runner, committer, statistics, controls, held).run()
     finally:
         control.close()
         runtime.close()
+
+
+def _printing(control: ControlGraph) -> Callable[[str], bool]:
+    """What becomes of a line that is printed in the driver: stdout is for the result of a command."""
+    output = OperatorOutput("left out")
+
+    def take(line: str) -> bool:
+        if place := control.at_work():
+            output.line(place, place, line)
+        return bool(place)
+
+    return take
 
 
 def _control_graph(

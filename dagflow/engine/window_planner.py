@@ -169,7 +169,7 @@ class WindowPlanner:
 
     def at_work(self) -> str:
         """Which operator emits now, as the beginning of a sentence; for threads that watch the driver's."""
-        return self._control.at_work()
+        return self._control.at_work() or "the driver"
 
     def scan_now(self) -> None:
         """Let the input operators look for new input at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from dagflow.execution.failures import (
     FailedInput,
     operator_error,
 )
+from dagflow.execution.forked import end_if_forked
 from dagflow.execution.operator_clock import OperatorClock
 from dagflow.execution.port_buffer import Consumer, PortBuffer
 from dagflow.execution.state_codec import StateCodec
@@ -82,6 +84,7 @@ class Chain:
         self.buffers: dict[PortRef, PortBuffer] = {}
         self.clock = OperatorClock(self.operators)
         self._taken = Counters()
+        self._pid = os.getpid()
         self.at_hand: AtHand | None = None
         self.steps = 0
         self.on_step: Callable[[], None] | None = None
@@ -113,6 +116,7 @@ class Chain:
         Raises:
             OperatorError: The operator's code raised.
         """
+        end_if_forked(self._pid, self.at_hand.operator if self.at_hand is not None else target.operator)
         operator = self.operators[target.operator]
         mode, name = operator.handlers[target.port]
         method = getattr(operator, name)
@@ -145,6 +149,8 @@ class Chain:
         return before
 
     def _end(self, before: AtHand | None) -> None:
+        if self.at_hand is not None:
+            end_if_forked(self._pid, self.at_hand.operator)
         self.at_hand = before
         self.steps += 1
 

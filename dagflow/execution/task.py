@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
@@ -17,6 +19,8 @@ from dagflow.api.operator import Operator, PreScan
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.chain import Chain
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
+from dagflow.execution.operator_output import captured, named_records
+from dagflow.execution.printed_lines import PrintedLines
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.task_outputs import TaskOutputs
@@ -60,6 +64,8 @@ class StageTask:
         self._partition = partition
         self._outputs = TaskOutputs(program.storage, window.tag, program.durability)
         self._progress = TaskProgress(send, self._work)
+        self._host = host
+        self._printed_lines = PrintedLines(send)
         self._outgoing: list[ShuffleItem] = []
         self._reports: list[tuple[PortRef, list[Any]]] = []
         self._sequence = 0
@@ -71,7 +77,7 @@ class StageTask:
         operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
-        self._watch = TaskWatch(program.limits, host, self._work, self._mark, self._progress.report, send)
+        self._watch = TaskWatch(program.limits, host, self._work, self._mark, self._give_sign, send)
         if host.is_retry:
             # An operator that ends its process has ended the one before; the driver gets to know at which input.
             self._chain.on_step = self._progress.report
@@ -162,8 +168,30 @@ class StageTask:
         Raises:
             TransientStorageError: The store may succeed when Spark runs the task again.
         """
-        with self._watch:
+        is_shared = not self._host.owns_process
+        thread = threading.get_ident() if is_shared else None
+        # In a process of its own everything is the operators'; otherwise others write to stderr as well.
+        names = ("stdout",) if is_shared else ("stdout", "stderr")
+        with self._watch, captured(*names, take=self._printed, thread=thread), named_records(self._name):
             yield from self._run(inputs)
+        self._printed_lines.flush()
+
+    def _name(self) -> str:
+        """The operator at work, as the beginning of a sentence."""
+        return str(self._work()) if self._host is SHARED_HOST else ""
+
+    def _printed(self, line: str) -> bool:
+        """Send a line that an operator has printed, as long as the task has sent little."""
+        work = self._work()
+        if self._host.owns_process and sys.__stderr__ is not None:
+            sys.__stderr__.write(f"{work}: {line}\n")
+        self._printed_lines.line(work, line)
+        return True
+
+    def _give_sign(self) -> None:
+        """Report, and send what was printed; called by the thread that watches the task."""
+        self._progress.report()
+        self._printed_lines.flush()
 
     def _run(self, inputs: Iterable[tuple[PortRef, Any]]) -> Iterator[ShuffleItem | TaskResult]:
         started, started_ms = time.perf_counter(), time.time_ns() // 1_000_000

@@ -102,7 +102,21 @@ class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
         return f"{text}\n    {hint}" + (f"\n{self.stack}" if self.stack else "")
 
 
-TaskMessage = TaskReport | StallReport
+class OutputReport(msgspec.Struct, frozen=True, array_like=True, tag="output"):
+    """Lines that an operator has printed.
+
+    Attributes:
+        work: The task, and what it has at hand.
+        text: The lines.
+        is_last: Whether the task sends no more.
+    """
+
+    work: WorkAtHand
+    text: str
+    is_last: bool = False
+
+
+TaskMessage = TaskReport | StallReport | OutputReport
 """What a task sends to the driver while it runs."""
 
 _DECODER = msgspec.msgpack.Decoder(TaskMessage)

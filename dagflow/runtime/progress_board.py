@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
 from dagflow.execution.task_progress import (
     MAX_MESSAGE,
+    OutputReport,
     ProgressAddress,
     StallReport,
     TaskMessage,
@@ -42,14 +44,31 @@ class WindowProgress:
     stalls: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LastReport:
+    """What an attempt of a task said last: what it had at hand, and whether it was ended because it stood still."""
+
+    work: WorkAtHand
+    is_timed_out: bool = False
+
+
 @dataclass(slots=True)
 class _Task:
-    """What is known of a running task: its newest report, when it came, and its stall."""
+    """What is known of a running task.
+
+    Attributes:
+        report: Its newest report.
+        reported_s: When that came.
+        stall: What it said when it stood still; None where it goes on.
+        is_silent: Whether its silence has been told.
+        timed_out: The attempt that was ended because it stood still; -1 for none.
+    """
 
     report: TaskReport
     reported_s: float
     stall: StallReport | None = None
     is_silent: bool = False
+    timed_out: int = -1
 
 
 class ProgressBoard:
@@ -60,10 +79,14 @@ class ProgressBoard:
     Args:
         limits: How long tasks may stand still.
         now: A clock, in seconds.
+        log: Where all that operators print is, as the end of a sentence.
     """
 
-    def __init__(self, limits: StallLimits = DEFAULT_LIMITS, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, limits: StallLimits = DEFAULT_LIMITS, now: Callable[[], float] = time.monotonic, log: str = "left out"
+    ) -> None:
         self._limits = limits
+        self._output = OperatorOutput(log, now)
         self._now = now
         self._lock = threading.Lock()
         self._windows: dict[int, dict[tuple[int, int], _Task]] = {}
@@ -84,6 +107,9 @@ class ProgressBoard:
 
     def record(self, message: TaskMessage) -> None:
         """Take a report; of several attempts of a task the one that has read most counts."""
+        if isinstance(message, OutputReport):
+            self._print(message)
+            return
         with self._lock:
             tasks = self._windows.get(message.work.window_id)
             if tasks is None:
@@ -94,10 +120,22 @@ class ProgressBoard:
                 known = tasks.setdefault(key, _Task(TaskReport(message.work, 0), now))
                 known.reported_s = now
                 known.stall = None if message.is_over or message.is_ended else message
+                if message.is_ended:
+                    known.report, known.timed_out = (
+                        TaskReport(message.work, known.report.bytes_read),
+                        message.work.attempt,
+                    )
             else:
                 self._take(tasks, key, message, now)
         if isinstance(message, StallReport):
             logger.warning("%s", message)
+
+    def _print(self, message: OutputReport) -> None:
+        operator = f"operator '{message.work.operator}'"
+        for line in message.text.split("\n"):
+            self._output.line(operator, str(message.work), line)
+        if message.is_last:
+            self._output.leave_out(operator)
 
     def _take(self, tasks: dict[tuple[int, int], _Task], key: tuple[int, int], report: TaskReport, now: float) -> None:
         known = tasks.get(key)
@@ -108,7 +146,7 @@ class ProgressBoard:
         older = known.report
         # What the newest attempt has at hand counts, and of its bytes as many as any attempt has read.
         known.report = TaskReport(
-            report.work if report.work.operator or not older.work.operator else older.work,
+            older.work if report.work.attempt == older.work.attempt and not report.work.operator else report.work,
             max(report.bytes_read, older.bytes_read),
             report.is_done or older.is_done,
         )
@@ -125,12 +163,14 @@ class ProgressBoard:
             tuple(task.stall.line for task in tasks if task.stall is not None),
         )
 
-    def at_hand(self, attempt: int) -> WorkAtHand | None:
-        """What an attempt of a task that has not ended had at hand when it was last seen; None where unknown."""
+    def last_of(self, attempt: int) -> LastReport | None:
+        """The last report of an attempt of a task that has not ended; None where there is none."""
         with self._lock:
             tasks = [task for window in self._windows.values() for task in window.values()]
-        works = [task.report.work for task in tasks if not task.report.is_done]
-        return next((work for work in works if work.attempt == attempt), None)
+        for task in tasks:
+            if task.report.work.attempt == attempt and not task.report.is_done:
+                return LastReport(task.report.work, task.timed_out == attempt)
+        return None
 
     def look_for_silence(self) -> None:
         """Warn of tasks whose processes do not answer, and of windows whose tasks do not begin; called now and then."""

@@ -29,7 +29,7 @@ from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, i
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver, WindowProgress
 from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
 from dagflow.runtime.spark_context import send_sources, stop_context
-from dagflow.runtime.spark_errors import translated, translating
+from dagflow.runtime.spark_errors import translated, translating, worker_death
 from dagflow.runtime.spark_settings import is_protected
 from dagflow.spec.spark_master import SparkMaster
 
@@ -74,7 +74,8 @@ class SparkRuntime(Runtime):
                 "how to set spark.authenticate",
                 context.master,
             )
-        self._board = ProgressBoard(program.limits)
+        log = "in the logs of the executors" if self._is_cluster else f"in .dagflow/{program.app}.spark.log"
+        self._board = ProgressBoard(program.limits, log=log)
         # Executors on other hosts reach the driver where Spark says; local tasks need no other address than loopback.
         host = str(context.getConf().get("spark.driver.host")) if self._is_cluster else "127.0.0.1"
         self._receiver = ProgressReceiver(self._board, host)
@@ -140,7 +141,7 @@ class SparkRuntime(Runtime):
         # Taken out by the thread, so that the driver does not hold the names of all files while it waits.
         waiting, window_id = [window], window.window_id
         self._board.open(window_id)
-        results = self._begin(f"window {window_id}", lambda: self._run(waiting.pop()), lambda _: None)
+        results = self._begin(f"window {window_id}", lambda: self._run(waiting.pop()), self._worker_death)
         results.add_done_callback(lambda _: self._board.close(window_id))
         return results
 
@@ -170,6 +171,9 @@ class SparkRuntime(Runtime):
         # ended the thread would die and the future would never be done.
         threading.Thread(target=run, name=what, daemon=True).start()
         return future
+
+    def _worker_death(self, text: str) -> DagflowError | None:
+        return worker_death(text, self._board.last_of)
 
     def _how_java_ended(self) -> str:
         gateway: Any = self._context._gateway

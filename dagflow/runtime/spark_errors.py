@@ -10,8 +10,9 @@ from pickle import PicklingError
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, OperatorError
 from dagflow.runtime.java_process import OUT_OF_MEMORY_END
+from dagflow.runtime.progress_board import LastReport
 
 
 def first_line(error: BaseException) -> str:
@@ -43,6 +44,40 @@ _KILLED = (
 
 _OWN_ERROR = re.compile(r"^dagflow\.errors\.\w+: ")
 """How Python begins an error that names its place itself."""
+
+
+_WORKER_DIED = "Python worker exited unexpectedly"
+_FAILED_TASK = re.compile(r"failed (\d+) times, most recent failure: Lost task [^\n]*?\(TID (\d+)\)")
+_FATAL = re.compile(r"Fatal Python error: ([^\n]+)(.*?)(?=\n\tat |\Z)", re.DOTALL)
+"""What Python's faulthandler leaves of a process that dies by a signal of its own making, up to Java's stack."""
+
+
+def worker_death(text: str, last_of: Callable[[int], LastReport | None]) -> DagflowError | None:
+    """The error of a job whose task lost its Python process each time; None for another failure.
+
+    Args:
+        text: Spark's message.
+        last_of: Gives the last report of an attempt by its number.
+    """
+    failed = _FAILED_TASK.search(text)
+    if failed is None or _WORKER_DIED not in text or (last := last_of(int(failed[2]))) is None:
+        return None
+    fatal, times = _FATAL.search(text), failed[1]
+    hint = "the system kills a process that takes more memory than there is, and `dmesg` says so"
+    how = f"was killed {times} times, or called os._exit()"
+    if last.is_timed_out:
+        how, hint = f"was ended {times} times because it stood still", "task_timeout_millis says after how long"
+    elif fatal is not None:
+        how, hint = f"died {times} times: {fatal[1]}", "native code did this; `dagflow -v run` shows its stack"
+    work = last.work
+    return OperatorError(
+        f"its Python process {how}{f', in {work.what}' if work.what else ''}",
+        operator=work.operator or f"stage {work.stage}",
+        window_id=work.window_id,
+        partition=work.partition,
+        trace=fatal[0] if fatal is not None else "",
+        hint=hint,
+    )
 
 
 def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = str) -> Exception:

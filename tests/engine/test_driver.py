@@ -21,7 +21,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local.pending import LocalPendingFiles
 from dagflow.storage.context import StorageContext
-from tests.engine.sample_app import app_of, published, words
+from tests.engine.sample_app import Source, app_of, published, words
 from tests.execution.sample_operators import Broken, Sample, Total
 
 TEXTS = [b"a b c", b"d", b"", b"e f", b"g", b"h i j k", b"l"]
@@ -305,3 +305,23 @@ def test_a_prescan_that_fails_ends_the_run_before_the_plan(tmp_path: Path) -> No
         run(app_of(tmp_path, [b"a", b"b", b"?"], head=Quotes()), runtime=InlineRuntime)
     run(app_of(tmp_path, [b"a", b"b", b"c"], head=Quotes()), runtime=InlineRuntime)
     assert published(tmp_path) == [b"a", b"b", b"c"]
+
+
+class Talking(Source):
+    """Prints while it emits."""
+
+    def emit_tuples(self) -> None:
+        """Print, and emit."""
+        print("looking")
+        super().emit_tuples()
+
+
+def test_what_a_control_operator_prints_is_logged_with_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Standard output is for the result of a command."""
+    app = app_of(tmp_path, [b"a"])
+    app.operators["source"].operator.__class__ = Talking
+    assert run(app, runtime=InlineRuntime).state == "completed"
+    assert capsys.readouterr().out == ""
+    assert "operator 'source' in emit_tuples(): looking" in caplog.messages

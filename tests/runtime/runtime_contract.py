@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from dagflow.runtime.progress_board import WindowProgress
 from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
 from tests.execution.sample_operators import Broken, DropComments, Lines, Sample, Total
+from tests.runtime.bad_operators import FAILING, Misbehaving
 
 Start = Callable[[Program], Runtime]
 
@@ -206,4 +208,42 @@ class RuntimeContract:
         assert told.startswith(stall)
         assert "task_timeout_millis" in told and told.endswith("in read\n    time.sleep(0.01)"), told
         assert over.startswith("window 7, operator 'lines' partition 0: went on after ")
+        runtime.close()
+
+    @pytest.mark.parametrize("how", FAILING)
+    def test_a_failure_of_any_kind_names_operator_and_file(self, start: Start, tmp_path: Path, how: str) -> None:
+        """Whatever an author's code raises, it arrives as one short error, and no file waits to be published."""
+        operators = {**operators_of(tmp_path), "lines": Misbehaving(how=how)}
+        runtime = start(Program.of("app", exchanging_plan(), operators))
+        results = runtime.submit(window([b"a b"])).result()
+        (failure,) = [result for result in results if result.error is not None]
+        assert isinstance(failure.error, OperatorError)
+        assert (failure.error.operator, failure.error.partition, failure.files) == ("lines", 0, ())
+        assert FAILING[how][1] in str(failure.error) and str(failure.error).endswith(" of s0 [0, 3)")
+        assert len(pickle.dumps(failure.error)) < 50_000
+        runtime.close()
+
+    def test_what_operators_print_and_log_arrives_with_their_names(
+        self, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Line by line; standard output, which is for the result of a command, gets nothing of it."""
+        operators = {**operators_of(tmp_path), "lines": Misbehaving(how="talk")}
+        runtime = start(Program.of("app", exchanging_plan(), operators))
+        runtime.submit(window([b"a b"])).result()
+        lines = [f"window 7, operator 'lines' partition 0: {text}" for text in ("hello", "no end yet", "take care")]
+        while not set(lines) <= set(caplog.messages):
+            time.sleep(0.01)  # it may be on its way
+        assert capsys.readouterr().out == ""
+        runtime.close()
+
+    def test_an_operator_that_prints_much_is_cut_short(
+        self, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The log of a run stays readable, and says where the rest is."""
+        operators = {**operators_of(tmp_path), "lines": Misbehaving(how="chat")}
+        runtime = start(Program.of("app", exchanging_plan(), operators))
+        runtime.submit(window([b"a b"])).result()
+        while not any(text.startswith("further output of operator 'lines' is ") for text in caplog.messages):
+            time.sleep(0.01)
+        assert 100 < len(caplog.messages) < 1000
         runtime.close()

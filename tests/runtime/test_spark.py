@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.spark import SparkRuntime
 from tests.execution.sample_operators import Lines, Sample
+from tests.runtime.bad_operators import DYING, Misbehaving
 from tests.runtime.runtime_contract import TEXTS, RuntimeContract, Start, exchanging_plan, operators_of, window
 
 pytestmark = pytest.mark.spark
@@ -99,4 +100,29 @@ def test_a_task_that_stands_still_too_long_is_ended_and_runs_again(
     (told,) = caplog.messages
     place = r"window 7, operator 'lines' partition 0: no progress for \d s in read\(\) of s0 \[0, 3\)"
     assert re.fullmatch(rf"{place}; the task is ended, and counts as a failed attempt \(task_timeout_millis\)", told)
+    runtime.close()
+
+
+@pytest.mark.parametrize("how", DYING)
+def test_a_process_that_dies_is_told_with_operator_and_file(tmp_path: Path, spark_context: Any, how: str) -> None:
+    """Spark would only say that a worker has gone; the last attempt tells what it has at hand before it begins."""
+    operators = {**operators_of(tmp_path), "lines": Misbehaving(how=how)}
+    runtime = SparkRuntime(Program.of("app", exchanging_plan(), operators), spark_context)
+    with pytest.raises(OperatorError, match="its Python process") as raised:
+        runtime.submit(window([b"a b"])).result()
+    first, hint = str(raised.value).splitlines()
+    assert first == f"window 7, operator 'lines' partition 0: {DYING[how][1]}, in read() of s0 [0, 3)"
+    assert hint
+    assert ("string_at" in raised.value.trace) == (how == "segmentation fault")
+    runtime.close()
+
+
+@pytest.mark.parametrize("how", ["fork", "thread", "closed stdout"])
+def test_a_task_that_leaves_something_behind_counts_once(tmp_path: Path, spark_context: Any, how: str) -> None:
+    """A forked process that comes back from its operator is ended before it writes anything."""
+    operators = {**operators_of(tmp_path), "lines": Misbehaving(how=how)}
+    runtime = SparkRuntime(Program.of("app", exchanging_plan(), operators), spark_context)
+    results = runtime.submit(window([b"a b"])).result()
+    assert [result.error for result in results if result.error is not None] == []
+    assert sum(result.counters.of("lines").records.get("records", 0) for result in results) == 2
     runtime.close()
