@@ -13,7 +13,7 @@ from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.compaction import compact_archives
 from dagflow.journal.events import App, Done, Event, Fence, Operators, Outputs, Reprocessed, RunOrigin, Start
-from dagflow.journal.log import Log, Replay, SlotTakenError, apply_record, load
+from dagflow.journal.log import DIRECTORIES, Log, Replay, SlotTakenError, apply_record, load
 from dagflow.journal.retention import (
     JournalRetention,
     archive,
@@ -101,6 +101,8 @@ class Journal:
             DagflowError: As open() says.
         """
         store.probe()
+        if exposure := store.close_to_others(DIRECTORIES):
+            logger.warning("other users may change the checkpoint, and so what is read and published: %s", exposure)
         log = Log(store)
         replay = load(store)
         journal = cls(store, log, replay, retention)

@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 LOG, EPOCHS, SNAPSHOTS = "log/", "epoch/", "snap/"
 
+DIRECTORIES = ("log", "epoch", "snap", "archive", "reprocessed", "requests", "aside", "state", "segments", "heartbeat")
+"""All directories of a checkpoint."""
+
 _LOADS = 5
 
 EPOCHS_KEPT = 16

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError, TransientStorageError
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import Roots
+
+PROBE = "probe"
+"""The directory of the objects that probe() creates, and removes."""
 
 _ATTEMPTS = 3
 
@@ -74,6 +77,20 @@ class ObjectStore(ABC):
         """The local path by which an object can be opened; None where the store has no such paths."""
         return None
 
+    def close_to_others(self, directories: Collection[str]) -> str:
+        """Let no other user of this machine in, where the store is a directory of this machine.
+
+        Args:
+            directories: The names of all directories that this program keeps directly below the root.
+
+        Returns:
+            Why others may change objects all the same; "" where only those can whom the store lets in.
+
+        Raises:
+            StorageError: The store refused.
+        """
+        return ""
+
     def create(self, name: str, data: bytes) -> None:
         """Create an object, durably, unless the name is taken.
 
@@ -114,7 +131,7 @@ class ObjectStore(ABC):
         Raises:
             StorageError: It does not; no journal may be kept here.
         """
-        name = f"probe/{os.urandom(8).hex()}"
+        name = f"{PROBE}/{os.urandom(8).hex()}"
         self.create(name, b"first " + name.encode())
         try:
             self.create(name, b"second " + name.encode())

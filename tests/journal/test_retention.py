@@ -301,6 +301,7 @@ def test_a_store_that_refuses_to_be_tidied_stops_no_run(quick_path: Path, caplog
         """Takes records, and nothing of certain kinds."""
 
         url, roots, read, list, probe = inner.url, inner.roots, inner.read, inner.list, inner.probe
+        close_to_others = inner.close_to_others
 
         def create(self, name: str, data: bytes) -> None:
             """As the store does, or not."""

@@ -76,15 +76,22 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
-def make_directories(path: str, *, durable: bool) -> None:
-    """Create a directory and those above it; durable makes each new name survive a power loss."""
+def make_directories(path: str, *, durable: bool, private: str | None = None) -> None:
+    """Create a directory and those above it.
+
+    Args:
+        path: The directory.
+        durable: Whether each new name survives a power loss.
+        private: A directory that only its owner may enter, with all below it, where it is created here.
+    """
     if os.path.isdir(path):
         return
     above = os.path.dirname(path)
     if above != path:
-        make_directories(above, durable=durable)
+        make_directories(above, durable=durable, private=private)
+    is_private = private is not None and (path == private or path.startswith(f"{private}/"))
     with contextlib.suppress(FileExistsError):
-        os.mkdir(path)
+        os.mkdir(path, 0o700 if is_private else 0o777)
         if durable:
             sync_directory(above)
 

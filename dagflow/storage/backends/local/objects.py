@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from typing_extensions import override
 
@@ -16,7 +17,7 @@ from dagflow.storage.backends.local.disk import (
     translated,
     write_all,
 )
-from dagflow.storage.objects import ObjectStore
+from dagflow.storage.objects import PROBE, ObjectStore
 
 _TEMPORARY = "tmp"
 _STALE_S = 3600.0  # far above the time that one create() takes, even on a loaded machine
@@ -26,7 +27,8 @@ class LocalObjectStore(ObjectStore):
     """Objects as files.
 
     Guarantee: an object is written and synced under another name, then linked to its own, so that a crash or
-    a power loss leaves it whole or absent, and exactly one of several writers wins.
+    a power loss leaves it whole or absent, and exactly one of several writers wins. Only the user who created it may
+    read it.
     """
 
     @override
@@ -36,7 +38,7 @@ class LocalObjectStore(ObjectStore):
         with translated(path, "create"):
             try:
                 self._write(temporary, data)
-                make_directories(os.path.dirname(path), durable=True)
+                make_directories(os.path.dirname(path), durable=True, private=self.url)
                 move_exclusive(temporary, path)
                 sync_directory(os.path.dirname(path))
             except OSError:
@@ -45,8 +47,8 @@ class LocalObjectStore(ObjectStore):
                 raise
 
     def _write(self, path: str, data: bytes) -> None:
-        make_directories(os.path.dirname(path), durable=False)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        make_directories(os.path.dirname(path), durable=False, private=self.url)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             write_all(descriptor, memoryview(data))
             os.fsync(descriptor)
@@ -83,6 +85,20 @@ class LocalObjectStore(ObjectStore):
                 os.unlink(path)
 
     @override
+    def close_to_others(self, directories: Collection[str]) -> str:
+        """Also closes the root, where nothing else is in it that others may have to reach."""
+        own = {_TEMPORARY, PROBE, *directories}
+        with translated(self.url, "look at"):
+            names = set(os.listdir(self.url))
+            closed = [self.path_of(name) for name in sorted(names & own)]
+            if names <= own:
+                closed.append(self.url)
+            for path in closed:
+                with contextlib.suppress(PermissionError):
+                    os.chmod(path, 0o700)
+            return next(filter(None, map(_exposure, [self.url, *closed])), "")
+
+    @override
     def probe(self) -> None:
         """Also removes what writers that died left behind."""
         super().probe()
@@ -90,3 +106,13 @@ class LocalObjectStore(ObjectStore):
             for entry in entries:
                 if time.time() - entry.stat().st_mtime > _STALE_S:
                     os.unlink(entry.path)
+
+
+def _exposure(path: str) -> str:
+    """Why another user may change what is in a directory; "" for no reason."""
+    found = os.stat(path)
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to another user, with the id {found.st_uid}"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX:
+        return f"the mode of {path} is {stat.S_IMODE(found.st_mode):o}"
+    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,3 +62,50 @@ def test_a_full_or_read_only_disk_is_a_clear_error() -> None:
     """The message says what was tried, where, and what to do."""
     with pytest.raises(StorageError, match=r"/proc/nothing/a: cannot create"):
         StorageContext.default().objects("/proc/nothing").create("a", b"1")
+
+
+def modes(root: Path) -> set[int]:
+    """The modes of a directory and of all that is in it."""
+    return {path.stat().st_mode & 0o777 for path in (root, *root.rglob("*"))}
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    """New files get every mode that is asked for."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("no_umask")
+def test_what_is_created_is_for_its_owner_only(tmp_path: Path) -> None:
+    """The directories above the store are not its own."""
+    store = StorageContext.default().objects(str(tmp_path / "above" / "store"))
+    store.create("log/deep/1", b"1")
+    assert modes(tmp_path / "above" / "store") == {0o700, 0o600}
+    assert (tmp_path / "above").stat().st_mode & 0o777 == 0o777
+
+
+@pytest.mark.usefixtures("no_umask")
+def test_an_older_store_is_closed_and_what_else_lies_there_is_not(tmp_path: Path) -> None:
+    """A directory that holds something else stays as it is: others may have to reach that."""
+    store = StorageContext.default().objects(str(tmp_path / "store"))
+    for name in ("log", "snap"):
+        (tmp_path / "store" / name).mkdir(parents=True)
+    assert store.close_to_others(["log", "snap"]) == ""
+    assert modes(tmp_path / "store") == {0o700}
+    (tmp_path / "store" / "published").mkdir()
+    (tmp_path / "store").chmod(0o775)
+    assert store.close_to_others(["log", "snap"]) == f"the mode of {tmp_path}/store is 775"
+    assert [(tmp_path / "store" / name).stat().st_mode & 0o777 for name in ("log", "published")] == [0o700, 0o777]
+    (tmp_path / "store").chmod(0o755)
+    assert store.close_to_others(["log", "snap"]) == ""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
+def test_a_store_of_another_user_is_told(tmp_path: Path) -> None:
+    """Its owner can change it."""
+    (tmp_path / "log").mkdir()
+    os.chown(tmp_path / "log", 65534, 65534)
+    store = StorageContext.default().objects(str(tmp_path))
+    assert store.close_to_others(["log"]) == f"{tmp_path}/log belongs to another user, with the id 65534"
