@@ -36,7 +36,7 @@ from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fi
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
 from operators.splitter.renames.rename_detector import COPY_GRACE_S, MAX_REPEATS, RenameDetector
-from operators.splitter.renames.verdicts import Verdict, earlier_name
+from operators.splitter.renames.verdicts import EARLIER, SHORTER, Verdict, earlier_name
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
@@ -344,6 +344,7 @@ class ChangeDetector:
             elif files.is_directory(0):
                 yield files
             elif is_tail(files, entry, prints):
+                yield noted(files, files.index_names[0] + SHORTER, entry)
                 yield self._judge(files, entry, entry.fingerprint)
             else:
                 self._renames.hold(files, entry)
@@ -358,12 +359,16 @@ class ChangeDetector:
         for name, suspect in replaced.items():
             if suspect.entry is not None and suspect.entry.size_bytes > 0:
                 step.append(noted(suspect.files, earlier_name(name, suspect.entry), suspect.entry))
+        for verdict in decided:
+            if verdict.source is not None and not verdict.is_read:
+                step.append(noted(verdict.suspect.files, verdict.suspect.name + SHORTER, verdict.source.entry))
         for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
             step.append(self._decided(verdict))
         for verdict in decided:
             if (source := verdict.source) is not None:
                 name = earlier_name(source.name, source.entry) if source.name in replaced else source.name
-                step.append(noted(verdict.suspect.files, name, IndexEntry(MOVED, 0, 0)))
+                for consumed in (name, source.name.partition(EARLIER)[0] + SHORTER):
+                    step.append(noted(verdict.suspect.files, consumed, IndexEntry(MOVED, 0, 0)))
         self._give(step)
         discovered_ms = self._clock.now_millis()
         return _Resolved(replace(files, discovered_ms=discovered_ms) for files in step)

@@ -19,7 +19,7 @@ from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.renames.evidence import ContentPrefix, Evidence
 from operators.splitter.renames.known_identities import KnownIdentities
-from operators.splitter.renames.verdicts import EARLIER, EARLIER_SLOTS, Outcome, Source, Suspect, Verdict
+from operators.splitter.renames.verdicts import EARLIER, SLOTS, Outcome, Source, Suspect, Verdict
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
@@ -179,8 +179,7 @@ class RenameDetector:
         names = {
             each.name: [each.files.root.index_name(path) for path in earlier_paths(each.path)] for each in suspects
         }
-        slots = [b"", *(EARLIER + b"%x" % slot for slot in range(EARLIER_SLOTS))]
-        keys = {before: [before + slot for slot in slots] for each in names.values() for before in each}
+        keys = {before: [before + slot for slot in SLOTS] for each in names.values() for before in each}
         entries = self._index.find([key for each in keys.values() for key in each])
         return {
             name: [self._source(key, entries[key]) for before in each for key in keys[before] if key in entries]
@@ -223,7 +222,7 @@ class RenameDetector:
             )
             if not may_be:
                 continue
-            now = None if source.is_earlier else _stat_of(source.path)
+            now = _stat_of(source.path)
             if now is None or now.st_ino != stat.file_id:
                 yield source
 
@@ -246,7 +245,8 @@ class RenameDetector:
         elif not is_same:
             # Without a fingerprint a new file cannot be told from one that has got the inode of a deleted one.
             return Verdict(suspect, "later") if self._is_pending(source) else None
-        return self._from(suspect, source, read_until(entry.fingerprint, entry.size_bytes), is_same, round)
+        is_read = is_same and entry.fingerprint >= UNKNOWN
+        return self._from(suspect, source, read_until(entry.fingerprint, entry.size_bytes), is_read, round)
 
     def _from(self, suspect: Suspect, source: Source, start: int, is_read: bool, round: _Round) -> Verdict:
         round.moved.add(source.name)
@@ -264,7 +264,7 @@ class RenameDetector:
                 continue
             if entry.identity in round.recent and self._repeats[suspect.name] < MAX_REPEATS:
                 return Verdict(suspect, "again")
-            if source.is_earlier or not self._still_has(source, round):
+            if not self._still_has(source, round):
                 return self._from(suspect, source, entry.size_bytes, not found, round)
             is_copy = True
         is_copy = is_copy or any(self._is_beginning_of(suspect, path, round) for path in earlier_paths(suspect.path))

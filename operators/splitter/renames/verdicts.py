@@ -17,6 +17,12 @@ EARLIER = b"\0"
 EARLIER_SLOTS = 16
 """How many earlier versions of a path are known at most: what they held may turn up under another name."""
 
+SHORTER = EARLIER + b"t"
+"""The slot for the version before the last tail was taken: if that tail is gone before it is read, no more was."""
+
+SLOTS = (b"", SHORTER, *(EARLIER + b"%x" % slot for slot in range(EARLIER_SLOTS)))
+"""What may stand behind a path in the index."""
+
 Outcome = Literal["new", "moved", "changed", "later", "again"]
 
 

@@ -11,10 +11,19 @@ from typing import Any
 
 import pytest
 
+from dagflow.storage.fingerprint import left_out_from
+from operators.files.source_events import FileFingerprints
 from operators.splitter.renames.rename_detector import COPY_GRACE_S
 from tests.operators.splitter.driving import Follower, Services, Window, write
 from tests.operators.splitter.index.test_fingerprinting import Tasks
-from tests.operators.splitter.renames.rotations import ROTATIONS, compress, copy_and_truncate, rename, shift
+from tests.operators.splitter.renames.rotations import (
+    ROTATIONS,
+    compress,
+    compress_at_once,
+    copy_and_truncate,
+    rename,
+    shift,
+)
 from tests.properties.test_growing_files import append, read
 
 
@@ -287,3 +296,33 @@ def test_what_was_renamed_and_compressed_later_keeps_its_place(tmp_path: Path) -
     shift(log)
     found += lives.scan(2)
     assert found == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("rotate", [copy_and_truncate, compress_at_once, rename])
+def test_a_tail_that_was_gone_before_it_was_read_is_read_where_it_is_now(
+    tmp_path: Path, rotate: Callable[[Path], None]
+) -> None:
+    """What the file had before the tail is known as well: only that was read."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    with Follower(files=str(tmp_path / "in")) as follower:
+        assert read(follower.scanned()) == [b"1"]
+        append(log, b"2\n")
+        assert len(follower.next_scan().blocks) == 1
+        mtime_ns = log.stat().st_mtime_ns
+        rotate(log)
+        append(log, b"3\n")
+        gone = FileFingerprints.of("", [str(log)], [4], [mtime_ns], [left_out_from(2)])
+        follower.following.handle_source_events(2, [gone])
+        assert sorted(read(follower.next_scan()) + read(follower.next_scan())) == [b"2", b"3"]
+
+
+def test_a_hard_link_to_a_file_that_grew_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """What the file had before its last tail is no other file."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    lives = Lives(tmp_path)
+    found = lives.scan()
+    append(log, b"2\n")
+    found += lives.scan()
+    os.link(log, log.with_name("b"))
+    assert found == lives.scan() == [b"1", b"2"]
+    lives.close()

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.files.rotation_names import earlier_paths, rotated, uncompressed
+
+BEFORE = {
+    "app.log.1": "app.log",
+    "app.log.2": "app.log.1",
+    "app.log.10": "app.log.9",
+    "app.log-20261123": "app.log",
+    "app.log-20261123-1795461000": "app.log",
+    "app.log.2026-11-23_18-25-00": "app.log",
+    "app-20261123.log": "app.log",
+    "app-2026-11-23.log": "app.log",
+    "app.1.log": "app.log",
+    "app_1.log": "app.log",
+    "app.log.old": "app.log",
+    "app.log.bak": "app.log",
+    "app.log.gz": "app.log",
+    "app.log.1.gz": "app.log.1",
+    "app.log.2.gz": "app.log.1",
+    "app.log.1.GZ": "app.log",
+    "app.log-20261123.zst": "app.log",
+    "app-20261123.log.bz2": "app.log",
+    "old/app.log.1.xz": "app.log",
+    "messages.1": "messages",
+    "messages-20261123": "messages",
+}
+
+
+@pytest.mark.parametrize(("name", "before"), BEFORE.items())
+def test_a_rotated_name_tells_the_name_before(name: str, before: str) -> None:
+    """Names that logrotate, Python, log4j and logback give."""
+    path, other = (f"/var/log/{each}".encode() for each in (name, before))
+    assert other in earlier_paths(path)
+    shortest = min((each for each in earlier_paths(path)), key=len)
+    assert rotated([path], lambda paths: {shortest} & set(paths)).tolist() == [True]
+
+
+@pytest.mark.parametrize("name", ["app.log", "app.txt", "b", "app.logs", ".1", "app"])
+def test_other_names_tell_nothing(name: str) -> None:
+    """They are recognised by their inodes alone."""
+    assert earlier_paths(f"/var/log/{name}".encode()) == []
+
+
+NAMES = st.text(st.sampled_from("ab1.-_gz"), min_size=1, max_size=12).map(lambda name: b"/d/" + name.encode())
+
+
+@given(paths=st.lists(NAMES, min_size=1, max_size=20), known=st.sets(NAMES))
+def test_many_names_are_suspected_only_where_one_by_one_they_are(paths: list[bytes], known: set[bytes]) -> None:
+    """The quick look at many names finds no file that the thorough look at one would not."""
+    found = rotated(paths, lambda asked: known & set(asked))
+    for path, is_rotated in zip(paths, found.tolist(), strict=True):
+        assert not is_rotated or known & set(earlier_paths(path)) or uncompressed(path) != path

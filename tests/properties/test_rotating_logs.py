@@ -1,0 +1,139 @@
+"""Logs that are appended to, rotated and read in any order, by runs that may die: each line comes exactly once."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
+from dagflow.execution.messages import WindowTask
+from dagflow.execution.program import Program
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.inline import InlineRuntime
+from tests.operators.splitter.driving import write
+from tests.operators.splitter.renames.rotations import ROTATIONS, rename, rename_to_any_name, rename_with_date
+from tests.properties.test_growing_files import append
+
+APP = """\
+name: sample
+attributes: {{checkpoint: {folder}/journal}}
+operators:
+  splitter:
+    class: FileSplitterInput
+    properties: {{files: ["{folder}/in"], pack_bytes: {pack}, block_size: {block}, max_files_per_window: {files}}}
+  reader: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+LOGS = st.sampled_from(["app.log", "web.log"])
+
+# Between plan and read the planned bytes must still be there, in the directory.
+KEEPING = [rename, rename_with_date, rename_to_any_name]
+
+
+class RotatingLogs(RuleBasedStateMachine):
+    """Writes lines to logs, rotates them, and runs an app over their directory again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="rotating-"))
+        (self.folder / "in").mkdir()
+        self.logged: list[bytes] = []
+        self.has_planned = False
+
+    @initialize(
+        pack=st.sampled_from(["0", "16MiB"]), block=st.sampled_from([8, 1 << 20]), files=st.sampled_from([1, 3, 100])
+    )
+    def begin(self, pack: str, block: int, files: int) -> None:
+        """Choose how files are cut into blocks and windows."""
+        text = APP.format(folder=self.folder, pack=pack, block=block, files=files)
+        self.app: LogicalPlan = load_app(str(write(self.folder / "app.yaml", text)))
+        for name in ("app.log", "web.log"):
+            self.log(name, 1)
+
+    @rule(name=LOGS, lines=st.integers(1, 4))
+    def log(self, name: str, lines: int) -> None:
+        """Append lines, each of which comes once."""
+        for _ in range(lines):
+            self.logged.append(b"%s line %d" % (name.encode(), len(self.logged)))
+            append(self.folder / "in" / name, self.logged[-1] + b"\n")
+
+    @rule(name=LOGS, rotate=st.sampled_from(ROTATIONS), begins=st.booleans())
+    def rotate(self, name: str, rotate: Callable[[Path], None], begins: bool) -> None:
+        """Rotate a log, if it is there; the program that logs may begin a new one at once."""
+        if self.has_planned and rotate not in KEEPING:
+            return
+        if (path := self.folder / "in" / name).exists() and path.stat().st_size:
+            rotate(path)
+            if begins:
+                self.log(name, 1)
+
+    @rule()
+    def run_to_the_end(self) -> None:
+        """Read what there is."""
+        run(self.app, RunOptions(), runtime=InlineRuntime)
+        self.has_planned = False
+
+    @rule(windows=st.integers(1, 3))
+    def run_and_die(self, windows: int) -> None:
+        """Begin to read, and die when some windows were planned."""
+
+        def die(window: WindowTask) -> None:
+            nonlocal windows
+            windows -= 1
+            if not windows:
+                raise DagflowError("the machine is gone")
+
+        self.run_with(die)
+
+    @rule(name=LOGS, rotate=st.sampled_from(KEEPING), lines=st.integers(0, 2), windows=st.integers(1, 2))
+    def run_while_it_rotates(self, name: str, rotate: Callable[[Path], None], lines: int, windows: int) -> None:
+        """Rotate a log when a window is planned, and not read."""
+
+        def act(window: WindowTask) -> None:
+            nonlocal windows
+            windows -= 1
+            if not windows:
+                self.rotate(name, rotate, False)
+                self.log(name, lines) if lines else None
+
+        self.run_with(act)
+
+    def run_with(self, before: Callable[[WindowTask], None]) -> None:
+        """Run, and do something before each window is read."""
+
+        def made(program: Program) -> Runtime:
+            return InlineRuntime(program, before=before)
+
+        try:
+            run(self.app, RunOptions(), runtime=made)
+        except DagflowError as error:
+            assert "the machine is gone" in str(error)
+            self.has_planned = True
+
+    def teardown(self) -> None:
+        """In the end every line has been published once."""
+        try:
+            for _ in range(2):
+                run(self.app, RunOptions(), runtime=InlineRuntime)
+            lines = [line for path in (self.folder / "out").iterdir() for line in path.read_bytes().splitlines()]
+            assert Counter(lines) == Counter(self.logged)
+        finally:
+            shutil.rmtree(self.folder)
+
+
+TestRotatingLogs = RotatingLogs.TestCase
+TestRotatingLogs.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
