@@ -5,41 +5,13 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from dagflow.api.properties import property_model, set_properties
+from dagflow.api.properties import HasProperties, property_model
 
-
-class Configurable:
-    """Base of classes that a registry makes: a subclass declares its options as annotated class attributes."""
-
-    removed_options: ClassVar[Mapping[str, str]] = {}
-    """Options that the class no longer has: for each what to do instead, as a clause."""
-
-    def __init__(self, **options: Any) -> None:
-        """Set the options.
-
-        Args:
-            options: Values as YAML would give them, by name.
-
-        Raises:
-            pydantic.ValidationError: An option is unknown, missing or of the wrong type.
-            ValueError: check_options refused the values.
-        """
-        set_properties(self, options)
-        self.check_options()
-
-    def check_options(self) -> None:
-        """Refuse values that are wrong together; called last by the constructor.
-
-        Raises:
-            ValueError: What does not fit, naming the options.
-        """
-
-
-T = TypeVar("T", bound=Configurable)
+T = TypeVar("T", bound=HasProperties)
 
 
 class ClassRegistry(Generic[T]):
@@ -121,8 +93,8 @@ class ClassRegistry(Generic[T]):
         return made
 
     def _unknown(self, name: str, cls: type[T], option: str) -> str:
-        if option in cls.removed_options:
-            return f"{self.kind} '{name}' no longer has the option '{option}': {cls.removed_options[option]}"
+        if option in cls.removed_properties:
+            return f"{self.kind} '{name}' no longer has the option '{option}': {cls.removed_properties[option]}"
         takes = property_model(cls).model_fields
         return f"{self.kind} '{name}' has no option '{option}'{_nearest(option, takes)} it takes: {', '.join(takes)}"
 

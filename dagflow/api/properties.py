@@ -162,7 +162,9 @@ class HasProperties:
             pydantic.ValidationError: A property is unknown, missing or of the wrong type.
             ValueError: check_properties refused the values.
         """
-        set_properties(self, properties)
+        checked = property_model(type(self)).model_validate(properties)
+        for name in type(checked).model_fields:
+            setattr(self, name, getattr(checked, name))
         self.check_properties()
 
     def check_properties(self) -> None:
@@ -171,17 +173,6 @@ class HasProperties:
         Raises:
             ValueError: What does not fit, naming the properties.
         """
-
-
-def set_properties(instance: object, values: dict[str, Any]) -> None:
-    """Check values as YAML would give them, and set them, with the defaults of those not given, on an instance.
-
-    Raises:
-        pydantic.ValidationError: A property is unknown, missing or of the wrong type.
-    """
-    checked = property_model(type(instance)).model_validate(values)
-    for name in type(checked).model_fields:
-        setattr(instance, name, getattr(checked, name))
 
 
 def property_model(owner: type) -> type[BaseModel]:

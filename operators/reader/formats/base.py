@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
+from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.multi_file import MultiFileReader
-from operators.registry import Configurable
 
 CHUNK_BYTES = 1 << 20
 """How much is read at a time: a chunk stays in the second-level cache from the read to the write."""
@@ -80,7 +80,7 @@ class Parsed:
         return self.raw if self.columns is None else self.raw.with_columns(self.columns)
 
 
-class RecordFormat(Configurable, ABC):
+class RecordFormat(HasProperties, ABC):
     """A record format: says where the records of a file begin and end.
 
     A subclass declares its options as annotated class attributes, as an operator does its properties,

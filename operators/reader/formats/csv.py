@@ -67,7 +67,7 @@ class Csv(Delimited):
         ),
     ] = None
 
-    def check_options(self) -> None:
+    def check_properties(self) -> None:
         """Refuse characters with two meanings, and columns without names."""
         given = [self.delimiter, self.quote, *([self.escape] if self.escape else []), "\n", "\r"]
         if len(set(given)) < len(given):

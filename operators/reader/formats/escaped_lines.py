@@ -40,9 +40,9 @@ class EscapedLines(Lines):
     )
     unescape: Annotated[bool, Field(description="whether the escapes are taken out of the records")] = False
 
-    def check_options(self) -> None:
+    def check_properties(self) -> None:
         """Refuse an escape that is more than one code unit, or part of the delimiter."""
-        super().check_options()
+        super().check_properties()
         if self.escape in (self.delimiter or "\r\n"):
             raise ValueError(f"escape {self.escape!r} is part of the delimiter")
         if not self.escape.isascii():

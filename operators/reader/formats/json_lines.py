@@ -50,7 +50,7 @@ class JsonLines(Delimited):
         Field(description="strings that stand for no value, as [NULL, NA]", default_factory=list),
     ]
 
-    def check_options(self) -> None:
+    def check_properties(self) -> None:
         """Prepare for the columns."""
         self._check: Callable[[bytes], object] | None = None
         types = self.columns if isinstance(self.columns, dict) else {}

@@ -59,7 +59,7 @@ class LengthPrefixed(RecordFormat):
         Size, Field(ge=1, le=1 << 30, description="a length above this many bytes cannot be right")
     ] = 64 << 20
 
-    def check_options(self) -> None:
+    def check_properties(self) -> None:
         """Begin without a known position in any file."""
         self._reached: tuple[object, int, int] = (None, 0, 0)
 

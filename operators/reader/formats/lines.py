@@ -37,7 +37,7 @@ class Lines(Delimited):
 
     name: ClassVar[str] = "lines"
     needs_size = False
-    removed_options: ClassVar[Mapping[str, str]] = {
+    removed_properties: ClassVar[Mapping[str, str]] = {
         "read_ahead": "blocks always begin with a whole record; remove the option, and keep validate to leave out "
         "what is no record"
     }
@@ -60,7 +60,7 @@ class Lines(Delimited):
         ),
     ] = None
 
-    def check_options(self) -> None:
+    def check_properties(self) -> None:
         """Prepare the scan for delimiter and encoding."""
         self._validate = None if self.validate is None else _function(self.validate)
         self._url = ""

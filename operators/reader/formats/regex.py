@@ -32,7 +32,7 @@ class Regex(Delimited):
         str, Field(min_length=1, description=r"RE2 expression that the first line of a record matches, as \d{4}-\d\d")
     ]
 
-    def check_options(self) -> None:
+    def check_properties(self) -> None:
         """Refuse a pattern that RE2 does not take."""
         self._anchored = rf"\A(?:{self.pattern})"
         try:

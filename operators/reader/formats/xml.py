@@ -44,7 +44,7 @@ class Xml(RecordFormat):
     ]
     max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="bytes that an element may have")] = 64 << 20
 
-    def check_options(self) -> None:
+    def check_properties(self) -> None:
         """Prepare the search."""
         tag = re.escape(self.tag.encode())
         self._outside = re.compile(_ASIDE + rb"|<!DOCTYPE|<" + tag + rb"(?=[ \t\r\n/>])")

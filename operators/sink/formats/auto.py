@@ -15,7 +15,7 @@ class AutoSink(RawSink):
 
     name: ClassVar[str] = "auto"
 
-    def check_options(self) -> None:
+    def check_properties(self) -> None:
         """Make the format of records with columns."""
         self._json_lines = JsonLinesSink(compression=self.compression)
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from typing_extensions import Buffer
 
 from dagflow.api.context import OutputFiles
+from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
-from operators.registry import Configurable
 
 
 class FileStream:
@@ -75,7 +75,7 @@ class FileEncoder(ABC):
         """Write what is still held and what ends the file; called once, and not at all where a task fails."""
 
 
-class SinkFormat(Configurable, ABC):
+class SinkFormat(HasProperties, ABC):
     """An output format: says how records become the bytes of files.
 
     A subclass declares its options as annotated class attributes, as an operator does its properties, and writes

@@ -42,7 +42,7 @@ class CsvSink(TextFormat):
     line_ending: Annotated[Literal["lf", "crlf"], Field(description="newline that ends a row")] = "lf"
     null_value: Annotated[str, Field(description="what stands for a missing value, never in quotes")] = ""
 
-    def check_options(self) -> None:
+    def check_properties(self) -> None:
         """Refuse a delimiter that cannot be told from values, and a null_value that would need quotes."""
         if len(self.delimiter) != 1 or not "\x01" <= self.delimiter <= "\x7e":
             raise ValueError(
