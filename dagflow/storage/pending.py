@@ -15,6 +15,7 @@ from typing import Any, Literal
 from typing_extensions import Buffer
 
 from dagflow.errors import LostOutputError, StorageError
+from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.location import redacted
 
 PENDING_DIRECTORY = ".dagflow-pending"
@@ -54,7 +55,27 @@ class PendingFile:
 
 
 class PendingWriter(ABC):
-    """A pending file that is being written; lives and ends in one task."""
+    """A pending file that is being written; lives and ends in one task.
+
+    Args:
+        final_url: The name under which it will be published.
+        checksum: Whether to compute crc32.
+    """
+
+    def __init__(self, final_url: str, *, checksum: bool) -> None:
+        self._final = final_url
+        self._crc32 = 0 if checksum else None
+        self._size_bytes = 0
+
+    def _count(self, view: memoryview) -> None:
+        """Take down bytes that were written."""
+        self._size_bytes += len(view)
+        if self._crc32 is not None:
+            self._crc32 = updated_crc32(view, self._crc32)
+
+    def _written(self, pending_url: str, records: int, token: str = "") -> PendingFile:
+        """What close() returns for the bytes that were taken down."""
+        return PendingFile(self._final, pending_url, self._size_bytes, records, self._crc32, token)
 
     @abstractmethod
     def write(self, data: Buffer) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from typing_extensions import Buffer, override
 
 from dagflow.storage.backends.fsspec.client import FsspecClient
-from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.location import join, name_of, parent
 from dagflow.storage.pending import (
     PENDING_DIRECTORY,
@@ -34,11 +33,9 @@ class FsspecPendingWriter(PendingWriter):
     """
 
     def __init__(self, client: FsspecClient, final_url: str, tag: str, checksum: bool) -> None:
+        super().__init__(final_url, checksum=checksum)
         self._client = client
-        self._final = final_url
         self._url = join(parent(final_url), PENDING_DIRECTORY, tag, os.urandom(16).hex())
-        self._crc32 = 0 if checksum else None
-        self._size_bytes = 0
         self._filesystem, self._path = client.locate(self._url)
         with client.translated(self._url, "open"):
             self._filesystem.makedirs(self._path.rpartition("/")[0], exist_ok=True)
@@ -49,16 +46,14 @@ class FsspecPendingWriter(PendingWriter):
         view = memoryview(data).cast("B")
         with self._client.translated(self._url, "write"):
             self._file.write(view)
-        self._size_bytes += len(view)
-        if self._crc32 is not None:
-            self._crc32 = updated_crc32(view, self._crc32)
+        self._count(view)
 
     @override
     def close(self, *, records: int) -> PendingFile:
         with self._client.translated(self._url, "complete"):
             self._file.close()
         self._file = None
-        return PendingFile(self._final, self._url, self._size_bytes, records, self._crc32)
+        return self._written(self._url, records)
 
     @override
     def abandon(self) -> None:

@@ -39,10 +39,8 @@ class LocalPendingWriter(PendingWriter):
     """
 
     def __init__(self, final_url: str, tag: str, durability: Durability, checksum: bool) -> None:
-        self._final = final_url
+        super().__init__(final_url, checksum=checksum)
         self._durability = durability
-        self._crc32 = 0 if checksum else None
-        self._size_bytes = 0
         self._buffer = bytearray()
         directory = os.path.join(os.path.dirname(final_url), PENDING_DIRECTORY, tag)
         self._path = os.path.join(directory, os.urandom(16).hex())
@@ -68,9 +66,7 @@ class LocalPendingWriter(PendingWriter):
     def _put(self, view: memoryview) -> None:
         with translated(self._final, "write"):
             write_all(self._descriptor, view)
-        self._size_bytes += len(view)
-        if self._crc32 is not None:
-            self._crc32 = updated_crc32(view, self._crc32)
+        self._count(view)
 
     @override
     def close(self, *, records: int) -> PendingFile:
@@ -82,7 +78,7 @@ class LocalPendingWriter(PendingWriter):
             # Network file systems report a failed write no earlier than here.
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
-        return PendingFile(self._final, self._path, self._size_bytes, records, self._crc32)
+        return self._written(self._path, records)
 
     @override
     def abandon(self) -> None:

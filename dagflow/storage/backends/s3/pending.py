@@ -15,7 +15,6 @@ from typing_extensions import Buffer, override
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.backends.s3.client import S3Client, S3Location
-from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.location import join, name_of, parent
 from dagflow.storage.pending import (
     PENDING_DIRECTORY,
@@ -46,14 +45,12 @@ class S3PendingWriter(PendingWriter):
     """
 
     def __init__(self, final_url: str, location: S3Location, tag: str, checksum: bool) -> None:
-        self._final = final_url
+        super().__init__(final_url, checksum=checksum)
         self._location = location
         self._tag = tag
-        self._crc32 = 0 if checksum else None
         self._identity = os.urandom(16).hex()
         self._upload: Future[str] | None = None
         self._parts: list[Future[dict[str, Any]]] = []
-        self._size_bytes = 0
         self._buffer = bytearray()
         self._is_open = True
 
@@ -63,9 +60,7 @@ class S3PendingWriter(PendingWriter):
         if self._upload is None and view:
             # Begun with the first byte, it has its name long before the first part is full.
             self._upload = request_threads().submit(self._begin)
-        if self._crc32 is not None:
-            self._crc32 = updated_crc32(view, self._crc32)
-        self._size_bytes += len(view)
+        self._count(view)
         while view:
             room = _PART_BYTES * (1 + len(self._parts) // _PARTS_PER_STEP) - len(self._buffer)
             self._buffer += view[:room]
@@ -113,7 +108,7 @@ class S3PendingWriter(PendingWriter):
         name = quote(upload, safe="") or f"empty-{self._identity}"
         pending_url = join(parent(self._final), PENDING_DIRECTORY, self._tag, name)
         token = json.dumps({"id": self._identity, "upload": upload, "parts": etags})
-        return PendingFile(self._final, pending_url, self._size_bytes, records, self._crc32, token)
+        return self._written(pending_url, records, token)
 
     @override
     def abandon(self) -> None:
