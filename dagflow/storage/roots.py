@@ -49,15 +49,16 @@ class Roots:
         """The location with its root's name in the place of the root; as it is where it is in none."""
         for root, mark in self.pairs:
             if url.startswith(root) and _is_in(url, root):
-                return mark + url[len(root) :]
+                return mark if url == root else mark + url[len(_above(root)) :]
         return url
 
     def expand(self, text: str) -> str:
         """The location that shorten() was given, where its root is now; as it is where there is no such root."""
         if text.startswith(MARK):
             for root, mark in self.pairs:
-                if text.startswith(mark) and text[len(mark) :][:1] in ("", "/"):
-                    return root + text[len(mark) :]
+                rest = text.removeprefix(mark)
+                if text.startswith(mark) and rest[:1] in ("", "/"):
+                    return _above(root) + rest if rest else root
         return text
 
     def shorten_all(self, value: Any) -> Any:
@@ -81,7 +82,7 @@ class Roots:
         url = os.fsdecode(base)
         for root, mark in self.pairs:
             if _is_in(url, root):
-                return os.fsencode(root), os.fsencode(mark)
+                return os.fsencode(_above(root)), os.fsencode(mark)
             if _is_in(root, url):
                 raise StorageError(
                     f"root '{mark[1:]}' lies below it",
@@ -125,6 +126,11 @@ def _in_order(url_by_name: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _is_in(url: str, root: str) -> bool:
     return url == root or url.startswith(root if root.endswith("/") else f"{root}/")
+
+
+def _above(root: str) -> str:
+    """The root without a slash at its end, which `/` has: the rest keeps the slash that ends the name of the root."""
+    return root.rstrip("/")
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
