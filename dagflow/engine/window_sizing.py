@@ -210,14 +210,16 @@ def budget_by_speed(speeds: PartitionSpeeds, counts: Mapping[str, int]) -> Windo
         counts: The partitions of the stages that windows are sized for, by stage head; at least one stage.
     """
     bytes_per_s = speeds.bytes_per_s
-    size_bytes = 0
+    partitions = max(counts.values())
+    size_bytes, tuples = 0, FIRST_WINDOW_TUPLES * partitions
     for head, count in counts.items():
         wanted = bytes_per_s[head] * WINDOW_TARGET_S if head in bytes_per_s else FIRST_BYTES_BY_SPEED
+        mean = speeds.mean_tuple_bytes(head)
         # With fewer blocks than partitions some partitions would have nothing to do.
-        size_bytes = max(size_bytes, count * max(int(wanted), speeds.mean_tuple_bytes(head), 1))
-    partitions = max(counts.values())
-    tuples = min(FIRST_WINDOW_TUPLES * partitions, max_tuples(partitions))
-    return WindowBudget(tuples, min(size_bytes, MAX_WINDOW_BYTES))
+        size_bytes = max(size_bytes, count * max(int(wanted), mean, 1))
+        if head in bytes_per_s and mean:
+            tuples = max(tuples, int(count * wanted) // mean)  # many small files are a second's work as well
+    return WindowBudget(min(tuples, max_tuples(partitions)), min(size_bytes, MAX_WINDOW_BYTES))
 
 
 def first_windows(found: InputEstimate, limits: WindowLimits, parallelism: int) -> int:

@@ -76,6 +76,13 @@ def test_a_window_by_speed_has_a_block_for_each_partition() -> None:
     assert budget_by_speed(speeds, {"reader": 1}).tuples == FIRST_WINDOW_TUPLES
 
 
+def test_a_window_by_speed_holds_a_second_of_small_files() -> None:
+    """As many as were measured, and not only as many as a first window."""
+    speeds = measured([(1000, 100_000, 0.25)])
+    assert budget_by_speed(speeds, {"reader": 2}).tuples == 2 * 4000
+    assert budget_by_speed(speeds, {"reader": 40}).tuples == max_tuples(40)
+
+
 def test_a_large_cluster_gets_larger_windows() -> None:
     """A second of a thousand tasks is more than a second of two; both rules have the same bound."""
     speeds = measured([(10, 10_000, 2.0)])
