@@ -230,7 +230,9 @@ def _drive(
     sizing = WindowSizing(SparkMaster.parse(options.master or app.attributes.master).parallelism)
     control = _control_graph(app, journal, checkpoint, controls, sizing, runtime)
     try:
-        segments = SegmentStore(app.storage.objects(checkpoint), journal.epoch)
+        store = app.storage.objects(checkpoint)
+        store.require_directory(store.url)
+        segments = SegmentStore(store, journal.epoch)
         states = OperatorStates(app.plan, app.operators, segments)
         held = HeldResults(app.operators, segments, follows=controls.follow_millis is not None)
         committed, last_run = journal.state.committed_state, journal.state.operators

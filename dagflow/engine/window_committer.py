@@ -12,6 +12,7 @@ from dagflow.api.operator import LimitChecker
 from dagflow.engine.control_graph import ControlGraph, ControlResult
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
+from dagflow.engine.output_directories import OutputDirectories
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
@@ -66,6 +67,7 @@ class WindowCommitter:
         self._segments = segments
         self._open_bytes = Counter(journal.state.committed_state.byte_accounting)
         self._first_window = journal.state.next_window_id
+        self._directories = OutputDirectories(journal.state.outputs, app.storage)
 
     def publish_decided(self) -> Iterator[int]:
         """Publish the windows that earlier runs decided to commit and did not finish.
@@ -185,6 +187,7 @@ class WindowCommitter:
         except LostOutputError as error:
             remedy = f"to plan window {window_id} again: {repair_command(self._journal.url, window_id)}"
             raise LostOutputError(error.message, url=error.url, hint=remedy) from error
+        self._directories.published(window_id)
         if window_id < self._first_window:
             discard_all_rivals(self._storage, files)  # what tasks of earlier drivers uploaded under these names
 

@@ -29,11 +29,13 @@ class ObjectStore(ABC):
     Attributes:
         url: Where the store is rooted.
         roots: Named roots by which locations are remembered in objects.
+        required_directory: See require_directory().
     """
 
     def __init__(self, url: str, roots: Roots = Roots()) -> None:  # noqa: B008  # frozen
         self.url = url
         self.roots = roots
+        self.required_directory: str | None = None
 
     @abstractmethod
     def create_if_absent(self, name: str, data: bytes) -> None:
@@ -72,6 +74,14 @@ class ObjectStore(ABC):
         Raises:
             StorageError: The store refused.
         """
+
+    def require_directory(self, url: str) -> None:
+        """Fail from now on instead of creating a directory anew that was moved away.
+
+        Args:
+            url: The directory; where the store has no directories, nothing is required.
+        """
+        self.required_directory = url
 
     def path_of(self, name: str) -> str | None:
         """The local path by which an object can be opened; None where the store has no such paths."""

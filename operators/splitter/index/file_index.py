@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.storage.context import StorageContext
+from dagflow.storage.location import parent
 from operators.splitter.index.entries import IndexEntry, Numbers, decoded, encoded, entries_of, merged, without
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.run_set import RunSet
@@ -70,7 +71,11 @@ class FileIndex:
     def __init__(self, url: str = "", retain_millis: int | None = None, storage: StorageContext | None = None) -> None:
         # Views are made in the thread that scans, and need the entries in memory and the runs of one moment.
         self._lock = threading.Lock()
-        self._run_set = RunSet((storage or StorageContext.default()).objects(url), self._lock) if url else None
+        self._run_set = None
+        if url:
+            store = (storage or StorageContext.default()).objects(url)
+            store.require_directory(parent(parent(store.url)))  # the checkpoint, see ControlServices.state_url
+            self._run_set = RunSet(store, self._lock)
         self._retain_millis = retain_millis
         # Oldest first; behind them the entries that were recorded singly.
         self._tables: list[pa.Table] = []

@@ -76,19 +76,26 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
-def make_directories(path: str, *, durable: bool, private: str | None = None) -> None:
+def make_directories(path: str, *, durable: bool, private: str | None = None, required: str | None = None) -> None:
     """Create a directory and those above it.
 
     Args:
         path: The directory.
         durable: Whether each new name survives a power loss.
         private: A directory that only its owner may enter, with all below it, where it is created here.
+        required: A directory on the way that is not created; None for none.
+
+    Raises:
+        FileNotFoundError: The required directory is gone.
+        OSError: As the operating system says.
     """
     if os.path.isdir(path):
         return
+    if path == required:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     above = os.path.dirname(path)
     if above != path:
-        make_directories(above, durable=durable, private=private)
+        make_directories(above, durable=durable, private=private, required=required)
     is_private = private is not None and (path == private or path.startswith(f"{private}/"))
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700 if is_private else 0o777)

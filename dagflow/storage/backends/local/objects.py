@@ -28,7 +28,8 @@ class LocalObjectStore(ObjectStore):
 
     Guarantee: an object is written and synced under another name, then linked to its own, so that a crash or
     a power loss leaves it whole or absent, and exactly one of several writers wins. Only the user who created it may
-    read it.
+    read it. A store that has created an object does not create its root anew: a root that was moved away can be
+    put back.
     """
 
     @override
@@ -38,16 +39,21 @@ class LocalObjectStore(ObjectStore):
         with translated(path, "create"):
             try:
                 self._write(temporary, data)
-                make_directories(os.path.dirname(path), durable=True, private=self.url)
+                self._make_directory(path, durable=True)
                 move_exclusive(temporary, path)
                 sync_directory(os.path.dirname(path))
+                self.required_directory = self.required_directory or self.url
             except OSError:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
                 raise
 
+    def _make_directory(self, path: str, *, durable: bool) -> None:
+        directory = os.path.dirname(path)
+        make_directories(directory, durable=durable, private=self.url, required=self.required_directory)
+
     def _write(self, path: str, data: bytes) -> None:
-        make_directories(os.path.dirname(path), durable=False, private=self.url)
+        self._make_directory(path, durable=False)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             write_all(descriptor, memoryview(data))
