@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from typing_extensions import Buffer
 
+from dagflow.api.sources import FileSources
 from dagflow.storage.context import StorageContext
 
 
@@ -24,11 +25,12 @@ class OutputFile(Protocol):
             StorageError: The store refused them.
         """
 
-    def close(self, *, records: int) -> None:
+    def close(self, *, records: int, sources: FileSources | None = None) -> None:
         """End the file and hand it to the window's commit.
 
         Args:
             records: How many records the file holds, for the journal.
+            sources: Which blocks they come from; None where that is not known.
         """
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.operator import LimitChecker
+from dagflow.api.sources import encode_sources
 from dagflow.engine.control_graph import ControlGraph, ControlResult
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
@@ -214,7 +215,11 @@ def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult])
         files=[file for result in results for file in result.files],
         counters=counters,
         skipped=[skipped for result in results for skipped in result.skipped],
-        produced=[ProducedFiles(heads[r.stage], r.partition, len(r.files)) for r in results if r.files],
+        produced=[
+            ProducedFiles(heads[r.stage], r.partition, len(r.files), encode_sources(r.sources))
+            for r in results
+            if r.files
+        ],
     )
 
 

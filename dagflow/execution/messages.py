@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.api.context import Skipped
+from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
@@ -59,6 +60,7 @@ class TaskResult:
         accounting: Byte accounting: sums by key that must come to zero over all tasks and windows.
         skipped: What was left out, and why.
         source_events: Events for control operators that listen to them.
+        sources: Which blocks the files come from, in their order; None where that is not known.
         busy_s: Seconds from the task's start to its end.
         error: Why the window must not be committed, or None.
         operator_busy_s: Seconds that each operator worked, by name.
@@ -79,6 +81,7 @@ class TaskResult:
     started_ms: int = 0
     skipped: tuple[Skipped, ...] = ()
     source_events: tuple[Any, ...] = ()
+    sources: tuple[FileSources | None, ...] = ()
     parts: Mapping[str, bytes] = field(default_factory=dict)
 
 

@@ -228,6 +228,7 @@ class StageTask:
             counters=counters,
             files=files,
             reports=tuple(self._reports),
+            sources=self._outputs.take_sources(),
             states=states,
             accounting={key: value for key, value in self._accounting.items() if value},
             busy_s=time.perf_counter() - started,

@@ -7,6 +7,7 @@ from operator import index
 
 from typing_extensions import Buffer
 
+from dagflow.api.sources import FileSources
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -28,9 +29,9 @@ class TaskOutputFile:
         """Append bytes."""
         self._writer.write(data)
 
-    def close(self, *, records: int) -> None:
+    def close(self, *, records: int, sources: FileSources | None = None) -> None:
         """End the file and report it with the task's result."""
-        self._outputs.end(self._writer, index(records))
+        self._outputs.end(self._writer, index(records), sources)
 
 
 class TaskOutputs:
@@ -52,6 +53,7 @@ class TaskOutputs:
         self._open: list[PendingWriter] = []
         self._url_by_unended: dict[PendingWriter, str] = {}
         self._ending: deque[tuple[PendingWriter, int, int]] = deque()
+        self._sources: list[FileSources | None] = []
         self._ending_bytes = 0
         self._finished: list[PendingFile] = []
 
@@ -63,11 +65,12 @@ class TaskOutputs:
         self._url_by_unended[writer] = url
         return TaskOutputFile(self, writer)
 
-    def end(self, writer: PendingWriter, records: int) -> None:
+    def end(self, writer: PendingWriter, records: int, sources: FileSources | None = None) -> None:
         """Complete a file; on a remote store this goes on while the next file is written."""
         self._url_by_unended.pop(writer, None)
         held_bytes = writer.end()
         self._ending.append((writer, records, held_bytes))
+        self._sources.append(sources)
         self._ending_bytes += held_bytes
         while self._ending and (
             not self._ending[0][2] or self._ending_bytes > ENDING_BYTES or len(self._ending) > ENDING_FILES
@@ -95,6 +98,12 @@ class TaskOutputs:
         self._finished.clear()
         self._open.clear()
         return finished
+
+    def take_sources(self) -> tuple[FileSources | None, ...]:
+        """Which blocks the files come from that were ended since the last call, in the order of their ends."""
+        sources = tuple(self._sources)
+        self._sources.clear()
+        return sources
 
     def abandon(self) -> None:
         """Remove what was written; for tasks that failed."""

@@ -80,11 +80,19 @@ class WindowPlan:
 
 @dataclass(frozen=True, slots=True)
 class ProducedFiles:
-    """How many of a window's files, in their order, one partition of a stage wrote."""
+    """How many of a window's files, in their order, one partition of a stage wrote.
+
+    Attributes:
+        stage: Head of the stage.
+        partition: The partition.
+        files: The number of files.
+        sources: Which blocks each comes from, as encode_sources() writes it.
+    """
 
     stage: str
     partition: int
     files: int
+    sources: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

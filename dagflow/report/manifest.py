@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from dagflow.api.context import Skipped
 from dagflow.api.ports import TupleBatch
+from dagflow.api.sources import decode_sources
 from dagflow.journal import (
     Window,
     WindowIntent,
@@ -19,39 +20,14 @@ from dagflow.journal import (
     with_roots_of_run,
 )
 from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.report.input_ranges import UNKNOWN_BLOCK, InputRange, attributed
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 
+Provenance = Literal["exact", "partition", "window"]
+"""What an output's sources are: all that its records come from, or what its task read, or what the window read."""
+
 READ, PLANNED, LEFT_OUT, IN_PART = "read", "planned", "left out", "left out in part"
-
-
-@dataclass(frozen=True, slots=True)
-class InputRange:
-    """Bytes of one version of a file that a window read.
-
-    Attributes:
-        url: The file.
-        size_bytes: Length of that version.
-        mtime_ns: When that version was modified, in nanoseconds since 1970.
-        etag: The store's tag of it, or "".
-        start: First byte.
-        end: One past the last byte.
-        blocks: How many blocks the range was cut into.
-        port: The input port that took them.
-        partition: The partition that read them, or None where all did.
-        discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
-    """
-
-    url: str
-    size_bytes: int
-    mtime_ns: int
-    etag: str
-    start: int
-    end: int
-    blocks: int
-    port: str
-    partition: int | None
-    discovered_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +41,7 @@ class PublishedFile:
         crc32: Checksum of its bytes, or None where none was taken.
         stage: Head of the stage that wrote it; "" for the driver.
         partition: Partition of that stage.
+        made_from: Positions of the inputs that its records come from; None where only the task is known that wrote it.
     """
 
     url: str
@@ -73,6 +50,7 @@ class PublishedFile:
     crc32: int | None
     stage: str
     partition: int
+    made_from: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +105,32 @@ class WindowManifest:
     times: WindowTimes
     busy_s: dict[str, float]
 
+    def provenance_of(self, output: PublishedFile) -> Provenance:
+        """How much is known of what an output file was made of."""
+        if output.made_from is not None:
+            return "exact"
+        return "partition" if self._read_by_task_of(output) else "window"
+
+    def positions_of(self, output: PublishedFile) -> Sequence[int]:
+        """The positions in inputs of what an output file was made of.
+
+        Where that is not known exactly: what its partition read; behind an exchange, what the window read.
+        """
+        if output.made_from is not None:
+            return output.made_from
+        own = self._read_by_task_of(output) or range(len(self.inputs))
+        return [position for position in own if not self._is_left_out(self.inputs[position])]
+
     def sources_of(self, output: PublishedFile) -> tuple[InputRange, ...]:
-        """What an output file was made of: what its partition read; behind an exchange what any partition read."""
-        own = [
-            each
-            for each in self.inputs
+        """What an output file was made of; see positions_of()."""
+        return tuple(self.inputs[position] for position in self.positions_of(output))
+
+    def _read_by_task_of(self, output: PublishedFile) -> list[int]:
+        return [
+            position
+            for position, each in enumerate(self.inputs)
             if each.port.partition(".")[0] == output.stage and each.partition in (None, output.partition)
         ]
-        return tuple(each for each in own or self.inputs if not self._is_left_out(each))
 
     def _is_left_out(self, part: InputRange) -> bool:
         return any(each.url == part.url and each.start <= part.start and part.end <= each.end for each in self.skipped)
@@ -144,7 +140,9 @@ class WindowManifest:
         value = asdict(self)
         for output, shown in zip(self.outputs, value["outputs"], strict=True):
             shown["crc32"] = None if output.crc32 is None else f"{output.crc32:08x}"
-            shown["sources"] = [self.inputs.index(each) for each in self.sources_of(output)]
+            del shown["made_from"]
+            shown["sources"] = list(self.positions_of(output))
+            shown["provenance"] = self.provenance_of(output)
         value["skipped"] = [list(astuple(each)) for each in self.skipped]
         return value
 
@@ -161,7 +159,7 @@ class TrackedFile:
         state: "read", "planned", or "left out", perhaps "in part".
         read_bytes: How many of its bytes were read, or are to be.
         windows: The windows that read it.
-        outputs: The files that its partitions published in these windows.
+        outputs: The files that its records are in; where that is not known, those of the tasks that read it.
         discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
     """
 
@@ -209,15 +207,18 @@ def _manifest_of(window: Window) -> WindowManifest:
     plan, intent = window.plan, window.intent or WindowIntent(0)
     origins = [(each.stage, each.partition) for each in intent.produced for _ in range(each.files)]
     origins += [("", 0)] * (len(intent.files) - len(origins))
+    sources = [each for made in intent.produced for each in decode_sources(made.sources, made.files)]
+    sources += [None] * (len(intent.files) - len(sources))
+    inputs, made_from = attributed(_inputs(plan), sources)
     outputs = tuple(
-        PublishedFile(redacted(file.final_url), file.size_bytes, file.records, file.crc32, *origin)
-        for file, origin in zip(intent.files, origins, strict=True)
+        PublishedFile(redacted(file.final_url), file.size_bytes, file.records, file.crc32, *origin, positions)
+        for file, origin, positions in zip(intent.files, origins, made_from, strict=True)
     )
     return WindowManifest(
         plan.window_id,
         PLANNED if window.intent is None else "committed",
         dict(plan.partitions),
-        tuple(_merged(_inputs(plan))),
+        tuple(inputs),
         outputs,
         tuple(intent.skipped),
         WindowTimes.of(window),
@@ -232,7 +233,8 @@ class _Discovered(Protocol):
     discovered_ms: int
 
 
-def _inputs(plan: WindowPlan) -> Iterator[InputRange]:
+def _inputs(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
+    """Each block of a window, with its id."""
     for port, partition, item in planned_tuples(plan):
         for block in item if isinstance(item, TupleBatch) else (item,):
             # Tuples of any class that name a range of a file's version are inputs; others have no part in a manifest.
@@ -240,24 +242,8 @@ def _inputs(plan: WindowPlan) -> Iterator[InputRange]:
                 version = block.version
                 facts = version.size_bytes, version.mtime_ns, version.etag, block.start, block.end
                 discovered_ms = block.discovered_ms if isinstance(block, _Discovered) else 0
-                yield InputRange(redacted(block.url), *facts, 1, port, partition, discovered_ms)
-
-
-def _merged(ranges: Iterator[InputRange]) -> Iterator[InputRange]:
-    """The same, with ranges of one file and partition that follow on each other as one."""
-    last = next(ranges, None)
-    if last is None:
-        return
-    for each in ranges:
-        if (
-            replace(each, start=last.start, blocks=last.blocks) == replace(last, end=each.end)
-            and each.start == last.end
-        ):
-            last = replace(last, end=each.end, blocks=last.blocks + 1)
-            continue
-        yield last
-        last = each
-    yield last
+                block_id = getattr(block, "block_id", UNKNOWN_BLOCK)
+                yield block_id, InputRange(redacted(block.url), *facts, 1, port, partition, discovered_ms)
 
 
 def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> list[TrackedFile]:
@@ -276,10 +262,16 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
     found: dict[tuple[Any, ...], TrackedFile] = {}
     matches = _matcher_of(pattern)
     for manifest in manifests(checkpoint, storage):
-        ranges = [each for each in manifest.inputs if matches(each.url)]
-        for each in ranges:
+        chosen = {position: each for position, each in enumerate(manifest.inputs) if matches(each.url)}
+        outputs: dict[int, list[str]] = {position: [] for position in chosen}
+        for output in manifest.outputs if chosen else ():
+            for position in manifest.positions_of(output):
+                if position in outputs:
+                    outputs[position].append(output.url)
+        for position, each in chosen.items():
             key = each.url, each.size_bytes, each.mtime_ns, each.etag
-            _add(found.setdefault(key, TrackedFile(*key, discovered_ms=each.discovered_ms)), manifest, each)
+            file = found.setdefault(key, TrackedFile(*key, discovered_ms=each.discovered_ms))
+            _add(file, manifest, each, outputs[position])
     return list(found.values())
 
 
@@ -290,7 +282,7 @@ def _matcher_of(pattern: str) -> Callable[[str], bool]:
     return lambda url: url == shown or fnmatch.fnmatchcase(url, shown)
 
 
-def _add(file: TrackedFile, manifest: WindowManifest, part: InputRange) -> None:
+def _add(file: TrackedFile, manifest: WindowManifest, part: InputRange, outputs: Sequence[str]) -> None:
     file.read_bytes += part.end - part.start
     if manifest.window_id not in file.windows:
         file.windows.append(manifest.window_id)
@@ -300,8 +292,7 @@ def _add(file: TrackedFile, manifest: WindowManifest, part: InputRange) -> None:
     if skipped:
         file.read_bytes -= sum(min(each.end, part.end) - max(each.start, part.start) for each in skipped)
         file.state = IN_PART if file.read_bytes else LEFT_OUT
-    of_part = {output.url: None for output in manifest.outputs if part in manifest.sources_of(output)}
-    file.outputs += [url for url in of_part if url not in set(file.outputs)]
+    file.outputs += [url for url in outputs if url not in set(file.outputs)]
 
 
 def matching_windows(checkpoint: str, pattern: str, storage: StorageContext) -> Sequence[int]:

@@ -13,6 +13,7 @@ from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
+from dagflow.api.sources import FileSources
 from dagflow.execution.chain import Chain
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.saved_state import SavedState
@@ -53,7 +54,7 @@ class _MemoryFile:
         self._data += data
         self._outputs.written_bytes += memoryview(data).nbytes
 
-    def close(self, *, records: int) -> None:
+    def close(self, *, records: int, sources: FileSources | None = None) -> None:
         self._outputs.files[self._url] = bytes(self._data)
         self._outputs.records[self._url] = records
 

@@ -181,6 +181,11 @@ class SmallFileBlocks(Sequence[BlockMetadata]):
         return self._batch.block(int(self._indices[index]))
 
     @property
+    def block_ids(self) -> Column:
+        """Their ids."""
+        return self._batch.first_id + self._indices
+
+    @property
     def urls(self) -> list[str]:
         """Where each is."""
         base = self._batch.base

@@ -8,9 +8,11 @@ from typing import Any
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.records import RecordBatch
+from dagflow.api.sources import WHOLE
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.location import join, name_of
 from operators.sink.formats.base import FileStream, SinkFormat
+from operators.sink.source_collector import SourceCollector
 
 _EXTENSION = r"(\.\w+)*"
 
@@ -120,12 +122,20 @@ class FileSink:
             StorageError: The store refused them.
         """
         format = format.for_batch(batch)
+        position, start = 0, WHOLE
         for rows in format.rows_of(batch):
             while len(rows):
                 file = self._file_for(batch, format, directory)
+                if start != WHOLE:
+                    file.sources.start_at(start)
                 taken = file.write(rows)
+                if taken:
+                    file.sources.add(batch, position, position + taken)
+                position += taken
+                start = WHOLE
                 if taken == len(rows):
                     break
+                start = file.sources.end_before(batch, position)
                 self._end_numbered(directory, file)
                 rows = rows.slice(taken)
 
@@ -152,6 +162,7 @@ class FileSink:
                 f"file {name} cannot also hold records with other columns, which are {columns}; "
                 "say file_name: part, which puts them into files of their own"
             )
+        self._named.sources.add(batch, 0, len(batch))
         for rows in format.rows_of(batch):
             if len(rows):
                 self._named.write(rows)
@@ -206,6 +217,7 @@ class _SinkFile:
         self, url: str, stream: FileStream, batch: RecordBatch, format: SinkFormat, max_bytes: int | None
     ) -> None:
         self.url = url
+        self.sources = SourceCollector()
         self._stream = stream
         self._format = format
         self._layout = format.layout_of(batch)
@@ -227,4 +239,4 @@ class _SinkFile:
     def close(self) -> None:
         """Hand the file to the window's commit."""
         self._encoder.finish()
-        self._stream.close(records=self._records)
+        self._stream.close(records=self._records, sources=self.sources.found())

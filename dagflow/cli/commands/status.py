@@ -15,7 +15,8 @@ from dagflow.cli.output import definitions
 from dagflow.cli.shared_options import Settings, storage_of, store_option, verbose_option
 from dagflow.errors import MissingError
 from dagflow.journal import read_state
-from dagflow.report.manifest import InputRange, TrackedFile, WindowManifest, tracked_files, window_manifest
+from dagflow.report.input_ranges import InputRange
+from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, window_manifest
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.status import status
 from dagflow.storage.context import StorageContext
@@ -68,6 +69,13 @@ def _told(
     return json.dumps(summary.status_json()) if as_json else _describe(summary)
 
 
+_HOW_KNOWN: dict[Provenance, str] = {
+    "exact": "",
+    "partition": "; of its records only the task is known, which read",
+    "window": "; its records went through an exchange or the driver, and the window read",
+}
+
+
 def _describe_files(files: Sequence[TrackedFile]) -> str:
     """What became of files, a paragraph for each version of each."""
     if not files:
@@ -89,7 +97,8 @@ def _describe_window(manifest: WindowManifest) -> str:
     for made in manifest.outputs:
         checksum = "" if made.crc32 is None else f", crc32 {made.crc32:08x}"
         figures = f"{count(made.records, 'record')}, {count(made.size_bytes, 'byte')}{checksum}"
-        lines += [f"{made.url}: {figures}", *(f"    from{_range(source)}" for source in manifest.sources_of(made))]
+        lines += [f"{made.url}: {figures}{_HOW_KNOWN[manifest.provenance_of(made)]}"]
+        lines += [f"    from{_range(source)}" for source in manifest.sources_of(made)]
     lines += [f"left out: {each.url} [{each.start}, {each.end}): {each.reason}" for each in manifest.skipped]
     return "\n".join(lines)
 

@@ -11,6 +11,7 @@ from typing_extensions import Buffer
 from dagflow.api.context import OutputFiles
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
+from dagflow.api.sources import FileSources
 
 
 class FileStream:
@@ -44,13 +45,13 @@ class FileStream:
         """Add a second file, such as an index, whose name is that of this one with a suffix."""
         self._companions.append((suffix, data))
 
-    def close(self, *, records: int) -> None:
+    def close(self, *, records: int, sources: FileSources | None = None) -> None:
         """Hand the file to the window's commit, and then its companions: an index never precedes its file."""
-        self._file.close(records=records)
+        self._file.close(records=records, sources=sources)
         for suffix, data in self._companions:
             companion = self._files.open(self._url + suffix)
             companion.write(data)
-            companion.close(records=records)
+            companion.close(records=records, sources=sources)
 
 
 class FileEncoder(ABC):

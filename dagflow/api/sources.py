@@ -1,0 +1,116 @@
+"""Which blocks the records of an output file come from, in a form that is small however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dagflow.api.records import UNKNOWN, RecordBatch
+
+WHOLE = -1
+"""The place of an end that no other file of the block shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSources:
+    """The blocks of an output file.
+
+    Attributes:
+        runs: Ids of the blocks: the first of consecutive ids and how many there are, then the next such pair.
+        start: Offset of the first record in the first block, where the file before has records of the block too.
+        end: Offset of the first record of the last block that is in the next file, where there is one.
+    """
+
+    runs: tuple[int, ...] = ()
+    start: int = WHOLE
+    end: int = WHOLE
+
+    @classmethod
+    def of(cls, ids: Iterable[int], start: int = WHOLE, end: int = WHOLE) -> FileSources:
+        """The sources with these block ids, in any order and as often as one likes."""
+        ordered = sorted(set(ids))
+        runs: list[int] = []
+        for block_id in ordered:
+            if runs and runs[-2] + runs[-1] == block_id:
+                runs[-1] += 1
+            else:
+                runs += [block_id, 1]
+        return cls(tuple(runs), start, end)
+
+    def ids(self) -> list[int]:
+        """The ids, ascending."""
+        pairs = zip(self.runs[::2], self.runs[1::2], strict=True)
+        return [block_id for first, count in pairs for block_id in range(first, first + count)]
+
+    def to_json(self, before: int) -> list[int]:
+        """The sources as numbers, the first id of each run as its distance from the end of the one before.
+
+        Args:
+            before: One past the last id of the file before.
+        """
+        value = [self.start, self.end]
+        for first, count in zip(self.runs[::2], self.runs[1::2], strict=True):
+            value += [first - before, count]
+            before = first + count
+        return value
+
+    @classmethod
+    def from_json(cls, value: Sequence[int], before: int) -> FileSources:
+        """The sources that to_json() was called on."""
+        runs: list[int] = []
+        for distance, count in zip(value[2::2], value[3::2], strict=True):
+            runs += [before + distance, count]
+            before = runs[-2] + count
+        return cls(tuple(runs), value[0], value[1])
+
+    def after(self, before: int) -> int:
+        """One past the last id; what came before where there is none."""
+        return self.runs[-2] + self.runs[-1] if self.runs else before
+
+
+def block_ids(batch: RecordBatch, first: int, last: int) -> list[int] | None:
+    """Ids of the blocks of some of a batch's records; None where an operator did not keep them.
+
+    Args:
+        batch: The batch.
+        first: Position of the first record.
+        last: One past the position of the last one; where both are equal, all blocks of the batch count.
+    """
+    if batch.origin is None:
+        return None
+    blocks = batch.origin.blocks
+    if len(blocks) == 1 or first == last:
+        found = list(range(len(blocks)))
+    else:
+        codes = batch.origin.block_indices(len(batch))[first:last]
+        if (codes == UNKNOWN).any():
+            return None
+        found = np.flatnonzero(np.bincount(codes)).tolist()
+    known = getattr(blocks, "block_ids", None)
+    try:
+        return [int(known[index]) if known is not None else blocks[index].block_id for index in found]
+    except AttributeError:  # tuples of an author's own class
+        return None
+
+
+def encode_sources(files: Iterable[FileSources | None]) -> list[list[int]]:
+    """The sources of files that one task wrote, in their order; an empty list for one whose are not known."""
+    encoded: list[list[int]] = []
+    before = 0
+    for sources in files:
+        encoded.append([] if sources is None else sources.to_json(before))
+        before = before if sources is None else sources.after(before)
+    return encoded if any(encoded) else []
+
+
+def decode_sources(encoded: Sequence[Sequence[int]], files: int) -> list[FileSources | None]:
+    """The sources that encode_sources() was given, for so many files."""
+    decoded: list[FileSources | None] = []
+    before = 0
+    for value in encoded:
+        sources = FileSources.from_json(value, before) if value else None
+        decoded.append(sources)
+        before = before if sources is None else sources.after(before)
+    return decoded + [None] * (files - len(decoded))

@@ -1,0 +1,66 @@
+"""The sources of output files as numbers, and the blocks of parts of a batch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.api.records import LINE_FEED, UNKNOWN, Origin, RecordBatch
+from dagflow.api.sources import FileSources, block_ids, decode_sources, encode_sources
+
+IDS = st.lists(st.integers(0, 40) | st.integers(2**60, 2**60 + 9), max_size=12)
+SOURCES = st.builds(FileSources.of, IDS, st.integers(-1, 9), st.integers(-1, 9))
+
+
+@given(st.lists(st.none() | SOURCES, max_size=6))
+def test_sources_come_back_as_they_were_written(files: list[FileSources | None]) -> None:
+    """In any order of ids, also where those of some files are not known."""
+    encoded = json.loads(json.dumps(encode_sources(files)))
+    assert decode_sources(encoded, len(files)) == files
+
+
+@given(IDS)
+def test_ids_are_kept_as_runs(ids: list[int]) -> None:
+    """Each id once, ascending."""
+    sources = FileSources.of(ids)
+    assert sources.ids() == sorted(set(ids))
+    assert all(a + n < b for a, n, b in zip(sources.runs[::2], sources.runs[1::2], sources.runs[2::2], strict=False))
+
+
+def test_a_file_for_each_of_consecutive_blocks_takes_equal_numbers() -> None:
+    """So that thousands of them compress to nearly nothing; what is not known takes nothing."""
+    assert encode_sources([FileSources.of([7]), FileSources.of([8]), FileSources.of([9])]) == [
+        [-1, -1, 7, 1],
+        [-1, -1, 0, 1],
+        [-1, -1, 0, 1],
+    ]
+    assert encode_sources([None, None]) == []
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A block."""
+
+    block_id: int
+
+
+def test_the_blocks_of_a_part_of_a_batch_are_those_of_its_records() -> None:
+    """And not known where an operator did not keep them."""
+    blocks = tuple(map(Numbered, [5, 6, 9]))
+    records = [b"a", b"b", b"c", b"d"]
+    batch = RecordBatch.from_records(records, LINE_FEED, Origin(blocks, None, 0, np.array([0, 2, 2, 1], np.int32)))
+    assert block_ids(batch, 0, 4) == [5, 6, 9]
+    assert block_ids(batch, 1, 3) == [9]
+    assert block_ids(batch.take(np.array([3, 0])), 0, 1) == [6]
+    unknown = RecordBatch.from_records(
+        records, LINE_FEED, Origin(blocks, None, 0, np.array([0, UNKNOWN, 2, 1], np.int32))
+    )
+    assert block_ids(unknown, 0, 4) is None
+    assert block_ids(unknown, 2, 4) == [6, 9]
+    assert block_ids(RecordBatch.from_records(records, LINE_FEED, None), 0, 4) is None
+    assert block_ids(RecordBatch.from_records([], LINE_FEED, Origin(blocks[:1])), 0, 0) == [5]
+    assert block_ids(RecordBatch.from_records(records, LINE_FEED, Origin(("own class",))), 0, 4) is None
