@@ -17,6 +17,14 @@ settings.register_profile("dagflow", deadline=None, suppress_health_check=[Healt
 settings.load_profile("dagflow")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def key_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Sign with a key of the tests' own, also in the processes that they start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGFLOW_KEY_FILE", str(tmp_path_factory.mktemp("key") / "key"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark_context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark context with two cores and dagflow's settings."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import pickle
 from abc import abstractmethod
@@ -58,6 +59,8 @@ _KEY_FORMS: dict[type, tuple[int, Callable[[Any], str], Callable[[str], Any]]] =
 }
 _READER_BY_CODE = {code: read for code, _, read in _KEY_FORMS.values()}
 _NATIVE = frozenset((bytes, str, int, float, type(None)))
+_DATA_KEYS = _NATIVE | _KEY_FORMS.keys()
+"""Types of keys that are written without a pickle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,13 @@ class Segment:
         name: Where the checkpoint keeps it; "" before it is kept anywhere.
         size: Number of keys, deleted ones included.
         data: The keys and values as MessagePack; b"" on the way from a task to the driver, which has it by its name.
+        pickle_sha256: Checksum of the data where pickles are part of it; b"" where none are.
     """
 
     name: str
     size: int
     data: bytes
+    pickle_sha256: bytes = b""
 
     @classmethod
     def of(cls, values: dict[Key, Any], gone: Iterable[Key], value_type: type | None = None) -> Segment:
@@ -88,7 +93,8 @@ class Segment:
         if value_type is None:
             held = msgpack.Ext(_PICKLED, pickle.dumps(held, protocol=5))
         data = msgpack.encode((_VERSION, Raw(_encode_keys(list(values))), Raw(_encode_keys(absent)), held))
-        return cls("", len(values) + len(absent), data)
+        has_pickle = value_type is None or not {*map(type, values), *map(type, absent)} <= _DATA_KEYS
+        return cls("", len(values) + len(absent), data, hashlib.sha256(data).digest() if has_pickle else b"")
 
     def unpack(self, value_type: type | None = None) -> tuple[dict[Key, Any], list[Key]]:
         """The values and the deleted keys that of() was given.
@@ -96,8 +102,12 @@ class Segment:
         Raises:
             JournalError: The data is of a version that this program does not know.
         """
+        has_pickle = bool(self.pickle_sha256)
+        if has_pickle and hashlib.sha256(self.data).digest() != self.pickle_sha256:
+            raise self._refused("is not the one that was signed")
+        decode_key = _decode_any_key if has_pickle else self._decode_data_key
         version, keys, gone, held = msgpack.decode(
-            self.data, type=tuple[int, list[Any], list[Any], Raw], ext_hook=_decode_key
+            self.data, type=tuple[int, list[Any], list[Any], Raw], ext_hook=decode_key
         )
         if version != _VERSION:
             raise JournalError(
@@ -106,10 +116,35 @@ class Segment:
                 hint="run the version of dagflow that wrote it, or start over with --fresh",
             )
         if value_type is None:
+            if not has_pickle:
+                raise self._refused("holds pickles, and is not signed")
             values = pickle.loads(msgpack.decode(held).data)
         else:
             values = msgpack.decode(held, type=list[value_type])  # type: ignore[valid-type]  # known at run time only
         return dict(zip(_with_one_nan(keys), values, strict=True)), _with_one_nan(gone)
+
+    def with_checksum(self) -> Segment:
+        """The segment as of() makes it, for one of an earlier version, which has no checksum; unpickles nothing."""
+        pickles: list[bool] = []
+        held = msgpack.decode(
+            self.data,
+            type=tuple[int, list[Any], list[Any], Any],
+            ext_hook=lambda code, _: pickles.append(code == _PICKLED),
+        )[3]
+        del held
+        return replace(self, pickle_sha256=hashlib.sha256(self.data).digest() if any(pickles) else b"")
+
+    def _decode_data_key(self, code: int, data: memoryview) -> Any:
+        if code == _PICKLED:
+            raise self._refused("holds pickled keys, and is not signed")
+        return _READER_BY_CODE[code](bytes(data).decode("utf-8", "surrogatepass"))
+
+    def _refused(self, what: str) -> JournalError:
+        return JournalError(
+            f"the segment of keyed state {what}: unpickling runs code",
+            url=f"segments/{self.name}" if self.name else "journal",
+            hint="if no other user could write to the checkpoint: dagflow sign CHECKPOINT; else restore it from a copy",
+        )
 
 
 def _encode_keys(keys: list[Key]) -> bytes:
@@ -132,7 +167,7 @@ def _encoded_key(key: Any) -> Any:
     return msgpack.Ext(code, write(key).encode("utf-8", "surrogatepass"))
 
 
-def _decode_key(code: int, data: memoryview) -> Any:
+def _decode_any_key(code: int, data: memoryview) -> Any:
     if code == _PICKLED:
         return pickle.loads(data)
     return _READER_BY_CODE[code](bytes(data).decode("utf-8", "surrogatepass"))

@@ -17,7 +17,20 @@ from dagflow.cli import output
 from dagflow.cli.shared_options import Settings, unknown, verbose_option
 from dagflow.errors import DagflowError, RunStoppedError
 
-COMMANDS = ("run", "validate", "plan", "operators", "status", "scan", "replay", "repair", "extract", "schema", "warm")
+COMMANDS = (
+    "run",
+    "validate",
+    "plan",
+    "operators",
+    "status",
+    "scan",
+    "replay",
+    "repair",
+    "sign",
+    "extract",
+    "schema",
+    "warm",
+)
 
 
 class CommandLine(click.Group):

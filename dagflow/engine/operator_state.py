@@ -227,7 +227,7 @@ class OperatorStates:
         if name == segment.name:
             return segment
         self._data[name] = segment.data
-        return SavedSegment(name, segment.size)
+        return replace(segment, name=name, data=b"")
 
 
 def _segments_of(states_by_operator: PartitionStates) -> Iterator[SavedSegment]:

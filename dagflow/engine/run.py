@@ -22,6 +22,7 @@ from dagflow.engine.preparation import prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.segments import SegmentStore
+from dagflow.engine.signing import pickles_state
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_committer import WindowCommitter
 from dagflow.engine.window_planner import WindowPlanner
@@ -186,13 +187,16 @@ def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *,
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 storage.backend(url).files.remove(url)
-    return Journal.open(
+    journal = Journal.open(
         store,
         app=app.name,
         retention=JournalRetention(kept_windows=app.attributes.retain_windows),
         source=absolute(app.spec.file) if app.spec is not None else "",
         roots={name: absolute(url) for name, url in app.attributes.roots.items()},
     )
+    if any(map(pickles_state, app.instances.values())):
+        journal.require_key()
+    return journal
 
 
 def _require_source_files(app: LogicalPlan, store: ObjectStore) -> None:

@@ -61,7 +61,7 @@ class StateCodec:
             OperatorError: It is not of the declared type, or cannot be pickled.
         """
         if isinstance(state, KeyedSnapshot):
-            segments = [SavedSegment(each.name, each.size, each.data) for each in state.segments]
+            segments = [SavedSegment(each.name, each.size, each.data, each.pickle_sha256) for each in state.segments]
             return SavedState(self._version, segments=segments)
         if self._type is None:
             try:
@@ -98,7 +98,9 @@ class StateCodec:
         if saved.version != self._version:
             raise self._unknown(f"version {saved.version}, and this program knows version {self._version}")
         if saved.segments is not None:
-            return KeyedSnapshot(tuple(Segment(each.name, each.size, each.data) for each in saved.segments))
+            return KeyedSnapshot(
+                tuple(Segment(each.name, each.size, each.data, each.pickle_sha256) for each in saved.segments)
+            )
         if saved.pickled:
             return pickle.loads(saved.pickled)
         if self._type is None:

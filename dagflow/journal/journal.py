@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -26,6 +26,9 @@ from dagflow.journal.retention import (
     take_snapshot,
     trim,
 )
+from dagflow.journal.saved_state import SavedSegment
+from dagflow.journal.signatures import Signer
+from dagflow.journal.signed_states import require_signatures, sign_all, signed_event
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
@@ -58,6 +61,7 @@ class Journal:
         self._maintain_from = 0
         self._noted: list[Done | Outputs | Operators | App] = []
         self._closed_by = ""
+        self._signer = Signer()
         self.state: JournalState = replay.state
 
     @classmethod
@@ -87,6 +91,7 @@ class Journal:
         """
         origin = RunOrigin(source, os.getcwd() if source else "", [f"{name}={url}" for name, url in roots.items()])
         journal = cls.take_over(store, app, retention, origin)
+        require_signatures(journal._signer, store, journal.state)
         require_located([file.to_json() for file in journal.state.unpublished_files()])
         journal.maintain()
         return journal
@@ -168,6 +173,7 @@ class Journal:
             StorageError: The store failed; whether the events are in the log is not known.
         """
         self._require_open()
+        events = tuple(signed_event(self._signer, event) for event in events)
         # Applied first: an event that the state refuses is never written.
         for event in events:
             self.state.apply(event)
@@ -188,6 +194,32 @@ class Journal:
             raise
         self._closed_by = ""
         self._noted.clear()
+
+    def require_key(self) -> None:
+        """Find out before the first window whether the states of operators can be signed.
+
+        Raises:
+            DagflowError: There is no key, and none can be made; or others can read it.
+        """
+        self._signer.key()
+
+    def sign(self, with_checksum: Callable[[SavedSegment], SavedSegment]) -> int:
+        """Sign all pickles as this user's own.
+
+        Args:
+            with_checksum: Gives a segment the checksum that segments of earlier versions lack.
+
+        Returns:
+            How many pickles there are.
+
+        Raises:
+            DagflowError: There is no key, or the journal cannot be written.
+        """
+        count = sign_all(self._signer, self.state, with_checksum)
+        self.flush()
+        archive(self._log, self.state)
+        take_snapshot(self._log, self.state, self._seq)
+        return count
 
     def end_reprocess(self, window_id: int) -> None:
         """Note that all files of a reprocessed window are in their places.

@@ -17,11 +17,13 @@ class SavedSegment:
         name: The object of the checkpoint that holds its data; "" where the data is here.
         size: How many keys it tells about.
         data: The encoded keys and values; b"" where an object holds them.
+        pickle_sha256: Checksum of the data where pickles are part of it; b"" where none are.
     """
 
     name: str
     size: int
     data: bytes = b""
+    pickle_sha256: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,14 @@ class ControlState:
         prescans: What pre-scans must know of earlier windows, by operator.
         late: Tuples of this window for control operators that work when its results are in, in order.
         operator_index: The number that tells an operator's ids from those of others, by operator.
+        signature: Of all pickles in it; b"" where there are none.
     """
 
     operators: dict[str, SavedState] = field(default_factory=dict)
     prescans: dict[str, SavedState] = field(default_factory=dict)
     late: list[LateTuples] = field(default_factory=list)
     operator_index: dict[str, int] = field(default_factory=dict)
+    signature: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,7 @@ class CommittedState:
         source_events: What control operators keep of the events that tasks sent, by operator.
         held_results: Results that are held back, by operator.
         byte_accounting: Sums that are not zero yet, by key; all must come to zero when the input is processed.
+        signature: Of all pickles in it; b"" where there are none.
     """
 
     partitions: dict[str, list[SavedState | None]] = field(default_factory=dict)
@@ -136,6 +141,7 @@ class CommittedState:
     source_events: dict[str, SavedState] = field(default_factory=dict)
     held_results: dict[str, SavedParts] = field(default_factory=dict)
     byte_accounting: dict[str, int] = field(default_factory=dict)
+    signature: bytes = b""
 
     def segment_names(self) -> set[str]:
         """The objects of the checkpoint that it needs."""

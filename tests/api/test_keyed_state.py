@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -144,3 +145,41 @@ def test_keyed_state_of_an_unknown_version_is_refused() -> None:
     """Nothing is guessed from a checkpoint of a later program."""
     with pytest.raises(JournalError, match="keyed state of version 9 is unknown here"):
         Segment("s", 0, msgpack.encode((9, [], [], []))).unpack(int)
+
+
+class Trap:
+    """Fails the test that unpickles it."""
+
+    def __reduce__(self) -> Any:
+        return pytest.fail, ("unpickled",)
+
+
+@pytest.mark.parametrize("values", [{"key": Trap()}, {Trap(): 1}])
+def test_pickles_in_a_segment_without_a_checksum_are_refused(values: dict[Any, Any]) -> None:
+    """What the driver has verified has a checksum; a segment that was put in its place has none, or another."""
+    value_type = int if 1 in values.values() else None
+    segment = Segment.of(values, (), value_type)
+    with pytest.raises(JournalError, match=r"holds pickle.*not signed: unpickling runs code\n.*dagflow sign"):
+        replace(segment, pickle_sha256=b"").unpack(value_type)
+    with pytest.raises(JournalError, match="is not the one that was signed"):
+        replace(segment, data=segment.data + b" ").unpack(value_type)
+    assert replace(segment, pickle_sha256=b"").with_checksum() == segment
+
+
+def test_a_segment_of_data_has_no_checksum() -> None:
+    """Keys of every kind that a column may have, and values of a declared type, need no signature."""
+    keys: list[Any] = [
+        b"k",
+        "k",
+        1,
+        2**70,
+        1.5,
+        None,
+        Decimal("2.5"),
+        datetime(2024, 1, 1, tzinfo=UTC),
+        datetime(2024, 1, 1, tzinfo=UTC).date(),
+    ]
+    segment = Segment.of({canonical(key): 1 for key in keys}, [canonical(True)], int)
+    assert segment.pickle_sha256 == b""
+    assert segment.with_checksum() == segment
+    assert len(segment.unpack(int)[0]) == len(keys)
