@@ -206,6 +206,7 @@ class OperatorContext:
         storage: Reaches the stores of the app: files to read, directories to list.
         outputs: Where files to be published are opened; None in control operators that work when a window is planned.
         control: What the driver offers; None in partitioned operators.
+        prescan: What the operator's pre-scan kept when the window was planned; None for nothing.
         is_reprocessed: Whether what the window makes replaces what it has published before.
     """
 
@@ -223,6 +224,7 @@ class OperatorContext:
     storage: StorageContext = field(default_factory=StorageContext.default)
     outputs: OutputFiles | None = None
     control: ControlServices | None = None
+    prescan: Any = None
     is_reprocessed: bool = False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dagflow.api.context import OperatorContext, RunPreparation
@@ -238,6 +238,20 @@ class PreScan(ABC):
             Whether it is scanned and resolved once more; otherwise it stays as it was planned.
         """
         return False
+
+    def decide(  # noqa: B027  # most pre-scans decide nothing
+        self, items: Sequence[Any], scan: Callable[[Sequence[Any]], list[Any]]
+    ) -> None:
+        """Decide what all tuples depend on, in the driver, before those of a window are resolved.
+
+        What is decided is part of what snapshot returns: tasks find it in OperatorContext.prescan. The default
+        decides nothing.
+
+        Args:
+            items: All tuples of the window, batches of them too, in the order of emission.
+            scan: Gives what the method scan returns for each of some things, which need not be tuples, in tasks.
+                Raises the DagflowError of the first of them that cannot be scanned.
+        """
 
     @abstractmethod
     def needs_scan(self, item: Any) -> bool:

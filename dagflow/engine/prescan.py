@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -66,6 +67,7 @@ class PreScans:
         completed: dict[PortRef, list[Any]] = {}
         for target, is_open in marks.items():
             prescan, items = self._prescans[target.operator], emission.tuples[target]
+            prescan.decide(items, functools.partial(self._scanned, target.operator))
             single = list(itertools.compress(items, is_open))
             resolved = iter(prescan.resolve(single, self._results(target.operator, prescan, single)))
             completed[target] = [next(resolved) if own else item for item, own in zip(items, is_open, strict=True)]
@@ -76,12 +78,18 @@ class PreScans:
         needed = [index for index, item in enumerate(items) if prescan.needs_scan(item)]
         results: list[Any] = [None] * len(items)
         if needed:
-            found = self._runtime().prescan(name, [items[index] for index in needed])
+            found = self._scanned(name, [items[index] for index in needed])
             for index, result in zip(needed, found, strict=True):
-                if isinstance(result, DagflowError):
-                    raise result
                 results[index] = result
         return results
+
+    def _scanned(self, name: str, items: Sequence[Any]) -> list[Any]:
+        """The pre-scan results of items."""
+        found = self._runtime().prescan(name, list(items))
+        for result in found:
+            if isinstance(result, DagflowError):
+                raise result
+        return found
 
     def state(self) -> dict[str, SavedState]:
         """What the operators keep of the windows so far, by operator."""

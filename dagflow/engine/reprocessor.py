@@ -17,7 +17,7 @@ from dagflow.engine.window_codec import WindowCodec, require_names_apart, requir
 from dagflow.engine.window_committer import intent_of
 from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, SourceChangedError, StorageError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import Journal, Reprocess, WindowIntent, WindowPlan
+from dagflow.journal import ControlState, Journal, Reprocess, WindowIntent, WindowPlan
 from dagflow.runtime.base import Runtime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -166,7 +166,9 @@ class Reprocessor:
         ports = {str(exchange.edge.target) for stage in self._plan.stages for exchange in stage.inputs}
         require_takers(planned, ports)
         counts = {**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}}
-        task = self._codec.task_of(replace(planned, partitions=counts), {})
+        # A plan in an archive has no state; what a pre-scan has decided once holds for all windows.
+        state = ControlState(prescans=self._journal.state.control_state.prescans)
+        task = self._codec.task_of(replace(planned, partitions=counts, control_state=state), {})
         runtime = self._runtime()
         self._raise_if_stopped()
         running = runtime.submit(replace(task, is_reprocessed=True))

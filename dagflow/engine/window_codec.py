@@ -190,6 +190,7 @@ class WindowCodec:
             states=states,
             holds=planned.holds,
             parts=parts or {},
+            prescans=planned.control_state.prescans,
         )
 
 

@@ -29,6 +29,7 @@ class WindowTask:
             runtime decides.
         shares: The share of each partition in the rate limit of its operator, by the stage's head and partition;
             a partition that is not listed has an even share.
+        prescans: What the pre-scans kept when the window was planned, by operator.
         is_reprocessed: Whether what the window makes replaces what it has published before.
         holds: Operators that hold their results back.
         parts: Parts of held results that the window takes in, by operator.
@@ -41,6 +42,7 @@ class WindowTask:
     states: Mapping[tuple[str, int], SavedState] = field(default_factory=dict)
     together: Sequence[Sequence[int]] = ()
     shares: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    prescans: Mapping[str, SavedState] = field(default_factory=dict)
     is_reprocessed: bool = False
     holds: Collection[str] = ()
     parts: Mapping[str, Sequence[bytes]] = field(default_factory=dict)

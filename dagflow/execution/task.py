@@ -15,7 +15,7 @@ from msgspec import structs
 
 from dagflow.api.accumulator import Accumulator
 from dagflow.api.context import Counts, OperatorContext, Skipped
-from dagflow.api.operator import Operator, PreScan
+from dagflow.api.operator import Operator, PreScan, PreScanner
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.chain import Chain
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
@@ -23,6 +23,7 @@ from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.printed_lines import PrintedLines
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
+from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_progress import TaskMessage, TaskProgress, WorkAtHand
 from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch
@@ -148,6 +149,7 @@ class StageTask:
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 storage=self._program.storage,
                 outputs=self._outputs,
+                prescan=self._prescan_of(name, operator),
                 is_reprocessed=self._window.is_reprocessed,
             )
             self._chain.call(name, operator.setup, context)
@@ -155,6 +157,12 @@ class StageTask:
             state = self._window.states.get((name, self._partition))
             if state is not None:
                 self._chain.restore(name, state)
+
+    def _prescan_of(self, name: str, operator: Any) -> Any:
+        saved = self._window.prescans.get(name)
+        if saved is None or not isinstance(operator, PreScanner):
+            return None
+        return StateCodec.of_prescans(name, operator.prescan()).decode(saved)
 
     def _edges(self) -> Iterator[Any]:
         yield from self._stage.edges

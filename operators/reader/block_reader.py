@@ -22,7 +22,7 @@ from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.content import ContentReader
 from operators.reader.formats import RecordFormatSpec
 from operators.reader.on_error import ErrorPolicy, OnError
-from operators.reader.prescan import BlockPreScan
+from operators.reader.prescan import BlockPreScan, PreScanState
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.reject_limit import RejectLimited
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
@@ -88,6 +88,8 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
         """Make what reads in this task, with its share of the bytes that may be read."""
         rate = self.max_bytes_per_second
         limiter = None if rate is None else RateLimiter(rate * context.share)
+        if isinstance(context.prescan, PreScanState):
+            self.format.decide(context.prescan.decision)
         content = ContentReader(self.format, self.compression)
         files = BlockFiles(context.storage, limiter, is_exact=context.is_reprocessed)
         accounting = TaskAccounting(context, self.format.adds_up)

@@ -5,7 +5,11 @@ For blocks of a compressed file the state is which part of the file's content th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -14,14 +18,23 @@ from dagflow.api.operator import PreScan
 from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_files import BlockFiles
+from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import ByteSource
 from operators.reader.compression.opening import cutting_compression
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
 from operators.reader.compression.splitting import CutProgress, assign_range, chains_of
+from operators.reader.compression.stream import CorruptArchiveError
+from operators.reader.content import ContentReader
 from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import resumed_block
 from operators.reader.on_error import OnError
+
+logger = logging.getLogger(__name__)
+
+MOST_FILES = 64
+"""Files without records that are looked through together, on the way to one that has some."""
 
 UNKNOWN_STATE = -1
 """The state of blocks behind one that could not be scanned: where their records begin is not known."""
@@ -59,9 +72,22 @@ class PreScanState:
 
     Attributes:
         files: Those whose next blocks come in a later window.
+        decision: What the first file with records decided for all files, in the terms of the format.
     """
 
     files: tuple[FileEntryState, ...]
+    decision: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecidingFile:
+    """A file that may decide how all files are read.
+
+    Attributes:
+        block: All of it.
+    """
+
+    block: BlockMetadata
 
 
 class BlockPreScan(PreScan):
@@ -82,6 +108,20 @@ class BlockPreScan(PreScan):
         self._on_error = on_error
         self._opened: BlockFiles | None = None
         self._files: dict[tuple[str, FileVersion], FileEntryState] = {}
+        self._decision: dict[str, Any] | None = None
+
+    def decide(self, items: Sequence[Any], scan: Callable[[Sequence[Any]], list[Any]]) -> None:
+        """Let the first file that has records decide, if the format asks for that and none has decided before."""
+        if not self._format.needs_decision or self._decision is not None:
+            return
+        files, count = _whole_files(items), 1
+        while asked := list(itertools.islice(files, count)):
+            found = next((each for each in scan(asked) if each is not None), None)
+            if found is not None:
+                self._decision = found
+                logger.info("columns inferred: %s", json.dumps(found))
+                return
+            count = min(2 * count, MOST_FILES)
 
     def take_back(self, item: Any) -> bool:
         """Forget how a file goes on: a block that was planned says itself in which state it begins.
@@ -106,18 +146,27 @@ class BlockPreScan(PreScan):
             return False
         return file is None or file.cut is None or not file.cut.is_over
 
-    def scan(self, item: BlockMetadata, storage: StorageContext) -> Any:
-        """Scan a block: the result of its format or compression; UNREAD where it cannot be read."""
+    def scan(self, item: BlockMetadata | DecidingFile, storage: StorageContext) -> Any:
+        """Scan a block: the result of its format or compression; UNREAD where it cannot be read.
+
+        Of a deciding file: what it decides; None where it cannot be read.
+        """
         if self._opened is None:
             self._opened = BlockFiles(storage)
+        block = item.block if isinstance(item, DecidingFile) else item
         try:
-            return self._scanned(self._opened.open(item), item)
+            file = self._opened.open(block)
+            return self._decided(file, block) if isinstance(item, DecidingFile) else self._scanned(file, block)
         except TransientStorageError:
             raise
-        except StorageError:
-            if self._on_error == "fail":
+        except (StorageError, CorruptArchiveError) as error:
+            if self._on_error == "fail" or (isinstance(error, CorruptArchiveError) and block is item):
                 raise
-            return UNREAD
+            return None if isinstance(item, DecidingFile) else UNREAD
+
+    def _decided(self, source: ByteSource, block: BlockMetadata) -> Any:
+        uncounted = BlockAccounting(block.url, Counter(), lambda reject: None)
+        return self._format.decision(ContentReader(self._format, self._setting).read(source, block, uncounted))
 
     def _scanned(self, source: ByteSource, block: BlockMetadata) -> Any:
         compression = cutting_compression(block, self._setting, self._format)
@@ -154,9 +203,23 @@ class BlockPreScan(PreScan):
         return replace(item, entry_state=state) if state != item.entry_state else item
 
     def snapshot(self) -> PreScanState | None:
-        """The states of the files whose next blocks come in a later window; None if there are none."""
-        return PreScanState(tuple(self._files.values())) if self._files else None
+        """The states of the files whose next blocks come in a later window, and what was decided; None for neither."""
+        return PreScanState(tuple(self._files.values()), self._decision) if self._files or self._decision else None
 
     def restore(self, state: PreScanState) -> None:
         """Take back what snapshot gave."""
         self._files = {(file.url, file.version): file for file in state.files}
+        self._decision = state.decision
+
+
+def _whole_files(items: Sequence[Any]) -> Iterator[DecidingFile]:
+    """The files of tuples as single blocks, in order, each once."""
+    seen: set[str] = set()
+    for item in items:
+        for block in item if isinstance(item, SmallFileBatch) else [item]:
+            if isinstance(block, BlockMetadata) and block.url not in seen:
+                seen.add(block.url)
+                end = block.version.size_bytes
+                yield DecidingFile(
+                    replace(block, start=0, end=end, is_last=True, entry_state=0, resumes=False, decompressed=None)
+                )

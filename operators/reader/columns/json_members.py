@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from dagflow.api.records import RecordBatch
-from operators.reader.columns.literals import values_of, why_not
 from operators.reader.columns.types import ColumnType
-from operators.reader.columns.typing import shortened, shown, typed, without_words
+from operators.reader.columns.typing import shortened, typed, without_words
+from operators.reader.columns.written_values import Number, members_of, value_as
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import parse_columns
 from operators.reader.scanning.framing import borders_of, joined
-
-
-class _Number(str):
-    """A number as it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +27,12 @@ class JsonMembers:
     Attributes:
         types: The type of each column.
         null_values: Strings that stand for no value.
+        takes_others: Whether an object may have members that are no columns; they are left out.
     """
 
     types: Mapping[str, ColumnType]
     null_values: tuple[str, ...]
+    takes_others: bool = True
 
     def parse(self, batch: RecordBatch, rejects: Rejects) -> Parsed:
         """The objects with their columns.
@@ -63,10 +61,13 @@ class JsonMembers:
             pyarrow.ArrowInvalid: It does.
         """
         schema = pa.schema([(name, _with_room(self._read_as(kind))) for name, kind in self.types.items()])
-        options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        others: Literal["ignore", "error"] = "ignore" if self.takes_others else "error"
+        options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
         table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch), options)
         if table.num_rows != len(batch):
             raise pa.ArrowInvalid("Not one JSON object")
+        if not self.takes_others and _has_empty(batch):
+            raise pa.ArrowInvalid("An object has no members")
         for column in table.columns:
             if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
                 raise pa.ArrowInvalid("A number is too large")
@@ -77,33 +78,36 @@ class JsonMembers:
     def _read_one(self, batch: RecordBatch) -> pa.Table | str:
         """Read an object that Arrow refuses: as a table of one row, or why there is none."""
         record = batch.record[0].as_py()
-        members: dict[str, Any] = {}
-        for name, value in _members_of(record):
-            if name in self.types and name in members:
-                return f"member '{name}' is there twice, in: {shortened(record)}"
-            members[name] = value
+        pairs = [(name, value) for name, value in members_of(record) if name in self.types or not self.takes_others]
+        members = dict(pairs)
+        if len(members) < len(pairs):
+            twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+            return f"member '{twice}' is there twice, in: {shortened(record)}"
+        if others := members.keys() - self.types.keys():
+            return f"member '{min(others)}' is in none of the columns that were inferred, in: {shortened(record)}"
+        if not pairs and not self.takes_others:
+            return "the object has no members, and columns are inferred"
         arrays = {}
         for name, kind in self.types.items():
-            found = self._value(members.get(name), kind)
-            if isinstance(found, str):
-                return f"column '{name}' ({kind.name}): {found}, in: {shortened(record)}"
-            arrays[name] = found
+            value, read_as = members.get(name), self._read_as(kind)
+            is_text = isinstance(value, str) and not isinstance(value, Number)
+            if is_text and value in self.null_values:
+                value = None
+            try:
+                # Text stays text here; typed() has the grammar of dates and times.
+                found = value_as(value, kind if read_as == kind.arrow else _TEXT)
+            except ValueError as error:
+                return f"column '{name}' ({kind.name}): {error}, in: {shortened(record)}"
+            arrays[name] = pa.array([found], read_as)
         return pa.table(arrays)
 
-    def _value(self, value: Any, kind: ColumnType) -> Any:
-        """A value as an array of the type that Arrow reads, or why it is none."""
-        read_as = self._read_as(kind)
-        is_text = isinstance(value, str) and not isinstance(value, _Number)
-        if value is None or (is_text and value in self.null_values):
-            return pa.nulls(1, read_as)
-        if pa.types.is_string(read_as):
-            return pa.array([value]) if is_text else f"{_shown(value)} is no string"
-        if pa.types.is_boolean(read_as):
-            return pa.array([value]) if isinstance(value, bool) else f"{_shown(value)} is neither true nor false"
-        if not (isinstance(value, _Number) or (is_text and pa.types.is_decimal(read_as))):
-            return f"{_shown(value)} is no number"
-        values = values_of(pa.array([str(value)]), kind)
-        return values if values[0].is_valid else f"{_shown(value)} {why_not(str(value), kind)}"
+
+_TEXT = ColumnType("string", pa.string())
+
+
+def _has_empty(batch: RecordBatch) -> bool:
+    """Whether an object has no members."""
+    return bool(pc.any(pc.match_substring_regex(batch.framed(), r"^\s*\{\s*\}")).as_py())
 
 
 def _with_room(kind: pa.DataType) -> pa.DataType:
@@ -115,20 +119,3 @@ def read_options(batch: RecordBatch) -> arrow_json.ReadOptions:
     """Options by which Arrow reads all of a batch at once."""
     borders = borders_of(batch.framed())
     return arrow_json.ReadOptions(use_threads=False, block_size=int(borders[-1] - borders[0]) + 1)
-
-
-def _members_of(record: bytes) -> list[tuple[str, Any]]:
-    """The members of an object, also those that are there twice."""
-    found: list[tuple[str, Any]] = json.loads(
-        record, parse_int=_Number, parse_float=_Number, object_pairs_hook=lambda pairs: pairs
-    )
-    return found
-
-
-def _shown(value: Any) -> str:
-    """A value of JSON as messages show it."""
-    if isinstance(value, _Number):
-        return shortened(value.encode())
-    if isinstance(value, str):
-        return shown(value)
-    return "an array or object" if isinstance(value, list) else json.dumps(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -155,6 +155,25 @@ class RecordFormat(HasProperties, ABC):
         """
         return 0
 
+    @property
+    def needs_decision(self) -> bool:
+        """Whether all files are read by what the first one that has records decides, such as the types of columns."""
+        return False
+
+    def decision(self, batches: Iterable[RecordBatch]) -> dict[str, Any] | None:
+        """What the raw records of a file decide; None if it has none, so that another file decides.
+
+        Args:
+            batches: The records of the file from its beginning on, as read gives them; need not be taken to the end.
+
+        Returns:
+            Something that can be written as JSON: it is journaled.
+        """
+        return None
+
+    def decide(self, decision: dict[str, Any] | None) -> None:
+        """Take what was decided for all files; called before parse, in each task."""
+
     def complete_end(self, source: ByteSource) -> int | None:
         """The end of the complete records of a file that may grow.
 
@@ -185,6 +204,25 @@ class RecordFormat(HasProperties, ABC):
             RecordError: A record is not what the format says, and rejects are not taken in.
         """
         return Parsed(batch)
+
+
+class Unheard:
+    """Takes in rejects and skips of bytes that are only looked at, and forgets them."""
+
+    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
+        """See Rejects."""
+
+    def require_rejects(self, error: RecordError) -> None:
+        """See ByteAccounting."""
+
+    def skip(self, offset: int, length: int, reason: str) -> None:
+        """See ByteAccounting."""
+
+    def mark_left_out(self) -> None:
+        """See ByteAccounting."""
+
+    def count_delimiters(self, length: int) -> None:
+        """See ByteAccounting."""
 
 
 def with_entry_state(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as arrow_json
 from pydantic import Field
 
 from dagflow.api.records import RecordBatch
-from dagflow.errors import RecordError
 from operators.reader.byte_source import ByteSource
-from operators.reader.columns.json_members import JsonMembers, read_options
+from operators.reader.columns.inference import SAMPLED_BYTES, shapes_of, types_of
+from operators.reader.columns.json_members import JsonMembers
 from operators.reader.columns.types import ColumnTypes
-from operators.reader.formats.base import ByteAccounting, Parsed
+from operators.reader.formats.base import ByteAccounting, Parsed, Unheard
 from operators.reader.scanning.column_parsing import reject, valid_text
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes
-from operators.reader.scanning.framing import joined
 from operators.reader.scanning.positions import positions_of
 from operators.reader.scanning.search import CR, LF
 from operators.reader.scanning.terminated import Terminators
@@ -42,7 +39,7 @@ class JsonLines(Delimited):
         ColumnTypes | Literal["infer"] | None,
         Field(
             description="a type for each column, by its name, as int64 or {type: date32, format: '%d.%m.%Y'}; or "
-            "infer, which takes them from each batch for itself"
+            "infer, which takes those of the first file that has objects for all files"
         ),
     ] = None
     null_values: Annotated[
@@ -54,7 +51,7 @@ class JsonLines(Delimited):
         """Prepare for the columns."""
         self._check: Callable[[bytes], object] | None = None
         types = self.columns if isinstance(self.columns, dict) else {}
-        self._members = JsonMembers(types, tuple(self.null_values))
+        self._members = JsonMembers(types, tuple(self.null_values)) if self.columns != "infer" else None
 
     def __getstate__(self) -> dict[str, object]:
         """The state without the decoder, which cannot be pickled."""
@@ -83,9 +80,35 @@ class JsonLines(Delimited):
         batch = self._valid_json(batch, accounting)
         if self.columns is None or not len(batch):
             return Parsed(batch)
-        if self.columns == "infer":
-            return Parsed(batch, self._inferred(batch))
-        return self._members.parse(batch, accounting)
+        if self._members is None:
+            # Outside of an app there was no pre-scan that decided.
+            self.decide(self.decision([batch]))
+        return (self._members or JsonMembers({}, (), takes_others=False)).parse(batch, accounting)
+
+    @property
+    def needs_decision(self) -> bool:
+        """Whether the columns are inferred."""
+        return self.columns == "infer"
+
+    def decision(self, batches: Iterable[RecordBatch]) -> dict[str, Any] | None:
+        """The columns of the objects at the beginning of a file; None if it has none."""
+        return shapes_of(self._sampled(batches), self.null_values)
+
+    def _sampled(self, batches: Iterable[RecordBatch]) -> Iterator[bytes]:
+        end = None
+        unheard = Unheard()
+        for batch in batches:
+            valid = self._valid_json(valid_text(batch, unheard), unheard)
+            for offset, record in zip(valid.offsets().tolist(), valid.to_pylist(), strict=True):
+                end = offset + SAMPLED_BYTES if end is None else end
+                if offset >= end:
+                    return
+                yield record
+
+    def decide(self, decision: dict[str, Any] | None) -> None:
+        """Take the columns that were inferred."""
+        if decision is not None and self.needs_decision:
+            self._members = JsonMembers(types_of(decision), tuple(self.null_values), takes_others=False)
 
     def _valid_json(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
         check = self._check = self._check or msgspec.json.Decoder(msgspec.Raw).decode
@@ -127,13 +150,3 @@ class JsonLines(Delimited):
             reject(batch, index, "not a JSON object, and columns are asked for", accounting)
             return False
         return True
-
-    def _inferred(self, batch: RecordBatch) -> pa.RecordBatch:
-        try:
-            table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch))
-        except pa.ArrowInvalid as error:
-            reason = f"the columns cannot be inferred: {error}"
-            hint = "give the columns and their types with columns"
-            url, offset, length = batch.blocks[0].url, int(batch.offsets()[0]), batch.nbytes()
-            raise RecordError(reason, url=url, offset=offset, length=length, hint=hint) from error
-        return table.combine_chunks().to_batches()[0]

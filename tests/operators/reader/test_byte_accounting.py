@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.api.records import RecordBatch
-from dagflow.engine.run import run
+from dagflow.engine.run import RuntimeFactory, run
 from dagflow.errors import AppError, DagflowError
 from dagflow.plan.load import check, load_app
 from dagflow.report.snapshot import RunSnapshot
@@ -52,6 +52,7 @@ def run_app(
     pack_bytes: int = 0,
     file_name: str = "part",
     takes_rejects: bool = True,
+    runtime: RuntimeFactory = InlineRuntime,
 ) -> RunSnapshot:
     """Read files with a BlockReader of the given properties, in this process.
 
@@ -64,6 +65,7 @@ def run_app(
         pack_bytes: Smaller files are read in batches.
         file_name: Names of the published files.
         takes_rejects: Whether the reader's errors are written.
+        runtime: Runs the windows.
     """
     (work / "in").mkdir(exist_ok=True)
     for name, content in (files or {}).items():
@@ -81,7 +83,7 @@ def run_app(
             refused=REFUSED if takes_rejects else "",
         )
     )
-    return run(load_app(str(app)), runtime=InlineRuntime)
+    return run(load_app(str(app)), runtime=runtime)
 
 
 def published(folder: Path) -> bytes:

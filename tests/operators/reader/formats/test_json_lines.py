@@ -117,11 +117,18 @@ def test_types_that_no_line_can_have_are_refused(columns: dict[str, str], messag
 
 
 def test_columns_can_be_inferred() -> None:
-    """From each batch for itself; where that is impossible, the way out is named."""
-    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "infer"})
-    assert columns_of(made, b'{"a":1}\n{"b":["x"]}\n') == [{"a": 1, "b": None}, {"a": None, "b": ["x"]}]
-    with pytest.raises(RecordError, match=r"the columns cannot be inferred: .*\n.*give the columns"):
-        columns_of(made, b'{"a":1}\n{"a":"x"}\n')
+    """By the objects at the beginning; what contradicts them is refused, also a member that was not there."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "infer", "null_values": ["NA"]})
+    told: list[bytes] = []
+    content = b'{"a":1}\n{"b":["x"]}\n{"a":"x"}\n{"a":"NA","b":[]}\n'
+    assert columns_of(made, content, told) == [{"a": 1, "b": None}, {"a": None, "b": ["x"]}, {"a": None, "b": []}]
+    assert columns_of(made, b'{"a":2}\n{"c":1}\n{"a":1.5}\n{"b":[1]}\n', told) == [{"a": 2, "b": None}]
+    assert [json.loads(each)["reason"].partition(", in: ")[0] for each in told] == [
+        "column 'a' (int64, as inferred): 'x' is no number",
+        "member 'c' is in none of the columns that were inferred",
+        "column 'a' (int64, as inferred): 1.5 is no whole number",
+        "column 'b' (list<item: string>, as inferred): 1 is no string",
+    ]
 
 
 @pytest.mark.parametrize("columns", [None, {"a": "int64"}, "infer"])

@@ -1,0 +1,79 @@
+"""Values of JSON as they are written, with all digits, and with members that are there twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from operators.reader.columns.literals import values_of, why_not
+from operators.reader.columns.types import ColumnType
+from operators.reader.columns.typing import shortened, shown
+
+
+class Number(str):
+    """A number as it is written."""
+
+
+class Object(list[tuple[str, Any]]):
+    """The members of an object."""
+
+
+def members_of(record: bytes) -> Object:
+    """The members of an object that is valid JSON, also those that are there twice."""
+    found: Object = json.loads(record, parse_int=Number, parse_float=Number, object_pairs_hook=Object)
+    return found
+
+
+def value_as(value: Any, kind: ColumnType) -> Any:
+    """A value as Python's of a type.
+
+    Raises:
+        ValueError: It is no value of the type, as a clause that begins with it.
+    """
+    arrow = kind.arrow
+    is_text = isinstance(value, str) and not isinstance(value, Number)
+    if value is None:
+        return None
+    if pa.types.is_nested(arrow):
+        return _nested(value, arrow)
+    if pa.types.is_string(arrow):
+        if not is_text:
+            raise ValueError(f"{_shown(value)} is no string")
+        return value
+    if pa.types.is_boolean(arrow):
+        if not isinstance(value, bool):
+            raise ValueError(f"{_shown(value)} is neither true nor false")
+        return value
+    if not (isinstance(value, Number) or (is_text and pa.types.is_decimal(arrow))):
+        raise ValueError(f"{_shown(value)} is no number")
+    found = values_of(pa.array([str(value)]), kind)[0]
+    if not found.is_valid:
+        raise ValueError(f"{_shown(value)} {why_not(str(value), kind)}")
+    return found.as_py()
+
+
+def _nested(value: Any, arrow: pa.DataType) -> Any:
+    if pa.types.is_list(arrow):
+        if not isinstance(value, list) or isinstance(value, Object):
+            raise ValueError(f"{_shown(value)} is no array")
+        return [value_as(each, ColumnType("", arrow.value_type)) for each in value]
+    if not isinstance(value, Object):
+        raise ValueError(f"{_shown(value)} is no object")
+    kinds = {field.name: field.type for field in arrow}
+    found: dict[str, Any] = {}
+    for name, member in value:
+        if name not in kinds or name in found:
+            raise ValueError(f"member '{name}' {'is there twice' if name in found else 'was not there before'}")
+        found[name] = value_as(member, ColumnType("", kinds[name]))
+    return found
+
+
+def _shown(value: Any) -> str:
+    """A value as messages show it."""
+    if isinstance(value, Number):
+        return shortened(value.encode())
+    if isinstance(value, str):
+        return shown(value)
+    return ("an object" if isinstance(value, Object) else "an array") if isinstance(value, list) else json.dumps(value)
