@@ -59,6 +59,8 @@ def _told(
             f"a replay has decided to replace the files of {count(len(state.reprocessing), 'window')}, the first is "
             f"{min(state.reprocessing)}, and has not finished; if it is not at work, the next run or replay finishes it"
         )
+    for name in state.committed_state.held_results:
+        output.note(f"a result of operator '{name}' over several windows is held back; a run to the end publishes it")
     if pattern is not None:
         files = tracked_files(checkpoint, pattern, storage)
         return json.dumps({"files": [asdict(file) for file in files]}) if as_json else _describe_files(files)

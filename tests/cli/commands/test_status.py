@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.engine.run import run
+from dagflow.errors import DagflowError
+from dagflow.execution.messages import WindowTask
+from dagflow.plan.load import load_app
 from dagflow.plan.render.explain import FORMATS
-from tests.cli.commands.inspected_app import folder, invoke, journal
+from dagflow.runtime.inline import InlineRuntime
+from tests.cli.commands.inspected_app import APP, folder, invoke, journal
 from tests.cli.processes import modules_loaded_by
 
 __all__ = ["folder", "journal"]
@@ -69,3 +74,21 @@ def test_a_checkpoint_that_is_not_there_is_a_mistake_on_the_command_line(folder:
     assert (code, out) == (2, "")
     assert "there is no journal at" in err
     assert not (folder / "jurnal").exists()
+
+
+def test_a_result_that_waits_for_the_end_of_the_run_is_told(folder: Path) -> None:
+    """It is neither published nor lost, and the run is not complete."""
+    text = APP.replace("RecordFilter", "CountBy").replace('{drop: {prefix: "#"}}', "{by: record}")
+    (folder / "app.yaml").write_text(text)
+
+    def before(window: WindowTask) -> None:
+        if window.window_id > 1:
+            raise DagflowError("the lights went out")
+
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(load_app("app.yaml"), runtime=lambda program: InlineRuntime(program, before=before))
+    code, _, err = invoke("status", "journal")
+    assert code == 0
+    assert "a result of operator 'filter/unifier' over several windows is held back" in err
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    assert invoke("status", "journal")[2] == ""
