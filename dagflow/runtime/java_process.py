@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 OUT_OF_MEMORY_CODE = 3
@@ -23,10 +23,23 @@ end of a pipe: also after a SIGKILL of the driver."""
 
 
 class JavaProcessOptions(dict[str, Any]):
-    """Options of subprocess.Popen for PySpark, which adds a preexec_fn of its own: signals stay ignored beside it."""
+    """Options of subprocess.Popen for PySpark, which adds a preexec_fn and the environment: both are made to fit."""
 
     def __setitem__(self, name: str, value: Any) -> None:
-        super().__setitem__(name, _ignoring_signals(value) if name == "preexec_fn" else value)
+        if name == "preexec_fn":
+            value = _ignoring_signals(value)
+        elif name == "env":
+            value = with_utf8(value)
+        super().__setitem__(name, value)
+
+
+def with_utf8(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Java takes file names for UTF-8, as Python does, also in the locale C.
+
+    In that locale Java finds no directory whose name has other letters than those of ASCII, and ends without a word.
+    """
+    locale = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "C")
+    return {**environ, "LC_ALL": "C.UTF-8"} if locale in ("C", "POSIX") else dict(environ)
 
 
 def _ignoring_signals(before: Callable[[], None]) -> Callable[[], None]:
