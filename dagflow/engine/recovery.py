@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 
 from dagflow.errors import FencedError, JournalError, StorageError
@@ -43,7 +44,8 @@ def finish_reprocess(journal: Journal, storage: StorageContext, again: Collectio
         raise StorageError(
             f"{len(lost)} of the {len(files)} files that reprocessing has made are neither pending nor in their places",
             url=redacted(lost[0].final_url),
-            hint=f"another program removed them; make them again: dagflow replay CHECKPOINT {windows}",
+            hint=f"another program removed them; make them again: dagflow replay {shlex.quote(redacted(journal.url))} "
+            f"{windows}",
         )
     if decided:
         removed = {url for window in decided.values() for url in window.removed}

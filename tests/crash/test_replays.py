@@ -202,7 +202,9 @@ def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both:
     pending = sorted(path for path in (root / "out").rglob("*") if path.is_file() and ".dagflow-pending" in path.parts)
     pending[0].unlink()
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"(?s)1 of the \d files .* --window 1 --window 3"):
+        with pytest.raises(
+            StorageError, match=r"(?s)1 of the \d files .* dagflow replay \S+/journal --window 1 --window 3"
+        ):
             run(load_app(apps["old"]), runtime=InlineRuntime)
         with pytest.raises(StorageError, match="neither pending nor in their places"):
             replay_all(apps["new"], [1])
