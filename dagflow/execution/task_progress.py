@@ -204,11 +204,9 @@ class ProgressSender:
         # A host without this network has no progress to show, and loses nothing else.
         with contextlib.suppress(OSError):
             if self._socket is None:
-                family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
-                self._socket = socket.socket(family, socket.SOCK_DGRAM)
-                self._socket.setblocking(False)
+                self._socket = _socket_to(self._address)
             report = structs.replace(report, work=structs.replace(report.work, attempt=self._attempt))
-            self._socket.sendto(self._address.message(report), (self._address.host, self._address.port))
+            self._socket.send(self._address.message(report))
 
     def __enter__(self) -> ProgressSender:
         return self
@@ -216,3 +214,16 @@ class ProgressSender:
     def __exit__(self, *_: object) -> None:
         if self._socket is not None:
             self._socket.close()
+
+
+def _socket_to(address: ProgressAddress) -> socket.socket:
+    """A socket that sends to the driver; where its host is not known, what it is given is lost.
+
+    The host's name is looked up once, and not for every datagram: a lookup is a request, and may wait for its answer.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_DGRAM)
+    found.setblocking(False)
+    with contextlib.suppress(OSError):
+        found.connect(socket.getaddrinfo(address.host, address.port, family, socket.SOCK_DGRAM)[0][4])
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,23 @@ def test_a_report_that_cannot_be_sent_is_lost(host: str) -> None:
     with ProgressSender(ProgressAddress(host, 1, b"12345678")) as sender:
         for _ in range(3):
             sender.send(TaskReport(WorkAtHand(1, 0, 0), 1))
+
+
+@pytest.mark.parametrize("host", ["localhost", "no.such.host.invalid"])
+def test_the_host_of_the_driver_is_looked_up_once(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """A lookup for each report would ask a name server five times a second, and wait where none answers."""
+    looked_up: list[str] = []
+    look_up = socket.getaddrinfo
+
+    def counted(host: str, *others: Any) -> Any:
+        looked_up.append(host)
+        return look_up(host, *others)
+
+    monkeypatch.setattr(socket, "getaddrinfo", counted)
+    with ProgressSender(ProgressAddress(host, 1, b"12345678")) as sender:
+        for _ in range(3):
+            sender.send(TaskReport(1, 0, 0, 1))
+    assert looked_up == [host]
 
 
 def test_a_sender_without_an_address_sends_nothing() -> None:
