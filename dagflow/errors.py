@@ -240,6 +240,10 @@ class FencedError(JournalError):
     """Another driver has taken over this checkpoint."""
 
 
+class LiveRunError(JournalError):
+    """Another run is at work on this checkpoint, and nothing was done."""
+
+
 class RunStoppedError(DagflowError):
     """The user or the system asked the run to stop; its journal is resumable."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +14,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.problems import did_you_mean, quoted
 from dagflow.spec.spark_master import MASTERS, is_master
 from dagflow.storage.context import StorageContext
+from dagflow.storage.location import is_local
 
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
@@ -90,6 +92,13 @@ def set_option(function: F) -> F:
     )(function)
 
 
+def take_over_option(function: F) -> F:
+    """Add `--take-over`, for commands that refuse to begin while a run is at work."""
+    return click.option(
+        "--take-over", is_flag=True, help="Replace a run that is at work on the checkpoint; it ends with an error."
+    )(function)
+
+
 def store_option(function: F) -> F:
     """Add `--app`, for commands that read a checkpoint and no app."""
     return click.option(
@@ -109,6 +118,33 @@ def storage_of(app: str | None, settings: Settings) -> StorageContext:
     if app is None:
         return StorageContext.default()
     return load(app, settings).attributes.storage_context()
+
+
+def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, StorageContext]:
+    """The checkpoint that a command was given, or that of the app file that it was given instead.
+
+    Args:
+        checkpoint: URL of a checkpoint, or an app file.
+        app: An app that says how to reach the checkpoint; None for the environment, or the app file itself.
+        settings: Of the command line.
+
+    Returns:
+        The checkpoint's URL, and what reaches it.
+
+    Raises:
+        AppError: The app has mistakes.
+    """
+    if not is_app_file(checkpoint):
+        return checkpoint, storage_of(app, settings)
+    logical = load(checkpoint, settings)
+    storage = logical.attributes.storage_context() if app is None else storage_of(app, settings)
+    return logical.attributes.checkpoint, storage
+
+
+def is_app_file(location: str) -> bool:
+    """Whether what stands for a checkpoint on the command line is an app file: a checkpoint is a directory."""
+    path = Path(location)
+    return path.is_file() or (path.suffix in (".yaml", ".yml") and not path.exists() and is_local(location))
 
 
 def conf_option(function: F) -> F:

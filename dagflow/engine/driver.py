@@ -6,6 +6,7 @@ other. Only what the journal holds is true; everything else here can be lost at 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections import deque
@@ -16,14 +17,17 @@ from typing import Protocol
 from dagflow.engine.driver_memory import release_free_memory
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
+from dagflow.engine.live_run import LiveRun
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.stop_request import STOP_GRACE_S, TICK_S, StopRequest
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
 from dagflow.engine.window_planner import WindowPlanner
 from dagflow.engine.window_runner import MAX_IN_FLIGHT, WINDOWS_IN_FLIGHT, InFlight, WindowRunner
 from dagflow.engine.window_sizing import WINDOWS_AHEAD
+from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import Journal, WindowPlan
+from dagflow.journal.heartbeat import BEAT_EVERY_S, RunState
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
 
@@ -45,6 +49,7 @@ class RunControls:
     Attributes:
         observer: Receives the progress.
         stop: Asks the run to end early.
+        live: Tells others what the run does.
         scan_requests: Asks a run that follows to scan at once.
         follow_millis: Length of a window while following; None to end when all input is processed.
         watch: Tells where the driver stands still.
@@ -52,6 +57,7 @@ class RunControls:
 
     observer: Observer
     stop: StopRequest
+    live: LiveRun
     scan_requests: ScanRequests
     follow_millis: int | None = None
     watch: DriverWatch = field(default_factory=DriverWatch)
@@ -88,6 +94,8 @@ class Driver:
         self._controls = controls
         self._held = held
         self._stop = controls.stop
+        self._live = controls.live
+        self._require_journal_s = time.monotonic() + BEAT_EVERY_S
         self._observer = controls.observer
         self._in_flight: deque[InFlight] = deque()
         self._max_in_flight = WINDOWS_IN_FLIGHT if runner.are_windows_independent else 1
@@ -98,13 +106,15 @@ class Driver:
         Raises:
             DagflowError: The run failed; its journal is resumable.
         """
-        state = "completed"
+        state: RunState = "completed"
         try:
             self._recover()
             self._process()
             if self._stop.is_requested:
+                self._live.says("stopping")
                 self._finish_in_grace()
                 state = "stopped"
+                self._live.says(state)
             else:
                 self._committer.check_byte_accounting()
             self._journal.flush()
@@ -137,7 +147,9 @@ class Driver:
             elif due:
                 self._submit(self._planner.plan_closing(due))
             elif self._controls.follow_millis is not None:
+                self._live.says("waiting")
                 self._journal.flush()
+                self._look_for_other_driver()
                 self._observer.progress(self.snapshot())
                 self._stop.wait(self._controls.follow_millis / 1000)
             elif is_end:
@@ -193,6 +205,7 @@ class Driver:
             self._submit(self._planner.plan_next([flight.load for flight in self._in_flight]))
 
     def _submit(self, planned: WindowPlan) -> None:
+        self._live.says("running")
         self._in_flight.append(self._runner.submit(planned))
         self._statistics.planned(planned)
 
@@ -235,7 +248,22 @@ class Driver:
                 self._observer.progress(self.snapshot())
                 if self._stop.is_requested:
                     return None
+                self._look_for_other_driver()
                 self._submit_behind_slow_task(max_in_flight)
+
+    def _look_for_other_driver(self) -> None:
+        """End soon after another driver has taken over, also in a long window, and while there is nothing to do.
+
+        Raises:
+            JournalError: One has, or the checkpoint has gone.
+        """
+        now = time.monotonic()
+        if now < self._require_journal_s:
+            return
+        self._require_journal_s = now + BEAT_EVERY_S
+        # A store that does not answer now is met again by the next record.
+        with contextlib.suppress(StorageError):
+            self._journal.check_epoch()
 
     def _finish_in_grace(self) -> None:
         """Commit what finishes soon, and leave the rest planned."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from dagflow.api.operator import Operator
-from dagflow.errors import StorageError
+from dagflow.errors import DagflowError, StorageError
 from dagflow.journal import Journal
+from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.probe import RunLocations
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
@@ -59,6 +60,36 @@ class _Preparation:
                         url=redacted(written),
                         hint="put it elsewhere, or leave it out with ignore_pattern or file_pattern",
                     )
+
+
+class _Places:
+    """Collects where operators publish and refuses nothing; see RunPreparation."""
+
+    published: Iterable[str] = ()
+
+    def __init__(self, storage: StorageContext) -> None:
+        self.storage = storage
+        self.claims: set[str] = set()
+
+    def has_forgotten(self, url: str) -> bool:
+        return True
+
+    def claim(self, url: str) -> None:
+        self.claims.add(redacted(absolute(url)))
+
+    def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
+        """Ignore."""
+
+
+def publishing_places(app: LogicalPlan) -> set[str]:
+    """Where the operators of an app publish, as it may be shown; nothing where they cannot tell."""
+    places = _Places(app.attributes.storage_context())
+    try:
+        for node in app.operators.values():
+            node.operator.prepare(places)
+    except DagflowError:
+        return set()  # the run itself says what is wrong
+    return places.claims
 
 
 def prepare(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from dagflow.engine.file_changes import ReprocessedWindow
+from dagflow.engine.live_run import live_run
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.reprocessor import Reprocessor
-from dagflow.engine.run import RunOptions, RuntimeFactory, lazy_runtime, stall_limits
+from dagflow.engine.run import RunOptions, RuntimeFactory, SilentObserver, gate_of, lazy_runtime, stall_limits
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError
 from dagflow.execution.program import Program
@@ -19,6 +22,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, moved_with, redacted
+from dagflow.storage.objects import ObjectStore
 
 
 def app_file(checkpoint: str, storage: StorageContext) -> str:
@@ -57,48 +61,59 @@ def _require_same_locations(outputs: Iterable[str], journal: Journal) -> None:
             )
 
 
+def _open_journal(app: LogicalPlan, store: ObjectStore) -> Journal:
+    located = {name: absolute(url) for name, url in app.attributes.roots.items()}
+    retention = JournalRetention(kept_windows=app.attributes.retain_windows)
+    return Journal.open(store, app=app.name, retention=retention, roots=located)
+
+
 def reprocess(
     app: LogicalPlan,
     options: RunOptions,
     windows: Sequence[int],
     stop: StopRequest | None = None,
     runtime: RuntimeFactory | None = None,
+    notice: Callable[[str], None] = SilentObserver().notice,  # noqa: B008  # it has no state
 ) -> list[ReprocessedWindow]:
     """Run windows again, one after the other, and replace what they published: all of it, or nothing.
 
-    A run that is at work on the checkpoint is stopped, as by any other driver.
+    A run that is at work on the checkpoint is replaced where the options say so.
 
     Args:
         app: The app as it is now, checked.
-        options: Checkpoint, master and Spark settings.
+        options: Checkpoint, master, Spark settings, and whether to take over.
         windows: Ids of committed windows.
         stop: Asks to end early.
         runtime: Makes the runtime, where tasks run; None starts Spark.
+        notice: Takes messages for people.
 
     Returns:
         What was changed, window by window; all new files are in their locations.
 
     Raises:
+        LiveRunError: A run is at work on the checkpoint; nothing was done.
         RunStoppedError: A stop was requested before anything was replaced.
         DagflowError: A window could not be reprocessed, and nothing was replaced; or what was decided could not be
             finished, and the next run or reprocessing does it.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     storage = app.attributes.storage_context()
-    located = {name: absolute(url) for name, url in app.attributes.roots.items()}
-    retention = JournalRetention(kept_windows=app.attributes.retain_windows)
-    journal = Journal.open(storage.objects(checkpoint), app=app.name, retention=retention, roots=located)
-    try:
+    stop = stop or StopRequest()
+    gate = gate_of(storage.objects(checkpoint), replace(options, checkpoint=checkpoint), notice, stop)
+    with live_run(app, gate, "replay") as live, contextlib.closing(_open_journal(app, gate.store)) as journal:
+        live.holds(journal.epoch)
+        live.says("running")
         finish_reprocess(journal, storage, windows)
         placed = PlacedApp.of(app, storage)
         locations = prepare(placed.operators, journal, checkpoint, storage)
+        live.publishes(locations.outputs)
         _require_same_locations(locations.outputs, journal)
         # Whatever durability the app asks for: a record of the journal says that these files are complete.
         limits = stall_limits(app.attributes)
         program = Program.of(app.name, placed.plan, placed.operators, storage, "power", limits)
         tasks = lazy_runtime(app, program, options, locations, runtime)
         parallelism = SparkMaster.parse(options.master or app.attributes.master).parallelism
-        reprocessor = Reprocessor(journal, placed, tasks.get, stop or StopRequest(), parallelism)
+        reprocessor = Reprocessor(journal, placed, tasks.get, stop, parallelism)
         with pending_files_swept(locations.outputs, journal, storage):
             try:
                 changed = reprocessor.reprocess(windows)
@@ -109,5 +124,3 @@ def reprocess(
                 journal.note_app(placed.facts)
                 journal.flush()
             return changed
-    finally:
-        journal.close()

@@ -16,10 +16,12 @@ from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
+from dagflow.engine.live_run import live_run
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
+from dagflow.engine.run_gate import RunGate
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.signing import pickles_state
@@ -64,6 +66,7 @@ class RunOptions:
         follow: Whether to keep watching for new input.
         fresh: Whether to set the old journal aside, and remove the files that it published.
         replay_command: The command line that runs windows again with what this run was given, up to their ids.
+        take_over: Whether to replace a run that is at work on the checkpoint.
     """
 
     checkpoint: str | None = None
@@ -72,6 +75,7 @@ class RunOptions:
     follow: bool = False
     fresh: bool = False
     replay_command: str = "dagflow replay CHECKPOINT"
+    take_over: bool = False
 
 
 class SilentObserver:
@@ -134,6 +138,7 @@ def run(
 
     Raises:
         PlanError: A result would never be published.
+        LiveRunError: Another run is at work on the checkpoint; nothing was done.
         DagflowError: The run failed; its journal is resumable.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
@@ -143,41 +148,50 @@ def run(
         require_ends(app)
     # Also a run that finds nothing to do, and does not start Spark, removes what killed ones have left.
     sweep()
+    observer, stop = observer or SilentObserver(), stop or StopRequest()
+    gate = gate_of(storage.objects(checkpoint), options, observer.notice, stop)
     watch = DriverWatch(stall_limits(app.attributes))
-    with limited_memory(), watch:
-        journal = _open_journal(app, storage, checkpoint, fresh=options.fresh)
-        try:
-            finish_reprocess(journal, storage)
-            placed = PlacedApp.of(app, storage)
-            with watch.doing("the preparation of the run"):
-                locations = prepare(placed.operators, journal, checkpoint, storage)
-            controls = RunControls(
-                observer or SilentObserver(),
-                stop or StopRequest(),
-                ScanRequests(storage.objects(checkpoint)),
-                follow_millis=app.attributes.window_millis if follows else None,
-                watch=watch,
-            )
-            for notice in following_notices(app) if follows else ():
-                controls.observer.notice(notice)
-            with pending_files_swept(locations.outputs, journal, storage):
-                program = Program.of(
-                    app.name,
-                    placed.plan,
-                    placed.operators,
-                    storage,
-                    app.attributes.durability,
-                    stall_limits(app.attributes),
-                )
-                tasks = lazy_runtime(app, program, options, locations, runtime)
-                return _drive(placed, options, journal, checkpoint, controls, tasks)
-        finally:
-            journal.close()
+    with (
+        limited_memory(),
+        watch,
+        live_run(app, gate, "run") as live,
+        contextlib.closing(_open_journal(app, storage, checkpoint, fresh=options.fresh)) as journal,
+    ):
+        live.holds(journal.epoch)
+        finish_reprocess(journal, storage)
+        placed = PlacedApp.of(app, storage)
+        with watch.doing("the preparation of the run"):
+            locations = prepare(placed.operators, journal, checkpoint, storage)
+        live.publishes(locations.outputs)
+        controls = RunControls(
+            observer,
+            stop,
+            live,
+            ScanRequests(storage.objects(checkpoint)),
+            follow_millis=app.attributes.window_millis if follows else None,
+            watch=watch,
+        )
+        for notice in following_notices(app) if follows else ():
+            controls.observer.notice(notice)
+        with pending_files_swept(locations.outputs, journal, storage):
+            program = _program(app, placed, watch.limits)
+            tasks = lazy_runtime(app, program, options, locations, runtime)
+            return _drive(placed, options, journal, checkpoint, controls, tasks)
+
+
+def _program(app: LogicalPlan, placed: PlacedApp, limits: StallLimits) -> Program:
+    return Program.of(app.name, placed.plan, placed.operators, placed.storage, app.attributes.durability, limits)
 
 
 def stall_limits(attributes: Attributes) -> StallLimits:
     """How long work may stand still, as an app says."""
     return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
+
+
+def gate_of(store: ObjectStore, options: RunOptions, notice: Callable[[str], None], stop: StopRequest) -> RunGate:
+    """What lets a run with these options onto its checkpoint."""
+    is_chosen = options.checkpoint is not None
+    return RunGate(store, notice, stop, is_chosen=is_chosen, take_over=options.take_over)
 
 
 def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *, fresh: bool) -> Journal:

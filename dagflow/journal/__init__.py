@@ -3,7 +3,13 @@
 from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.events import Repair, Replan, Reprocess
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
+from dagflow.journal.reader import (
+    committed_windows,
+    read_state,
+    read_state_with_roots,
+    read_window,
+    with_roots_of_run,
+)
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.saved_state import (
     CommittedState,
@@ -44,6 +50,7 @@ __all__ = [
     "committed_windows",
     "note_partitions",
     "read_state",
+    "read_state_with_roots",
     "read_window",
     "set_aside",
     "with_roots_of_run",

@@ -45,6 +45,10 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _in(source: str) -> str:
+    return f" in {source}" if source else ""
+
+
 class Journal:
     """A journal that this process has taken over; made by open().
 
@@ -117,7 +121,7 @@ class Journal:
     def _fence(self, app: str | None, void: list[int], origin: RunOrigin | None) -> None:
         while True:
             if app is not None:
-                self._require_app(app)
+                self._require_app(app, origin.source if origin else "")
             events: list[Event] = [Fence(self._log.holder, void, origin)]
             if app is not None and not self.state.app:
                 events.append(Start(app, self.state.app_uuid or os.urandom(16).hex()))
@@ -136,7 +140,7 @@ class Journal:
                 self._seq = record.seq
                 return apply_record(self.state, record, self._store)
 
-    def _require_app(self, app: str) -> None:
+    def _require_app(self, app: str, source: str) -> None:
         url = redacted(self._store.url)
         if self.state.setting_aside:
             raise JournalError(
@@ -145,10 +149,12 @@ class Journal:
                 hint="run again with --fresh; it continues where it stopped",
             )
         if self.state.app not in ("", app):
+            owner = self.state.app
             raise JournalError(
-                f"this is the journal of the app '{self.state.app}', not of '{app}'",
+                f"this is the journal of the app '{owner}'{_in(self.state.source)}, not of '{app}'{_in(source)}",
                 url=url,
-                hint="give each app a checkpoint of its own, or start over with --fresh",
+                hint="give each app a checkpoint of its own (`checkpoint` under `attributes`); --fresh starts over "
+                f"here, and removes what '{owner}' has published",
             )
 
     @property

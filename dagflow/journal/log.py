@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dagflow.errors import AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
 from dagflow.journal.events import Event, Fence, Holder, Record
 from dagflow.journal.frames import TornError, decode, decode_all, encode
+from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.journal.state import JournalState
 from dagflow.journal.typed_json import from_json, to_json
 from dagflow.storage.location import redacted
@@ -310,6 +311,9 @@ class Log:
             winner = str(from_json(Holder, decode(self.store.read(newest), newest), newest))
         except JournalError:
             winner = "a process that could not say its name"
+        heartbeat = newest_heartbeat(self.store)[1]
+        if heartbeat is not None and heartbeat.epoch == number_of(newest):
+            winner = f"{winner}, which {heartbeat.fate()}"
         return FencedError(
             f"another driver has taken over: {winner} (epoch {number_of(newest)}; this one has epoch {self.epoch})",
             url=redacted(self.store.url),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dagflow.errors import MissingError
@@ -38,7 +38,23 @@ def with_roots_of_run(storage: StorageContext, checkpoint: str) -> ObjectStore:
         JournalError: It is damaged, or of an unknown version.
         StorageError: The store failed.
     """
-    located = (text.partition("=") for text in read_state(storage.objects(checkpoint)).roots)
+    return _with_roots(storage, checkpoint, read_state(storage.objects(checkpoint)).roots)
+
+
+def read_state_with_roots(storage: StorageContext, checkpoint: str) -> JournalState:
+    """What a journal amounts to, with named roots where the newest run had them.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It is damaged, or of an unknown version.
+        StorageError: The store failed.
+    """
+    state = read_state(storage.objects(checkpoint))
+    return read_state(_with_roots(storage, checkpoint, state.roots)) if state.roots else state
+
+
+def _with_roots(storage: StorageContext, checkpoint: str, named: Iterable[str]) -> ObjectStore:
+    located = (text.partition("=") for text in named)
     roots = Roots.of({name: url for name, _, url in located})
     return replace(storage, roots=roots).objects(checkpoint)
 

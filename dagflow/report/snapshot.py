@@ -9,6 +9,7 @@ from typing import Any
 from dagflow.journal import JournalState, PartitionCounts, PartitionDecision
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
+from dagflow.report.driver_report import DriverReport
 from dagflow.storage.location import redacted
 
 
@@ -77,7 +78,7 @@ class RunSnapshot:
 
     Attributes:
         app: The app's name.
-        state: "running", "completed", "stopped" or "failed".
+        state: "running", "completed", "stopped" or "failed"; "stalled" only of a journal.
         windows: Windows that were committed.
         files: Files that those windows began: whose first block, or only one, was in them.
         files_in_progress: Files that all runs together have begun and not cut to their end: the next windows go on
@@ -96,6 +97,9 @@ class RunSnapshot:
         decisions: The newest changes of partition counts; only of a journal.
         waiting_bytes: Bytes of records in progress that all runs together have left to wait for their end.
         outputs: Locations that operators publish below.
+        reprocessing: Windows whose files a replay has decided to replace, and not all replaced; only of a journal.
+        held_results: Operators whose results over several windows are held back; only of a journal.
+        driver: The process that drives the runs, or did; only of a journal, and None where no heartbeat is known.
     """
 
     app: str
@@ -117,6 +121,9 @@ class RunSnapshot:
     decisions: tuple[PartitionDecision, ...] = ()
     waiting_bytes: int = 0
     outputs: tuple[str, ...] = ()
+    reprocessing: tuple[int, ...] = ()
+    held_results: tuple[str, ...] = ()
+    driver: DriverReport | None = None
 
     @property
     def running_bytes(self) -> int:
@@ -200,6 +207,7 @@ class RunSnapshot:
             "last_planned": self.last_planned,
             "last_committed": self.last_committed,
             "decisions": [asdict(decision) for decision in self.decisions],
+            "driver": None if self.driver is None else self.driver.to_json(),
         }
 
 

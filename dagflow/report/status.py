@@ -1,11 +1,13 @@
-"""What a checkpoint's journal says, without taking it over."""
+"""What a checkpoint's journal and heartbeat say, without taking it over."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from dagflow.errors import JournalError
-from dagflow.journal import read_state, with_roots_of_run
+from dagflow.errors import JournalError, MissingError
+from dagflow.journal import JournalState, read_state_with_roots
+from dagflow.journal.heartbeat import newest_heartbeat
+from dagflow.report.driver_report import DriverReport, state_of_all
 from dagflow.report.snapshot import RunSnapshot, figures_of, snapshot_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
@@ -19,24 +21,36 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
         storage: Reaches it.
 
     Returns:
-        The sums over all committed windows. The state is "completed" where every planned window is committed and
-        published, and no result is held back; otherwise "stopped": a run may be at work, or one that ended has left
-        something.
+        The sums over all committed windows. The state is "running" while a run is at work, else how the newest one
+        ended; "completed" only where every planned window is committed and published, and no result is held back.
 
     Raises:
         JournalError: There is no journal, or it cannot be read.
         StorageError: The store failed.
     """
     url = absolute(checkpoint)
-    journal = read_state(with_roots_of_run(storage, url))
+    # Before the journal: a run that ends in between is called running a moment too long, and not completed too soon.
+    heartbeat = newest_heartbeat(storage.objects(url))[1]
+    driver = None if heartbeat is None else DriverReport.of(heartbeat)
+    try:
+        journal = read_state_with_roots(storage, url)
+    except MissingError:
+        if heartbeat is None:
+            raise
+        journal = JournalState()
     if not journal.app:
+        if heartbeat is not None and driver is not None and driver.is_at_work:
+            return RunSnapshot(heartbeat.app, driver=driver)
         raise JournalError(
             "there is no journal here", url=redacted(url), hint="name the checkpoint of an app that was run"
         )
     is_unfinished = journal.planned or journal.intents or journal.reprocessing or journal.committed_state.held_results
     return replace(
         snapshot_of(journal, journal.totals),
-        state="stopped" if is_unfinished else "completed",
+        state=state_of_all(driver, is_unfinished=bool(is_unfinished)),
+        driver=driver,
+        reprocessing=tuple(journal.reprocessing),
+        held_results=tuple(journal.committed_state.held_results),
         windows=journal.last_committed,
         operators=tuple(
             figures_of(name, journal.totals, journal.busy_s.get(name, 0.0)) for name in sorted(journal.totals.operators)

@@ -73,6 +73,14 @@ class AppReader(NodeReader):
             place=root.place,
         )
 
+    def identity(self) -> tuple[str, str]:
+        """The app's name and the location of its checkpoint; "" for both where the file is no app."""
+        root = parse_file(self.file, self.environment, self.problems)
+        if not isinstance(root, Mapping):
+            return "", ""
+        name = self._name(root)
+        return name, self._checkpoint(self.section(root, "attributes"), name)
+
     def _name(self, root: Mapping) -> str:
         node = root.get("name")
         if node is None:
@@ -83,10 +91,13 @@ class AppReader(NodeReader):
             name = None
         return name or "app"
 
+    def _checkpoint(self, attributes: Mapping, name: str) -> str:
+        return self.text(attributes.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}"
+
     def _attributes(self, section: Mapping, name: str) -> Attributes:
         self.check_keys(section, ATTRIBUTE_KEYS, "'attributes'")
         return Attributes(
-            checkpoint=self.text(section.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}",
+            checkpoint=self._checkpoint(section, name),
             window_millis=self._millis(section, "window_millis") or 500,
             storage=storage_of(section.get("storage"), self.search_path, self.environment, self.problems),
             master=self._master(section.get("master")),
@@ -172,3 +183,15 @@ def read(
     folders = search_path_of(os.fspath(path)) if search_path is None else tuple(search_path)
     spec = AppReader(folders, environment, problems, os.fspath(path)).read(overrides)
     return spec, problems.found
+
+
+def read_identity(path: str) -> tuple[str, str]:
+    """The name of an app and the location of its checkpoint, without a look at its operators.
+
+    Args:
+        path: The app file.
+
+    Returns:
+        Both as the file says; "" for both where it is not there, or no app.
+    """
+    return AppReader((), Environment(os.environ), Problems(), path).identity()

@@ -1,4 +1,4 @@
-"""Small objects that are created once and never changed: what a journal is made of."""
+"""Small objects that are created once, and hardly one of them is ever changed: what a journal is made of."""
 
 from __future__ import annotations
 
@@ -82,6 +82,18 @@ class ObjectStore(ABC):
             url: The directory; where the store has no directories, nothing is required.
         """
         self.required_directory = url
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Put other bytes in the place of an object; only for what may be lost, as it need not survive a power loss.
+
+        A reader finds the old bytes or the new ones, and in stores without such a call nothing for a moment, or
+        a beginning. Only the directory of an object that was created need exist: no other one is made.
+
+        Raises:
+            StorageError: The store refused.
+        """
+        self.delete([name])
+        self.create(name, data)
 
     def path_of(self, name: str) -> str | None:
         """The local path by which an object can be opened; None where the store has no such paths."""

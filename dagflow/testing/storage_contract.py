@@ -389,6 +389,14 @@ class ObjectsContract(StoreUnderTest):
             store.read("log/1")
         store.create("log/1", b"b")
 
+    def test_a_replaced_object_holds_the_new_bytes(self, store: ObjectStore) -> None:
+        """Longer or shorter than the old ones, and nothing else is left."""
+        store.create("beat/1", b"old")
+        for data in (b"longer than it was", b"", b"x"):
+            store.replace("beat/1", data)
+            assert store.read("beat/1") == data
+        assert list(store.list("beat/")) == ["beat/1"]
+
     def test_a_probe_passes_and_leaves_nothing(self, store: ObjectStore) -> None:
         """The store excludes, and keeps no object of the probe."""
         store.probe()

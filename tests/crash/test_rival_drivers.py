@@ -87,7 +87,7 @@ def test_a_second_driver_in_a_bucket_stops_the_first(home: Path, s3_root: str) -
     first, second = RunProcess(places[0], "-q"), None
     try:
         assert first.wait_for(published(s3_root, 4))
-        second = RunProcess(places[1], "-q")
+        second = RunProcess(places[1], "-q", "--take-over")
         assert first.end() == 1
         before = objects(s3_root)
         assert second.end() == 0
@@ -106,7 +106,7 @@ def test_a_second_driver_in_a_bucket_stops_the_first(home: Path, s3_root: str) -
 def test_of_rivals_that_start_together_exactly_one_completes(home: Path, s3_root: str) -> None:
     """Of three drivers, the one with the last epoch continues, and each of the others names a later one."""
     places = [elsewhere(home, f"rival{number}", s3_root) for number in range(3)]
-    rivals = [RunProcess(place, "-q") for place in places]
+    rivals = [RunProcess(place, "-q", "--take-over") for place in places]
     try:
         codes = [rival.end() for rival in rivals]
     finally:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.cli.processes import ENTRY, environment
 from tests.crash.killing import RunProcess, make_folder, published_records, require_whole, visible_files, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
@@ -89,15 +92,32 @@ def test_a_signal_ends_a_replay_and_nothing_is_replaced(tmp_path: Path) -> None:
     require_whole(tmp_path)
 
 
+def ask(folder: Path, command: str) -> tuple[int, str, str]:
+    """Return what a command ends with, and what it prints."""
+    done = subprocess.run([*ENTRY, *command.split()], cwd=folder, env=environment(), capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
 def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path) -> None:
-    """A second run on the same checkpoint takes over; the first ends with 1 and names the second's process."""
+    """A second run is refused; with --take-over the first ends with 1 and names the second's process."""
     make_folder(tmp_path, files=90)
     with watched(tmp_path):
         first = RunProcess(tmp_path, "-q")
         second = None
         try:
             assert first.wait_for(lambda: visible_files(tmp_path) >= 4)
-            second = RunProcess(tmp_path, "-q")
+            # Paused, so that it lives as long as the others need to look.
+            os.kill(first.process.pid, signal.SIGSTOP)
+            for command in ("run app.yaml", "replay app.yaml --window 1"):
+                code, _, err = ask(tmp_path, command)
+                assert code == 1
+                assert f"another run is at work on this checkpoint: process {first.process.pid} of " in err
+                assert f"it is paused: let it go on (kill -CONT {first.process.pid})" in err
+            said = json.loads(ask(tmp_path, "status app.yaml --json")[1])
+            assert (said["state"], said["driver"]["pid"]) == ("stalled", first.process.pid)
+            second = RunProcess(tmp_path, "-q", "--take-over")
+            assert second.wait_for(lambda: len(os.listdir(tmp_path / "journal" / "epoch")) == 2)
+            os.kill(first.process.pid, signal.SIGCONT)
             assert first.end() == 1
             assert second.end() == 0
         finally:

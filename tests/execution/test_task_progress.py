@@ -63,7 +63,7 @@ def test_the_host_of_the_driver_is_looked_up_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(socket, "getaddrinfo", counted)
     with ProgressSender(ProgressAddress(host, 1, b"12345678")) as sender:
         for _ in range(3):
-            sender.send(TaskReport(1, 0, 0, 1))
+            sender.send(TaskReport(WorkAtHand(1, 0, 0), 1))
     assert looked_up == [host]
 
 

@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.engine.live_run import live_run
 from dagflow.engine.run import RunOptions, run
-from dagflow.errors import DagflowError
+from dagflow.engine.run_gate import RunGate
+from dagflow.engine.stop_request import StopRequest
+from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from tests.engine.test_driver import crashing
+from tests.engine.sample_app import app_of
+from tests.engine.test_driver import Watcher, crashing
 
 APP = """\
 name: sample
@@ -55,8 +59,51 @@ def test_files_are_in_progress_until_their_last_block(
     with pytest.raises(DagflowError, match="the lights went out"):
         run(load_app("app.yaml"), RunOptions(), runtime=crashing(2))
     stopped = status("journal", StorageContext.default())
+    assert stopped.state == "failed"
+    assert stopped.driver is not None
+    assert stopped.driver.error == "the lights went out"
     assert (stopped.windows, stopped.files, stopped.files_in_progress) == (1, 1, 1)
     (tmp_path / "in" / "a.log").write_text("changed in between\n")
     done = run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
     assert (done.files_in_progress, status("journal", StorageContext.default()).files_in_progress) == (0, 0)
     assert done.total("left_out_bytes") > 0
+
+
+def test_nothing_is_completed_while_a_run_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither before the journal is there, nor while the run waits for more with all windows published."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.yaml").write_text(APP.replace("PACK", "0"))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.log").write_text("one\n")
+    stop, seen = StopRequest(), []
+
+    def look(summary: object) -> None:
+        found = status("journal", StorageContext.default())
+        assert found.driver is not None
+        seen.append((found.state, found.driver.state, found.windows))
+        if len(seen) == 4:
+            stop.request()
+
+    run(
+        load_app("app.yaml"),
+        RunOptions(follow=True),
+        Watcher(look),
+        stop,
+        lambda program: InlineRuntime(program, before=look),
+    )
+    assert {state for state, *_ in seen} == {"running"}
+    assert seen[-1][2] == 1
+    assert status("journal", StorageContext.default()).state == "stopped"
+
+
+def test_a_run_that_has_no_journal_yet_is_running(tmp_path: Path) -> None:
+    """It has just claimed the checkpoint; when it is gone, there is no journal."""
+    url = str(tmp_path / "journal")
+    app = app_of(tmp_path, [b"a"])
+    gate = RunGate(StorageContext.default().objects(url), lambda text: None, StopRequest())
+    with live_run(app, gate, "run") as live:
+        found = status(url, StorageContext.default())
+        assert (found.app, found.state, found.windows) == ("app", "running", 0)
+        live.withdraw()
+    with pytest.raises(MissingError, match="there is no journal"):
+        status(url, StorageContext.default())

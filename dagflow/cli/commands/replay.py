@@ -12,7 +12,16 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.shared_options import Settings, conf_option, load, master_option, set_option, verbose_option
+from dagflow.cli.shared_options import (
+    Settings,
+    conf_option,
+    is_app_file,
+    load,
+    master_option,
+    set_option,
+    take_over_option,
+    verbose_option,
+)
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.file_changes import ReprocessedWindow
 from dagflow.engine.reprocess import app_file, reprocess
@@ -46,6 +55,7 @@ def _window_ids(context: click.Context, parameter: click.Parameter, values: tupl
 @set_option
 @master_option
 @conf_option
+@take_over_option
 @click.option("--json", "as_json", is_flag=True, help="Print what changed as one JSON object on stdout.")
 @verbose_option
 @click.pass_obj
@@ -58,16 +68,21 @@ def command(
     overrides: tuple[str, ...],
     master: str | None,
     conf: dict[str, str],
+    take_over: bool,
     as_json: bool,
 ) -> int:
     """Run windows of CHECKPOINT again, on the same blocks, with the app as it is today.
 
     The files that these windows had published are replaced, those of all of them or none; no other file is
-    touched. A run that is at work on the checkpoint is stopped. The input must still be what was read.
+    touched. While a run is at work on the checkpoint it is refused. The input must still be what was read.
+    CHECKPOINT may be the app file.
     SIGINT (Ctrl-C) or SIGTERM stops the replay, and nothing is replaced; a second one stops at once.
     """
     if bool(windows) == (pattern is not None):
         raise click.UsageError("give either --window, once or more, or --files")
+    if is_app_file(checkpoint):
+        app = app or checkpoint
+        checkpoint = load(checkpoint, settings, overrides).attributes.checkpoint
     try:
         logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
         storage = logical.attributes.storage_context()
@@ -75,16 +90,19 @@ def command(
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
     replayed: list[ReprocessedWindow] = []
-    options = RunOptions(checkpoint=checkpoint, master=master, conf=conf)
+    options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, take_over=take_over)
     if chosen:
         stop = StopRequest()
+
+        def notice(text: str) -> None:
+            output.note(settings.redact(text))
 
         def ask() -> None:
             stop.request()
             output.at_once(f"{STOPPING}\n")
 
         with stop_on_signals(ask, lambda: os._exit(RunStoppedError.exit_code)):
-            replayed = on_driver_thread(lambda: reprocess(logical, options, chosen, stop))
+            replayed = on_driver_thread(lambda: reprocess(logical, options, chosen, stop, notice=notice))
         for window in replayed:
             output.note(settings.redact(describe(window)))
     else:

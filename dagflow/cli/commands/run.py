@@ -12,7 +12,15 @@ import click
 from dagflow.cli import output
 from dagflow.cli.command_lines import replay_command, resume_command
 from dagflow.cli.progress import Display, display_for, logging_to
-from dagflow.cli.shared_options import Settings, conf_option, load, master_option, set_option, verbose_option
+from dagflow.cli.shared_options import (
+    Settings,
+    conf_option,
+    load,
+    master_option,
+    set_option,
+    take_over_option,
+    verbose_option,
+)
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
@@ -30,6 +38,7 @@ from dagflow.report.snapshot import RunSnapshot
 @conf_option
 @click.option("--follow", is_flag=True, help="Keep watching for new input until stopped.")
 @click.option("--fresh", is_flag=True, help="Start over: set the old journal aside, remove what it published.")
+@take_over_option
 @click.option("--json", "as_json", is_flag=True, help="Print the account as one JSON object on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @verbose_option
@@ -43,6 +52,7 @@ def command(
     conf: dict[str, str],
     follow: bool,
     fresh: bool,
+    take_over: bool,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -50,10 +60,10 @@ def command(
 
     Started again, it continues: processed files are not read again, and a window that was planned but
     not committed is run again. The first SIGINT (Ctrl-C), SIGTERM or SIGHUP stops it cleanly, a second one
-    at once.
+    at once. While another run is at work on the checkpoint it is refused; one that was killed does not block it.
     """
     logical = load(app, settings, overrides)
-    options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, follow=follow, fresh=fresh)
+    options = RunOptions(checkpoint, master, conf, follow=follow, fresh=fresh, take_over=take_over)
     again = resume_command(app, overrides, options)
     options = replace(options, replay_command=replay_command(logical.attributes.checkpoint, overrides, options))
     display = display_for(logical.name, settings.redact, is_quiet=quiet)
@@ -103,7 +113,8 @@ def _account_for_failure(error: Exception, display: Display, again: str, *, as_j
         error.add_note(f"    {'' if _may_pass(error) else 'mend that, and '}continue with: {again}")
     if as_json:
         last = display.last or RunSnapshot(display.app)
-        output.result(json.dumps(replace(last, state="failed").to_json()))
+        state = "stopped" if isinstance(error, RunStoppedError) else "failed"
+        output.result(json.dumps(replace(last, state=state).to_json()))
 
 
 def _may_pass(error: Exception) -> bool:

@@ -8,7 +8,7 @@ import time
 import click
 
 from dagflow.cli import output
-from dagflow.cli.shared_options import Settings, storage_of, store_option, verbose_option
+from dagflow.cli.shared_options import Settings, locate, store_option, verbose_option
 from dagflow.engine.scan_requests import is_waiting, request_scan
 from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext
@@ -37,12 +37,13 @@ def _seconds(context: click.Context, option: click.Parameter, value: float) -> f
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, wait_s: float, app: str | None) -> int:
-    """Ask the run that follows at CHECKPOINT to scan now, not after its interval.
+    """Ask the run that follows at CHECKPOINT, or of the app file CHECKPOINT, to scan now, not after its interval.
 
     The run looks for requests once a second. With --wait the command ends when a run has taken the
     request, and fails when none has in that time. Without a run the next one takes it.
     """
-    output.note(_asked(checkpoint, wait_s, storage_of(app, settings)))
+    location, storage = locate(checkpoint, app, settings)
+    output.note(_asked(location, wait_s, storage))
     return 0
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 import click
 
 from dagflow.cli import output
+from dagflow.cli.driver_text import describe_driver
 from dagflow.cli.figures import count, size
 from dagflow.cli.output import definitions
-from dagflow.cli.shared_options import Settings, storage_of, store_option, verbose_option
+from dagflow.cli.shared_options import Settings, locate, store_option, verbose_option
 from dagflow.errors import MissingError
 from dagflow.journal import read_state
 from dagflow.report.input_ranges import InputRange
@@ -22,7 +23,7 @@ from dagflow.report.status import status
 from dagflow.storage.context import StorageContext
 
 
-@click.command("status", short_help="Show what a journal says.")
+@click.command("status", short_help="Say whether a run is at work, and what the journal says.")
 @click.argument("checkpoint", metavar="CHECKPOINT")
 @click.option("--files", "pattern", metavar="GLOB", help="Show what became of the files that GLOB names.")
 @click.option(
@@ -35,14 +36,16 @@ from dagflow.storage.context import StorageContext
 def command(
     settings: Settings, checkpoint: str, pattern: str | None, window_id: int | None, app: str | None, as_json: bool
 ) -> int:
-    """Print what the journal at CHECKPOINT says about all runs so far.
+    """Print what the journal at CHECKPOINT, or of the app file CHECKPOINT, says about all runs so far.
 
-    Reads only: a run that is under way is not disturbed. With --files: the version, state, windows and
+    The first line says whether a run is at work, and how the last one ended. Reads only: a run that is
+    under way is not disturbed. With --files: the version, state, windows and
     outputs of each file. With --window: which bytes of which file version became which output file.
     """
     if pattern is not None and window_id is not None:
         raise click.UsageError("--files and --window cannot be given together")
-    output.result(_told(checkpoint, storage_of(app, settings), pattern, window_id, as_json=as_json))
+    location, storage = locate(checkpoint, app, settings)
+    output.result(_told(location, storage, pattern, window_id, as_json=as_json))
     return 0
 
 
@@ -51,24 +54,30 @@ def _told(
 ) -> str:
     """What was asked for."""
     try:
-        state = read_state(storage.objects(checkpoint))
+        if pattern is None and window_id is None:
+            summary = status(checkpoint, storage)
+            _note_open(summary.reprocessing, summary.held_results)
+            return json.dumps(summary.status_json()) if as_json else _describe(summary)
+        journal = read_state(storage.objects(checkpoint))
+        _note_open(journal.reprocessing, journal.committed_state.held_results)
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
-    if state.reprocessing:
-        output.note(
-            f"a replay has decided to replace the files of {count(len(state.reprocessing), 'window')}, the first is "
-            f"{min(state.reprocessing)}, and has not finished; if it is not at work, the next run or replay finishes it"
-        )
-    for name in state.committed_state.held_results:
-        output.note(f"a result of operator '{name}' over several windows is held back; a run to the end publishes it")
     if pattern is not None:
         files = tracked_files(checkpoint, pattern, storage)
         return json.dumps({"files": [asdict(file) for file in files]}) if as_json else _describe_files(files)
-    if window_id is not None:
-        manifest = window_manifest(checkpoint, window_id, storage)
-        return json.dumps(manifest.to_json()) if as_json else _describe_window(manifest)
-    summary = status(checkpoint, storage)
-    return json.dumps(summary.status_json()) if as_json else _describe(summary)
+    assert window_id is not None
+    manifest = window_manifest(checkpoint, window_id, storage)
+    return json.dumps(manifest.to_json()) if as_json else _describe_window(manifest)
+
+
+def _note_open(windows: Collection[int], held_results: Iterable[str]) -> None:
+    if windows:
+        output.note(
+            f"a replay has decided to replace the files of {count(len(windows), 'window')}, the first is "
+            f"{min(windows)}, and has not finished; if it is not at work, the next run or replay finishes it"
+        )
+    for name in held_results:
+        output.note(f"a result of operator '{name}' over several windows is held back; a run to the end publishes it")
 
 
 _HOW_KNOWN: dict[Provenance, str] = {
@@ -120,6 +129,7 @@ def _describe(summary: RunSnapshot) -> str:
     rows = [
         ("app", summary.app),
         ("state", summary.state),
+        *([] if summary.driver is None else [(summary.driver.command, describe_driver(summary.driver))]),
         ("windows", f"{summary.windows:,} (last planned {summary.last_planned}, committed {summary.last_committed})"),
         ("files", f"{summary.files:,}{in_progress}"),
         ("blocks", f"{summary.blocks:,}"),
@@ -137,4 +147,5 @@ def _describe(summary: RunSnapshot) -> str:
         ),
     ]
     # A location is to be copied, so that it is not wrapped.
-    return "\n".join([definitions(rows), *(f"output: {url}" for url in summary.outputs)])
+    failure = [f"error: {summary.driver.error}"] if summary.driver is not None and summary.driver.error else []
+    return "\n".join([definitions(rows), *(f"output: {url}" for url in summary.outputs), *failure])

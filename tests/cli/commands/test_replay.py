@@ -43,12 +43,14 @@ def test_a_checkpoint_without_journal_is_a_mistake_on_the_command_line(tmp_path:
 
 
 def test_files_that_no_window_has_read_need_no_spark(tmp_path: Path) -> None:
-    """The app is found by what the journal says of its last run."""
+    """The app is found by what the journal says of its last run, or is given instead of the checkpoint."""
     (tmp_path / "app.yaml").write_text(APP.format(folder=tmp_path))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "first").write_text("1\n")
     run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
-    assert invoke(str(tmp_path / "journal"), "--files", "*.txt") == (0, "no committed window has read such a file\n")
+    for place in ("journal", "app.yaml"):
+        told = invoke(str(tmp_path / place), "--files", "*.txt")
+        assert told == (0, "no committed window has read such a file\n")
 
 
 def test_only_what_changed_is_told_file_by_file() -> None:

@@ -52,7 +52,7 @@ def test_a_run_that_waits_for_an_hour_scans_when_it_is_asked_to(tmp_path: Path) 
     try:
         assert committed[0].wait(30)
         (tmp_path / "in" / "second").write_text("2\n")
-        code, told = invoke("scan", str(tmp_path / "journal"), "--wait", "30")
+        code, told = invoke("scan", str(tmp_path / "app.yaml"), "--wait", "30")
         assert (code, told) == (0, "a run has taken the request, and scans\n")
         assert committed[1].wait(30)
     finally:
@@ -69,8 +69,8 @@ def test_a_request_that_no_run_takes_waits_for_the_next(tmp_path: Path) -> None:
     run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
     code, told = invoke("scan", str(tmp_path / "journal"))
     assert (code, told.startswith("asked for a scan")) == (0, True)
-    code, told = invoke("scan", str(tmp_path / "journal"), "--wait", "0.1")
+    code, told = invoke("scan", str(tmp_path / "app.yaml"), "--wait", "0.1")
     assert (code, "no run has taken the request in 0.1 s" in told) == (1, True)
     assert invoke("scan", str(tmp_path / "nothing"))[0] == 2
-    code, told = invoke("scan", str(tmp_path / "journal"), "--wait", "nan")
+    code, told = invoke("scan", str(tmp_path / "app.yaml"), "--wait", "nan")
     assert (code, "nan is no number of seconds" in told) == (2, True)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from dagflow.engine.run import run
+from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowTask
 from dagflow.plan.load import load_app
 from dagflow.plan.render.explain import FORMATS
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.commands.inspected_app import APP, folder, invoke, journal
-from tests.cli.processes import modules_loaded_by
+from tests.cli.processes import environment, modules_loaded_by
+from tests.engine.test_driver import crashing
 
 __all__ = ["folder", "journal"]
 
@@ -59,6 +63,59 @@ def test_the_status_of_a_checkpoint_is_what_its_journal_says(journal: Path) -> N
     assert (rows["app"], rows["state"], rows["files"], rows["blocks"]) == ("sample", "completed", "1", "3")
     assert rows["output:"] == str(journal.parent / "out")
     assert rows["windows"] == "1 (last planned 1, committed 1)"
+
+
+def test_an_app_file_stands_for_its_checkpoint(journal: Path) -> None:
+    """The same answer, by the app's path and from any other directory by its absolute one."""
+    expected = json.loads(invoke("status", "journal", "--json")[1])
+    found = json.loads(invoke("status", "app.yaml", "--json")[1])
+    for said in (expected, found):
+        assert said["driver"].pop("beat_age_seconds") >= 0
+    assert found == expected
+    assert (found["driver"]["state"], found["driver"]["app_file"]) == ("completed", str(journal.parent / "app.yaml"))
+    code, out, err = invoke("status", "app.yaml", "--window", "1")
+    assert (code, err) == (0, "")
+    assert out.startswith("window 1")
+
+
+@pytest.mark.parametrize("name", ["ap.yaml", "ap.yml", "no/app.yaml"])
+def test_an_app_file_that_is_not_there_is_named(folder: Path, name: str) -> None:
+    """With the exit code of a mistake on the command line."""
+    code, out, err = invoke("status", name)
+    assert (code, out) == (2, "")
+    assert name in err
+    assert "No such file" in err
+
+
+def test_the_status_of_a_failed_run_shows_its_error(folder: Path) -> None:
+    """With the moment, the process, and the whole text."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(load_app("app.yaml"), RunOptions(), runtime=crashing(1))
+    rows = dict(line.split(None, 1) for line in invoke("status", "app.yaml")[1].splitlines() if line[0] != " ")
+    assert rows["state"] == "failed"
+    assert rows["run"].startswith("failed 20")
+    assert f"process {os.getpid()} of" in rows["run"]
+    assert rows["error:"] == "the lights went out"
+
+
+def test_the_status_of_a_killed_run_says_so(folder: Path) -> None:
+    """At once, without waiting for a beat to grow old."""
+    script = (
+        "import os, signal, sys\n"
+        "from dagflow.engine.run import run\n"
+        "from dagflow.plan.load import load_app\n"
+        "from dagflow.runtime.inline import InlineRuntime\n"
+        "die = lambda window: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "run(load_app('app.yaml'), runtime=lambda program: InlineRuntime(program, before=die))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], env=environment()) as dead:
+        os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+        found = json.loads(invoke("status", "app.yaml", "--json")[1])
+        text = invoke("status", "app.yaml")[1]
+    assert (found["state"], found["driver"]["state"], found["driver"]["pid"]) == ("stopped", "killed", dead.pid)
+    assert "killed, it ended without a word" in text
+    assert run(load_app("app.yaml"), runtime=InlineRuntime).state == "completed"
+    assert json.loads(invoke("status", "app.yaml", "--json")[1])["state"] == "completed"
 
 
 def test_asking_for_a_status_changes_nothing(journal: Path) -> None:

@@ -58,6 +58,11 @@ class FsspecObjectStore(ObjectStore):
             self.filesystem.pipe_file(path, data, mode="create")
 
     @override
+    def replace(self, name: str, data: bytes) -> None:
+        with self.client.translated(self.url, f"replace {name}"):
+            self.filesystem.pipe_file(self.path_in_store(name), data)
+
+    @override
     def read(self, name: str) -> bytes:
         with self.client.translated(self.url, f"read {name}"):
             data: bytes = self.filesystem.cat_file(self.path_in_store(name))

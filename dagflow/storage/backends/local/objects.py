@@ -35,7 +35,7 @@ class LocalObjectStore(ObjectStore):
     @override
     def create_if_absent(self, name: str, data: bytes) -> None:
         path = self.path_of(name)
-        temporary = self.path_of(f"{_TEMPORARY}/{os.getpid()}-{os.urandom(8).hex()}")
+        temporary = self._temporary()
         with translated(path, "create"):
             try:
                 self._write(temporary, data)
@@ -52,6 +52,9 @@ class LocalObjectStore(ObjectStore):
         directory = os.path.dirname(path)
         make_directories(directory, durable=durable, private=self.url, required=self.required_directory)
 
+    def _temporary(self) -> str:
+        return self.path_of(f"{_TEMPORARY}/{os.getpid()}-{os.urandom(8).hex()}")
+
     def _write(self, path: str, data: bytes) -> None:
         self._make_directory(path, durable=False)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -60,6 +63,21 @@ class LocalObjectStore(ObjectStore):
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    @override
+    def replace(self, name: str, data: bytes) -> None:
+        path = self.path_of(name)
+        temporary = self._temporary()
+        with translated(path, "replace"):
+            try:
+                # Makes no directory: a checkpoint that was moved away must not come back as an empty one.
+                with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                    file.write(data)
+                os.rename(temporary, path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
 
     @override
     def read(self, name: str) -> bytes:

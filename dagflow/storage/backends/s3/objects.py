@@ -35,6 +35,10 @@ class S3ObjectStore(ObjectStore):
             raise AlreadyExistsError("the name is taken", url=error.url) from error
 
     @override
+    def replace(self, name: str, data: bytes) -> None:
+        self._location.call("put_object", f"replace {name}", Key=self._key(name), Body=data)
+
+    @override
     def read(self, name: str) -> bytes:
         return self._location.get(f"read {name}", Key=self._key(name))
 

@@ -1,0 +1,160 @@
+"""A run that is known to be live: it has the checkpoint for itself, and beats until its end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from dagflow.engine.run_gate import RunGate
+from dagflow.errors import FencedError, RunStoppedError, StorageError
+from dagflow.journal.heartbeat import (
+    BEAT_EVERY_S,
+    Heartbeat,
+    RunState,
+    beating,
+    heartbeat_name,
+    heartbeat_names,
+    thread_name,
+)
+from dagflow.journal.process_identity import ProcessIdentity
+from dagflow.plan.logical import LogicalPlan
+from dagflow.storage.location import absolute, redacted
+from dagflow.storage.objects import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+MOST_ERROR_CHARACTERS = 2000
+"""So much of an error is kept in the heartbeat: enough for its place, its cause, and what to do."""
+
+_JOIN_S = 10.0
+
+
+class LiveRun:
+    """The heartbeat of a run; made by live_run().
+
+    Args:
+        store: The checkpoint.
+        first: What the first beat says.
+        redact: Makes the text of an error fit to be kept.
+    """
+
+    def __init__(self, store: ObjectStore, first: Heartbeat, redact: Callable[[str], str]) -> None:
+        self._store = store
+        self._name = ""
+        self._last = first
+        self._redact = redact
+        self._has_ended = threading.Event()
+        self._is_refused = False
+        self._thread = threading.Thread(target=self._beat_on, name=thread_name(first.nonce), daemon=True)
+        # Before the first beat: other runs of this process look for the thread.
+        self._thread.start()
+
+    def claim(self, app: LogicalPlan, gate: RunGate) -> None:
+        """Have the checkpoint for this run alone; see RunGate.claim."""
+        self._name = heartbeat_name(gate.claim(app, self._last))
+
+    @property
+    def state(self) -> RunState:
+        """What the run has said last that it does."""
+        return self._last.state
+
+    def says(self, state: RunState) -> None:
+        """Note what the run does; the next beat says so."""
+        self._last = replace(self._last, state=state)
+
+    def publishes(self, outputs: Sequence[str]) -> None:
+        """Note where the run publishes; the next beat says so."""
+        self._last = replace(self._last, outputs=[redacted(url) for url in outputs])
+
+    def holds(self, epoch: int) -> None:
+        """Note that the run has taken over the journal: from here on its heartbeat is the one that counts."""
+        self._last = replace(self._last, epoch=epoch)
+        try:
+            self._store.delete([name for name in heartbeat_names(self._store) if name != self._name])
+        except StorageError as error:
+            logger.warning("the heartbeats of earlier runs were not removed error=%s", error)
+
+    def ended(self, state: RunState, error: str = "") -> None:
+        """Write how the run ended; a run that never held the journal, or lost it, takes its heartbeat back."""
+        self._has_ended.set()
+        # A write that hangs in the store must not keep the run from ending.
+        self._thread.join(_JOIN_S)
+        if self._thread.is_alive():
+            logger.warning("the end of the run was not noted in the checkpoint: the store does not answer")
+            return
+        if self._last.epoch:
+            self._last = replace(self._last, state=state, error=self._redact(error)[:MOST_ERROR_CHARACTERS])
+            try:
+                return self._write()
+            except StorageError as refused:
+                logger.warning("the end of the run was not noted in the checkpoint error=%s", refused)
+        # What says that a run is at work must not outlive it.
+        self.withdraw()
+
+    def withdraw(self) -> None:
+        """Stop beating, and remove the heartbeat: the checkpoint is another driver's."""
+        self._has_ended.set()
+        self._thread.join(_JOIN_S)
+        if self._name:
+            with contextlib.suppress(StorageError):
+                self._store.delete([self._name])
+
+    def _beat_on(self) -> None:
+        while not self._has_ended.wait(BEAT_EVERY_S):
+            try:
+                if self._name:
+                    self._write()
+            except Exception as error:  # whatever it is, the run does not rest on it
+                if not self._is_refused:
+                    logger.warning(
+                        "the heartbeat was not written, and status will call this run stalled error=%s", error
+                    )
+                self._is_refused = True
+            else:
+                self._is_refused = False
+
+    def _write(self) -> None:
+        self._store.replace(self._name, beating(self._last))
+
+
+@contextlib.contextmanager
+def live_run(app: LogicalPlan, gate: RunGate, command: str) -> Iterator[LiveRun]:
+    """Have a checkpoint for this run alone, and beat until the body ends.
+
+    Args:
+        app: The app that is run.
+        gate: Lets the run onto its checkpoint.
+        command: "run" or "replay".
+
+    Yields:
+        The heartbeat, which the body tells what it does. The body's state at its end is how the run ended, unless it
+        raises.
+
+    Raises:
+        LiveRunError: Another run is at work.
+        JournalError: The checkpoint is another app's.
+        StorageError: The store failed.
+    """
+    file = absolute(app.spec.file) if app.spec is not None else ""
+    first = Heartbeat(
+        ProcessIdentity.of_this_process(), os.urandom(8).hex(), command, app.name, file, time.time_ns() // 1_000_000
+    )
+    live = LiveRun(gate.store, first, app.spec.redact if app.spec is not None else str)
+    try:
+        live.claim(app, gate)
+        yield live
+    except FencedError:
+        live.withdraw()
+        raise
+    except RunStoppedError:
+        live.ended("stopped")
+        raise
+    except BaseException as error:
+        live.ended("failed", str(error) or type(error).__name__)
+        raise
+    live.ended(live.state if live.state == "stopped" else "completed")

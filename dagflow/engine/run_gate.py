@@ -1,0 +1,176 @@
+"""Lets one run at a time onto a checkpoint, and no app onto another one's."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dagflow.engine.preparation import publishing_places
+from dagflow.engine.stop_request import StopRequest
+from dagflow.errors import AlreadyExistsError, JournalError, LiveRunError, RunStoppedError
+from dagflow.journal.heartbeat import STALE_AFTER_S, Heartbeat, beating, heartbeat_name, newest_heartbeat, time_text
+from dagflow.plan.logical import LogicalPlan
+from dagflow.spec.app_reader import read_identity
+from dagflow.storage.location import absolute, redacted
+from dagflow.storage.objects import ObjectStore
+
+_LOOK_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunGate:
+    """Lets a run onto a checkpoint where no other one lives.
+
+    Attributes:
+        store: The checkpoint.
+        notice: Takes messages for people.
+        stop: Ends the waiting.
+        is_chosen: Whether the command line names the checkpoint, whatever the app says.
+        take_over: Whether to replace a run that lives.
+        patience_s: How long to wait for the beat of a run whose process cannot be seen from here.
+    """
+
+    store: ObjectStore
+    notice: Callable[[str], None]
+    stop: StopRequest
+    is_chosen: bool = False
+    take_over: bool = False
+    patience_s: float = STALE_AFTER_S
+
+    def claim(self, app: LogicalPlan, first: Heartbeat) -> int:
+        """Put a heartbeat behind those of all earlier runs; of several runs that do this at once one succeeds.
+
+        Args:
+            app: The app of the run.
+            first: The heartbeat.
+
+        Returns:
+            The number of the heartbeat.
+
+        Raises:
+            LiveRunError: Another run lives.
+            JournalError: The checkpoint is another app's.
+            RunStoppedError: A stop was requested while this one waited.
+            StorageError: The store failed.
+        """
+        while True:
+            number, newest = newest_heartbeat(self.store)
+            if newest is not None:
+                if not newest.has_ended and not self._is_over(number, newest):
+                    continue  # it has just ended, and the next look finds how
+                self._require_same_app(app, first.app_file, newest)
+            try:
+                self.store.create(heartbeat_name(number + 1), beating(first))
+            except AlreadyExistsError:
+                continue  # another run was faster, and the next look finds it
+            return number + 1
+
+    def _is_over(self, number: int, newest: Heartbeat) -> bool:
+        """Whether a run that has not said its last word is dead, or to be replaced; False where it just says it.
+
+        Raises:
+            LiveRunError: It lives.
+            RunStoppedError: A stop was requested.
+        """
+        existence = newest.existence()
+        if existence == "gone":
+            return True
+        if self.take_over:
+            self.notice(f"takes over from {newest.who()}, which {newest.fate()}")
+            return True
+        if existence == "unknown":
+            beats = self._beats(number, newest)
+            if beats is None:
+                self.notice(
+                    f"{newest.who()}, has not beaten for {self.patience_s:.0f} s: it is taken for dead, and its work "
+                    "goes on here"
+                )
+                return True
+            if not beats:
+                return False
+        raise LiveRunError(
+            f"another run is at work on this checkpoint: {_described(newest)}",
+            url=redacted(self.store.url),
+            hint=_way_out(newest, is_paused=existence == "paused"),
+        )
+
+    def _beats(self, number: int, known: Heartbeat) -> bool | None:
+        """Whether a run whose process cannot be seen from here beats on, or ends, while this one watches.
+
+        Two machines need not have the same time: only that the heartbeat changes is looked at.
+
+        Returns:
+            None where nothing changes.
+
+        Raises:
+            RunStoppedError: A stop was requested.
+        """
+        self.notice(
+            f"another run may be at work on this checkpoint: {_described(known)}; whether it lives is known within "
+            f"{self.patience_s:.0f} s, and --take-over does not wait"
+        )
+        looks = math.ceil(self.patience_s / _LOOK_EVERY_S)
+        for _ in range(looks):
+            if self.stop.wait(self.patience_s / looks):
+                raise RunStoppedError("stopped while it waited to see whether another run lives")
+            found, newest = newest_heartbeat(self.store)
+            if (found, newest) != (number, known):
+                return newest is not None and not newest.has_ended
+        return None
+
+    def _require_same_app(self, app: LogicalPlan, file: str, last: Heartbeat) -> None:
+        """Refuse an app where the last run was of another one, whose file is still there and names this checkpoint.
+
+        A file that was moved, copied or edited is the same app: it publishes where the other one does.
+
+        Raises:
+            JournalError: It is another app.
+        """
+        other = last.app_file
+        if not file or not other or os.path.realpath(file) == os.path.realpath(other):
+            return
+        if not os.path.isfile(other):
+            if last.app == app.name:
+                self.notice(
+                    f"the last run here was of {other}, which is not there: the app is taken for moved to {file}"
+                )
+            return
+        if Path(other).read_bytes() == Path(file).read_bytes():
+            return
+        name, checkpoint = read_identity(other)
+        is_rival = name == last.app and absolute(checkpoint) == self.store.url
+        places = publishing_places(app)
+        is_elsewhere = bool(places and last.outputs) and not places & set(last.outputs)
+        if is_rival and not self.is_chosen and (name != app.name or is_elsewhere):
+            raise JournalError(
+                f"this is the checkpoint of the app '{last.app}' in {other}, and '{app.name}' in {file} is another "
+                "app" + (", which publishes elsewhere" if name == app.name else ""),
+                url=redacted(self.store.url),
+                hint=f"give {file} another `name` or a `checkpoint` of its own; if it is to replace the other one, "
+                "move that file away",
+            )
+        if last.app == app.name:
+            self.notice(
+                f"the last run here was of {other}, this one is of {file}: what was read then is not read again. "
+                "If they are two apps, give one of them another name"
+            )
+
+
+def _described(newest: Heartbeat) -> str:
+    what = f"`dagflow {newest.command} {newest.app_file}`" if newest.app_file else f"the app '{newest.app}'"
+    return f"{newest.who()}, {what}, last heard of {_ago(newest)}"
+
+
+def _ago(newest: Heartbeat) -> str:
+    clock = "" if newest.process.is_of_this_kernel() else f" (at {time_text(newest.beat_ms)} by its clock)"
+    return f"{max(newest.age_s(), 0):.0f} s ago{clock}"
+
+
+def _way_out(newest: Heartbeat, *, is_paused: bool) -> str:
+    where = f"kill {newest.process.pid} on {newest.process.host}"
+    if is_paused:
+        return f"it is paused: let it go on (kill -CONT {newest.process.pid}), end it, or replace it with --take-over"
+    return f"let it do the work, or end it ({where}) and start again, or replace it with --take-over"

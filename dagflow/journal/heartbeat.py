@@ -1,0 +1,164 @@
+"""The heartbeat of a driver: a small object in the checkpoint by which others see that it lives, and what it does.
+
+Nothing rests on it but what people are told, and whether a run may begin: who may write is decided by epochs alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from dagflow.errors import JournalError, MissingError
+from dagflow.journal.frames import decode, encode
+from dagflow.journal.process_identity import Existence, ProcessIdentity
+from dagflow.journal.typed_json import from_json, to_json
+from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
+
+HEARTBEATS = "heartbeat/"
+
+BEAT_EVERY_S: Final = 5.0
+STALE_AFTER_S: Final = 20.0
+"""Without a beat for so long, a driver that cannot be seen otherwise is taken for dead: four beats."""
+
+RunState = Literal["starting", "running", "waiting", "stopping", "completed", "stopped", "failed"]
+Standing = RunState | Literal["stalled", "killed"]
+"""What is known of a run: what it said last, unless its process is gone without a word, or says nothing any more."""
+
+_ENDED = ("completed", "stopped", "failed")
+_LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a driver says of itself, every few seconds and at its end.
+
+    Attributes:
+        process: The driver's process.
+        nonce: Makes the run its own, also within one process.
+        command: "run" or "replay".
+        app: The app's name.
+        app_file: The app file, or "".
+        since_ms: When the run began, in milliseconds since 1970 by the driver's clock.
+        state: What the driver does, or how it ended; "waiting" for new files.
+        beat_ms: When this was written, by the same clock.
+        uptime_ms: When this was written, by a clock that all processes of the driver's machine share and that
+            cannot be set; it stands still while the machine sleeps.
+        epoch: The driver's epoch; 0 before it has one.
+        outputs: Locations that the run publishes into, once it has looked at them.
+        error: Why it failed, or "".
+    """
+
+    process: ProcessIdentity
+    nonce: str
+    command: str
+    app: str
+    app_file: str
+    since_ms: int
+    state: RunState = "starting"
+    beat_ms: int = 0
+    uptime_ms: int = 0
+    epoch: int = 0
+    outputs: list[str] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has said its last word."""
+        return self.state in _ENDED
+
+    def existence(self) -> Existence:
+        """Whether the driver's process exists, and still drives this run where it is the process that calls."""
+        if self.process == ProcessIdentity.of_this_process():
+            name = thread_name(self.nonce)
+            return "there" if any(thread.name == name for thread in threading.enumerate()) else "gone"
+        return self.process.existence()
+
+    def age_s(self) -> float:
+        """Seconds since the beat: by the machine's own clock where the driver is on this one, else by two clocks."""
+        if self.process.is_of_this_kernel():
+            return time.monotonic() - self.uptime_ms / 1000
+        return time.time() - self.beat_ms / 1000
+
+    def standing(self) -> Standing:
+        """What is known of the run now."""
+        if self.has_ended:
+            return self.state
+        existence = self.existence()
+        if existence == "gone":
+            return "killed"
+        return "stalled" if existence == "paused" or self.age_s() > STALE_AFTER_S else self.state
+
+    def who(self) -> str:
+        """Which process it is, where, and since when."""
+        return f"{self.process}, since {time_text(self.since_ms)}"
+
+    def fate(self) -> str:
+        """What became of the driver, as the end of a sentence about it."""
+        match self.standing():
+            case "completed":
+                return "has completed"
+            case "stopped":
+                return "was stopped"
+            case "failed":
+                return "has failed"
+            case "killed":
+                return "was killed"
+            case "stalled":
+                return f"gives no sign of life since {time_text(self.beat_ms)}"
+            case _:
+                return "is at work"
+
+
+def time_text(milliseconds: int) -> str:
+    """A moment as messages show it."""
+    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def thread_name(nonce: str) -> str:
+    """The name of the thread that beats for a run: where it has ended, so has the run."""
+    return f"dagflow-heartbeat-{nonce}"
+
+
+def heartbeat_name(number: int) -> str:
+    """The name of the heartbeat of one driver; later drivers have higher numbers."""
+    return f"{HEARTBEATS}{number:012d}"
+
+
+def heartbeat_names(store: ObjectStore) -> list[str]:
+    """The names of all heartbeats, the newest last.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    return [name for name in store.list(HEARTBEATS) if name.removeprefix(HEARTBEATS).isdigit()]
+
+
+def beating(heartbeat: Heartbeat) -> bytes:
+    """The bytes of a heartbeat that is written now."""
+    beat_ms, uptime_ms = time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000
+    return encode(to_json(replace(heartbeat, beat_ms=beat_ms, uptime_ms=uptime_ms)))
+
+
+def newest_heartbeat(store: ObjectStore) -> tuple[int, Heartbeat | None]:
+    """The number of the newest heartbeat, 0 for none, and what it says; None where that cannot be read.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    number = 0
+    for _ in range(_LOOKS):
+        names = heartbeat_names(store)
+        if not names:
+            return 0, None
+        number, url = int(names[-1].removeprefix(HEARTBEATS)), redacted(f"{store.url}/{names[-1]}")
+        try:
+            return number, from_json(Heartbeat, decode(store.read(names[-1]), url), url)
+        except MissingError:
+            continue  # its driver has just ended, or just puts other bytes there
+        except JournalError:
+            break  # torn by a power loss, or of another version
+    return number, None

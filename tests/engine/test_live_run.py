@@ -1,0 +1,218 @@
+"""The heartbeat of a run, from its beginning to its end."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine import driver, live_run
+from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run_gate import RunGate
+from dagflow.engine.stop_request import StopRequest
+from dagflow.errors import DagflowError, JournalError, LiveRunError, StorageError
+from dagflow.execution.messages import WindowTask
+from dagflow.journal import Journal
+from dagflow.journal.heartbeat import Heartbeat, beating, heartbeat_name, heartbeat_names, newest_heartbeat
+from dagflow.journal.process_identity import ProcessIdentity
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.backends.local.objects import LocalObjectStore
+from tests.engine.sample_app import app_of
+from tests.engine.test_driver import Watcher, crashing
+
+TEXTS = [b"a b", b"c", b"d e", b"f"]
+PATIENCE_S = 60.0
+
+
+def heartbeat(tmp_path: Path) -> Heartbeat:
+    """Return the newest heartbeat."""
+    found = newest_heartbeat(LocalObjectStore(str(tmp_path / "journal")))[1]
+    assert found is not None
+    return found
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.005)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs beat, and look for other drivers, a hundred times a second."""
+    monkeypatch.setattr(live_run, "BEAT_EVERY_S", 0.01)
+    monkeypatch.setattr(driver, "BEAT_EVERY_S", 0.01)
+
+
+def test_a_run_beats_while_a_window_runs(tmp_path: Path, quick: None) -> None:
+    """However long it takes, and whatever the driver waits for; with its state, place and epoch."""
+    seen: list[Heartbeat] = []
+
+    def slow(window: WindowTask) -> None:
+        first = heartbeat(tmp_path)
+        wait_until(lambda: heartbeat(tmp_path).beat_ms > first.beat_ms and heartbeat(tmp_path).state == "running")
+        seen.append(heartbeat(tmp_path))
+
+    run(app_of(tmp_path, TEXTS), runtime=lambda program: InlineRuntime(program, before=slow))
+    assert [(beat.epoch, beat.app, beat.command, beat.outputs) for beat in seen] == [
+        (1, "app", "run", [str(tmp_path / "out")])
+    ] * 2
+    assert [beat.existence() for beat in seen] == ["gone"] * 2
+    last = heartbeat(tmp_path)
+    assert (last.state, last.error, last.since_ms) == ("completed", "", seen[0].since_ms)
+    assert not any(thread.name.startswith("dagflow-heartbeat") for thread in threading.enumerate())
+
+
+def test_a_run_that_follows_says_that_it_waits_and_stops(tmp_path: Path, quick: None) -> None:
+    """Until it is asked to stop."""
+    stop = StopRequest()
+
+    def look(summary: object) -> None:
+        if heartbeat(tmp_path).standing() == "waiting":
+            stop.request()
+
+    run(app_of(tmp_path, TEXTS), RunOptions(follow=True), Watcher(look), stop, InlineRuntime)
+    assert heartbeat(tmp_path).standing() == "stopped"
+
+
+def test_a_run_that_fails_leaves_its_error(tmp_path: Path) -> None:
+    """Cut to a readable length."""
+
+    def fail(window: WindowTask) -> None:
+        raise DagflowError("the lights went out " + "x" * 100_000)
+
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(app_of(tmp_path, TEXTS), runtime=lambda program: InlineRuntime(program, before=fail))
+    last = heartbeat(tmp_path)
+    assert last.state == "failed"
+    assert last.error.startswith("the lights went out")
+    assert len(last.error) <= live_run.MOST_ERROR_CHARACTERS
+
+
+def test_an_error_is_kept_without_the_secrets_of_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came from the environment is not written down."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WHERE", "top-secret")
+    (tmp_path / "app.yaml").write_text(
+        "name: sample\nattributes: {checkpoint: journal}\noperators:\n"
+        "  splitter: {class: FileSplitterInput, properties: {files: ['${WHERE}']}}\n"
+        "  reader: {class: BlockReader}\n  writer: {class: RecordWriter, properties: {path: out}}\nstreams:\n"
+        "  a: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}\n"
+        "  b: {from: reader.messages, to: writer.input}\n"
+    )
+    with pytest.raises(DagflowError, match="top-secret"):
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+    assert "${WHERE}" in heartbeat(tmp_path).error
+    assert "top-secret" not in heartbeat(tmp_path).error
+
+
+def test_the_next_run_replaces_the_heartbeat(tmp_path: Path) -> None:
+    """One is kept, of the newest run."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(app_of(tmp_path, TEXTS), runtime=crashing(2))
+    run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
+    assert len(heartbeat_names(LocalObjectStore(str(tmp_path / "journal")))) == 1
+    assert (heartbeat(tmp_path).state, heartbeat(tmp_path).epoch) == ("completed", 2)
+
+
+def test_a_run_that_never_had_the_journal_leaves_no_heartbeat(tmp_path: Path) -> None:
+    """What the one before said stays."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(app_of(tmp_path, TEXTS), runtime=crashing(1))
+    before = heartbeat(tmp_path)
+    with pytest.raises(JournalError, match="of the app 'app', not of 'other'"):
+        run(replace(app_of(tmp_path, TEXTS), name="other"), runtime=InlineRuntime)
+    assert heartbeat(tmp_path) == before
+
+
+class Refusing(LocalObjectStore):
+    """A checkpoint that takes everything but heartbeats after the first."""
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Refuse."""
+        raise StorageError("the store is tired", url=name)
+
+
+def test_a_store_that_refuses_heartbeats_ends_no_run(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning for all beats of an outage, and one for the end; what would look like a live run is removed."""
+    monkeypatch.setattr(LocalObjectStore, "replace", Refusing.replace)
+
+    def slow(window: WindowTask) -> None:
+        wait_until(lambda: "the store is tired" in caplog.text)
+
+    with caplog.at_level(logging.WARNING, "dagflow"):
+        done = run(app_of(tmp_path, TEXTS), runtime=lambda program: InlineRuntime(program, before=slow))
+    assert done.state == "completed"
+    assert [record.message.partition(" error=")[0] for record in caplog.records] == [
+        "the heartbeat was not written, and status will call this run stalled",
+        "the end of the run was not noted in the checkpoint",
+    ]
+    assert heartbeat_names(LocalObjectStore(str(tmp_path / "journal"))) == []
+    assert run(app_of(tmp_path, TEXTS), runtime=InlineRuntime).windows == 0
+
+
+def test_a_checkpoint_that_was_moved_away_does_not_come_back(tmp_path: Path, quick: None) -> None:
+    """A beat makes no directory; a run that follows ends soon, and says why."""
+    moved = tmp_path / "moved"
+
+    def move(summary: object) -> None:
+        if not moved.exists():
+            (tmp_path / "journal").rename(moved)
+
+    with pytest.raises(JournalError, match="vanished"):
+        run(app_of(tmp_path, [b"a"]), RunOptions(follow=True), Watcher(move), runtime=InlineRuntime)
+    assert not (tmp_path / "journal" / "heartbeat").exists()
+
+
+def test_a_driver_that_waits_finds_out_that_another_took_over(tmp_path: Path, quick: None) -> None:
+    """Although it has nothing to write."""
+    store = LocalObjectStore(str(tmp_path / "journal"))
+    idle = itertools.count()
+
+    def take_over(summary: object) -> None:
+        if next(idle) == 3:
+            Journal.open(store, app="app")
+
+    with pytest.raises(JournalError, match="another driver has taken over"):
+        run(app_of(tmp_path, [b"a"]), RunOptions(follow=True), Watcher(take_over), runtime=InlineRuntime)
+    assert heartbeat_names(store) == []
+
+
+def test_of_runs_that_begin_together_one_is_let_in(tmp_path: Path) -> None:
+    """However many ask at the same moment, for a new checkpoint or one whose last run was killed."""
+    store = LocalObjectStore(str(tmp_path / "journal"))
+    gate = RunGate(store, lambda text: None, StopRequest())
+    app = app_of(tmp_path, TEXTS)
+    for _ in range(20):
+        start, done = threading.Barrier(6), threading.Barrier(6)
+        let_in: list[int] = []
+
+        def begin(start: threading.Barrier, done: threading.Barrier, let_in: list[int]) -> None:
+            start.wait()
+            try:
+                with live_run.live_run(app, gate, "run"):
+                    let_in.append(1)
+                    done.wait()
+            except LiveRunError:
+                done.wait()
+
+        threads = [threading.Thread(target=begin, args=(start, done, let_in)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(let_in) == 1
+        store.delete(heartbeat_names(store))
+        killed = replace(ProcessIdentity.of_this_process(), start_ticks=1)
+        store.create(heartbeat_name(1), beating(Heartbeat(killed, "n", "run", "app", "", 0, "running")))
