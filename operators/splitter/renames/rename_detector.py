@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -29,6 +30,9 @@ COPY_GRACE_S = 1.0
 """For so long a copy of a log beside it must stay as it is, until it is a file of its own and no rotation under way."""
 
 MAX_CACHED_NAMES = 10_000
+
+INCOMPLETE_GRACE_S = 10.0
+"""The same for a copy that is shorter than the log: what compresses it may be slow to write."""
 
 MAX_REPEATS = 3
 """How often a file that seems to change while it is scanned is left for another scan."""
@@ -267,8 +271,10 @@ class RenameDetector:
             if not self._still_has(source, round):
                 return self._from(suspect, source, entry.size_bytes, not found, round)
             is_copy = True
-        is_copy = is_copy or any(self._is_beginning_of(suspect, path, round) for path in earlier_paths(suspect.path))
-        return Verdict(suspect, "later") if is_copy and self._waits(suspect) else None
+        beginnings = [self._beginning_of(suspect, path, round) for path in earlier_paths(suspect.path)]
+        grace_s = INCOMPLETE_GRACE_S if "incomplete" in beginnings else COPY_GRACE_S
+        is_copy = is_copy or any(beginnings)
+        return Verdict(suspect, "later") if is_copy and self._waits(suspect, grace_s) else None
 
     def _begins_with(self, suspect: Suspect, source: Source, round: _Round) -> bool | None:
         """Whether a file, or what is compressed in it, goes on behind a version; None where it begins otherwise."""
@@ -293,30 +299,32 @@ class RenameDetector:
             return True
         return round.evidence.fingerprint(Prefix(source.path, entry.size_bytes, now.st_ino)) == entry.fingerprint
 
-    def _is_beginning_of(self, suspect: Suspect, path: bytes, round: _Round) -> bool:
-        """Whether a file may be a copy of another one that is there, and perhaps not complete yet."""
+    def _beginning_of(self, suspect: Suspect, path: bytes, round: _Round) -> Literal["", "incomplete", "whole"]:
+        """Whether a file may be a copy of another one that is there; "" where it is none."""
         now = _stat_of(path)
         if now is None or path == suspect.path or not os.path.isfile(path):
-            return False
+            return ""
         size_bytes = suspect.stat.size_bytes
         if suspect.is_compressed:
             content = round.evidence.content(ContentPrefix(suspect.path, now.st_size))
             if content.has_more:
-                return False
+                return ""
             size_bytes, fingerprint = content.size_bytes, content.fingerprint
         elif size_bytes > now.st_size:
-            return False
+            return ""
         else:
             fingerprint = round.evidence.fingerprint(suspect.prefix(size_bytes))
-        return not size_bytes or round.evidence.fingerprint(Prefix(path, size_bytes, now.st_ino)) == fingerprint
+        if size_bytes and round.evidence.fingerprint(Prefix(path, size_bytes, now.st_ino)) != fingerprint:
+            return ""
+        return "incomplete" if size_bytes < now.st_size else "whole"
 
-    def _waits(self, suspect: Suspect) -> bool:
+    def _waits(self, suspect: Suspect, grace_s: float) -> bool:
         """Whether a copy has not been as it is for long."""
         now_s = self._clock.elapsed_s()
         stat, since_s = self._waiting.get(suspect.name, (None, now_s))
         if stat != suspect.stat:
             since_s = now_s
-        if now_s - since_s >= COPY_GRACE_S:
+        if now_s - since_s >= grace_s:
             return False
         self._still_waiting[suspect.name] = (suspect.stat, since_s)
         return True

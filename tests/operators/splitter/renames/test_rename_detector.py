@@ -157,7 +157,8 @@ def test_a_copy_in_the_making_waits_for_what_becomes_of_the_original(tmp_path: P
     assert len(lives.scan()) == 5000
     for share in (0.0, 0.3, 0.9, 1.0):
         write(log.with_name(log.name + suffix), whole[: int(len(whole) * share)])
-        assert lives.scan() == []
+        # A program that compresses may start slowly, and pause.
+        assert lives.scan(3 if share < 1 else 1) == []
     os.truncate(log, 0)
     append(log, b"new\n")
     assert lives.scan(2) == [b"new"]
