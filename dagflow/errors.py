@@ -221,7 +221,15 @@ class MissingError(StorageError):
 
 
 class SourceChangedError(StorageError):
-    """A file is no longer the version that was planned."""
+    """A file is no longer the version that was planned.
+
+    Args:
+        is_rewritten: Whether it is the same file, with other bytes.
+    """
+
+    def __init__(self, message: str, *, url: str, hint: str = "", is_rewritten: bool = False) -> None:
+        super().__init__(message, url=url, hint=hint)
+        self.is_rewritten = is_rewritten
 
 
 class LostOutputError(StorageError):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from typing_extensions import Buffer
 
@@ -111,6 +111,13 @@ UNKNOWN_SUM = 1 << 62
 """Booked in OperatorContext.accounting under a key whose sum is not known, because a part of it was left out."""
 
 
+Cause = Literal["unreadable", "superseded", "deleted"]
+"""Why a range was left out; see Skipped."""
+
+VersionKey = tuple[str, int, int, str]
+"""A version of a file: its URL, as it is shown, its length, modification time and etag."""
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """A range of a file that was left out.
@@ -119,13 +126,34 @@ class Skipped:
         url: The file.
         start: First byte.
         end: One past the last byte, of the version that was planned.
-        reason: Why.
+        reason: Why, in words.
+        cause: "unreadable" where the version cannot be read; "superseded" where the file no longer has it, "deleted"
+            where there is no file.
+        size_bytes: Length of the version.
+        mtime_ns: When it was modified, in nanoseconds since 1970; 0 where the store has no times.
+        etag: The store's tag of it, or "".
+        file_id: Its inode number; 0 where unknown.
     """
 
     url: str
     start: int
     end: int
     reason: str
+    cause: Cause = "unreadable"
+    size_bytes: int = 0
+    mtime_ns: int = 0
+    etag: str = ""
+    file_id: int = 0
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the version was not there."""
+        return self.cause != "unreadable"
+
+    @property
+    def version(self) -> VersionKey:
+        """Which version of which file."""
+        return self.url, self.size_bytes, self.mtime_ns, self.etag
 
     def __post_init__(self) -> None:
         # The journal takes Python's own numbers only, and positions are often computed in NumPy.
@@ -208,6 +236,9 @@ class OperatorContext:
         control: What the driver offers; None in partitioned operators.
         prescan: What the operator's pre-scan kept when the window was planned; None for nothing.
         is_reprocessed: Whether what the window makes replaces what it has published before.
+        gone: Versions of files that an earlier attempt at the window found gone when it had read a part of them; they
+            are left out whole.
+        read_in_part: Takes the versions of which a part was read; see gone.
     """
 
     app: str = "app"
@@ -226,6 +257,8 @@ class OperatorContext:
     control: ControlServices | None = None
     prescan: Any = None
     is_reprocessed: bool = False
+    gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
+    read_in_part: set[VersionKey] = field(default_factory=set)
 
 
 class RunPreparation(Protocol):

@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from dagflow.cli.figures import brief, count, duration, size
-from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED
 from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 
 MAX_STALLS = 3
@@ -49,7 +48,8 @@ def account(snapshot: RunSnapshot) -> str:
     if snapshot.state == "completed" and not snapshot.windows:
         waiting = f", but for {size(snapshot.waiting_bytes)} of records in progress" if snapshot.waiting_bytes else ""
         done = f"nothing new: all input was processed in earlier runs{waiting}"
-        return f"{snapshot.app}: {done} ({duration(snapshot.seconds)})"
+        lines = [f"{snapshot.app}: {done} ({duration(snapshot.seconds)})"]
+        return "\n".join([*lines, *(f"    {line}" for line in left_out_lines(snapshot))])
     took = f"{snapshot.app}: {snapshot.state} in {duration(snapshot.seconds)}"
     if not snapshot.windows:
         return f"{took}: nothing was published"
@@ -70,7 +70,7 @@ def account(snapshot: RunSnapshot) -> str:
         lines.append(f"    records: {', '.join(emitted)}")
     if snapshot.rejected:
         lines.append(f"    rejected: {snapshot.rejected:,}")
-    lines += _left_out(snapshot)
+    lines += [f"    {line}" for line in left_out_lines(snapshot)]
     if others:
         lines.append(f"    also counted: {', '.join(others)}")
     if snapshot.outputs:
@@ -78,15 +78,15 @@ def account(snapshot: RunSnapshot) -> str:
     return "\n".join(lines)
 
 
-def _left_out(snapshot: RunSnapshot) -> list[str]:
-    """What a run that completes must not pass over in silence."""
-    readers = [each.counts for each in snapshot.operators if LEFT_OUT_BYTES in each.counts]
-    blocks = sum(counts.get(SKIPPED, 0) for counts in readers)
-    size_bytes = sum(counts[LEFT_OUT_BYTES] for counts in readers)
-    if not blocks:
+def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:
+    """What no run has read of its input, which nothing must pass over in silence: the sum and the newest ranges."""
+    left_out = snapshot.left_out
+    if not left_out.ranges:
         return []
-    which = "`dagflow status CHECKPOINT --window N` says which and why"
-    return [f"    left out: {count(blocks, 'block')} that could not be read, {size(size_bytes)}; {which}"]
+    newest = [f"    {each.url} [{each.start}, {each.end}): {each.reason}" for each in left_out.newest[-most:]]
+    rest = left_out.ranges - len(newest)
+    lines = [f"left out of the input, in all runs: {count(left_out.ranges, 'range')}, {size(left_out.bytes)}", *newest]
+    return [*lines, f"    and {rest:,} more: `dagflow status CHECKPOINT --files '*'` shows all"] if rest else lines
 
 
 def table(name: str, snapshot: RunSnapshot | None, spinner: Spinner, status: str) -> RenderableType:

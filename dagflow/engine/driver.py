@@ -228,6 +228,9 @@ class Driver:
         if results is None:
             return
         raise_first_error(results)
+        if (again := self._runner.begun_anew(flight, results)) is not None:
+            self._in_flight[0] = again
+            return
         # From the intent on the files of the window are decided, and _abandon must not remove them.
         self._in_flight.popleft()
         with self._controls.watch.doing(f"the commit of window {flight.planned.window_id}"):

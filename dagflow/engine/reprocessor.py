@@ -220,7 +220,8 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
             if each.url == skipped.url
         )
         if not any(known):
-            return StorageError(
+            error = SourceChangedError if skipped.cause == "superseded" else StorageError
+            return error(
                 f"window {window.planned.window_id} has published what was in it, and it would be skipped now: "
                 f"{skipped.reason}",
                 url=skipped.url,

@@ -11,6 +11,7 @@ from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.operator import LimitChecker
 from dagflow.api.sources import encode_sources
 from dagflow.engine.control_graph import ControlGraph, ControlResult
+from dagflow.engine.gone_versions import log_left_out, recovered
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.output_directories import OutputDirectories
@@ -102,12 +103,14 @@ class WindowCommitter:
         did = intent_of(window_id, self._plan, results)
         files = [*did.files, *control.files]
         require_names_apart(files)
+        log_left_out(window_id, did.skipped)
         did.counters.add(control.counters)
         self._check_limits(did.counters)
         started_ms, finished_ms = _ran_ms(planned, results)
         intent = replace(
             did,
             files=files,
+            recovered=recovered(self._journal.state.left_out, planned, did.skipped),
             state=CommittedState(
                 partitions=self._states.after(window_id, results),
                 control=dict(control.states),

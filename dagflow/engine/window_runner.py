@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from dagflow.api.context import Skipped, VersionKey
+from dagflow.engine.gone_versions import gone_after_part, gone_in, require_gone
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.stop_request import abandon
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of_task
+from dagflow.errors import StorageError
 from dagflow.execution.balancing import assign_balanced, size_bytes_of
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.journal import WindowPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.snapshot import RunningWindow
 from dagflow.runtime.base import LazyRuntime, Runtime
+from dagflow.storage.publishing import discard_all
 
 WINDOWS_IN_FLIGHT = 3
 """One being committed, one running, one ready to take its free slots."""
@@ -34,12 +39,16 @@ class InFlight:
         load: How much it holds.
         results: What its tasks did, one result per task.
         tasks: Number of its tasks.
+        gone: Versions of files that it leaves out, as an earlier attempt found.
+        is_repeated: Whether an earlier attempt found versions gone that the driver sees.
     """
 
     planned: WindowPlan
     load: Load
     results: Future[list[TaskResult]]
     tasks: int = 0
+    gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
+    is_repeated: bool = False
 
 
 class WindowRunner:
@@ -98,10 +107,15 @@ class WindowRunner:
             self._sizing.start_clock()
         return self._runtime
 
-    def submit(self, planned: WindowPlan) -> InFlight:
-        """Begin a window; one without anything to do is done at once."""
+    def submit(self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped] | None = None) -> InFlight:
+        """Begin a window; one without anything to do is done at once.
+
+        Args:
+            planned: The window.
+            gone: Versions of files to be left out, as an earlier attempt found.
+        """
         states = self._states.for_window(self.codec.partitions_of(planned))
-        task = self.codec.task_of(planned, states, self._held.for_window(planned))
+        task = replace(self.codec.task_of(planned, states, self._held.for_window(planned)), gone=gone or {})
         load = load_of_task(self._plan, planned, task)
         results: Future[list[TaskResult]] = Future()
         if planned.closes or any(share for shares in task.assigned.values() for share in shares):
@@ -111,7 +125,35 @@ class WindowRunner:
             results = runtime.submit(task)
         else:
             results.set_result([])
-        return InFlight(planned, load, results, sum(task.partitions.values()))
+        return InFlight(planned, load, results, sum(task.partitions.values()), task.gone)
+
+    def begun_anew(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
+        """Begin a window anew where what it did must not be committed because versions of files were gone.
+
+        Guarantee: of each version of a file a window publishes what it holds of it, or nothing.
+
+        Args:
+            window: The window.
+            results: What its tasks did; none of them failed.
+
+        Returns:
+            The window's new attempt; None where the results may be committed.
+
+        Raises:
+            StorageError: The driver sees a version that the tasks did not find, twice.
+        """
+        gone, is_repeated = gone_after_part(results), window.is_repeated
+        if not gone:
+            try:
+                require_gone(gone_in(results), self._storage)
+                return None
+            except StorageError:
+                # It may have come back since.
+                if is_repeated:
+                    raise
+                is_repeated = True
+        discard_all(self._storage, [file for result in results for file in result.files])
+        return replace(self.submit(window.planned, {**window.gone, **gone}), is_repeated=is_repeated)
 
     def running_window(self, window: InFlight) -> RunningWindow:
         """How far a window is; for display only."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagflow.api.context import Skipped
+from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError
 from dagflow.journal.saved_state import SavedState
@@ -33,6 +33,7 @@ class WindowTask:
         is_reprocessed: Whether what the window makes replaces what it has published before.
         holds: Operators that hold their results back.
         parts: Parts of held results that the window takes in, by operator.
+        gone: Versions of files to be left out whole, as an earlier attempt found; see OperatorContext.gone.
     """
 
     window_id: int
@@ -46,6 +47,7 @@ class WindowTask:
     is_reprocessed: bool = False
     holds: Collection[str] = ()
     parts: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+    gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class TaskResult:
         states: States after the window, by operator.
         accounting: Byte accounting: sums by key that must come to zero over all tasks and windows.
         skipped: What was left out, and why.
+        read_in_part: Versions of files of which it read a part; see OperatorContext.gone.
         source_events: Events for control operators that listen to them.
         sources: Which blocks the files come from, in their order; None where that is not known.
         busy_s: Seconds from the task's start to its end.
@@ -85,6 +88,7 @@ class TaskResult:
     source_events: tuple[Any, ...] = ()
     sources: tuple[FileSources | None, ...] = ()
     parts: Mapping[str, bytes] = field(default_factory=dict)
+    read_in_part: frozenset[VersionKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

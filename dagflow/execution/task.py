@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from dagflow.api.accumulator import Accumulator
-from dagflow.api.context import Counts, OperatorContext, Skipped
+from dagflow.api.context import Counts, OperatorContext, Skipped, VersionKey
 from dagflow.api.operator import Operator, PreScan, PreScanner
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.chain import Chain
@@ -72,6 +72,7 @@ class StageTask:
         self._sequence = 0
         self._accounting: Counter[str] = Counter()
         self._skipped: list[Skipped] = []
+        self._read_in_part: set[VersionKey] = set()
         self._source_events: list[Any] | None = [] if program.listens else None
         self._set_up: list[str] = []
         self._held: dict[str, bytes] = {}
@@ -151,6 +152,8 @@ class StageTask:
                 outputs=self._outputs,
                 prescan=self._prescan_of(name, operator),
                 is_reprocessed=self._window.is_reprocessed,
+                gone=self._window.gone,
+                read_in_part=self._read_in_part,
             )
             self._chain.call(name, operator.setup, context)
             self._set_up.append(name)
@@ -246,6 +249,7 @@ class StageTask:
             skipped=tuple(self._skipped),
             source_events=tuple(self._source_events or ()),
             parts=self._held,
+            read_in_part=frozenset(self._read_in_part),
         )
 
     def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[ShuffleItem, None, dict[str, SavedState]]:

@@ -3,6 +3,7 @@
 from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.events import Repair, Replan, Reprocess
 from dagflow.journal.journal import Journal
+from dagflow.journal.left_out import LeftOut
 from dagflow.journal.reader import (
     committed_windows,
     read_state,
@@ -32,6 +33,7 @@ __all__ = [
     "JournalRetention",
     "JournalState",
     "LateTuples",
+    "LeftOut",
     "OperatorFacts",
     "PartitionCounts",
     "PartitionDecision",

@@ -23,6 +23,7 @@ from dagflow.journal.events import (
     Start,
 )
 from dagflow.journal.frames import encode
+from dagflow.journal.left_out import LeftOut
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.journal.typed_json import to_json
 from dagflow.journal.windows import PartitionDecision, Window, WindowIntent, WindowPlan
@@ -83,6 +84,7 @@ class JournalState:
         busy_s: Seconds that operators worked in committed windows, by operator.
         partitions: Partition counts by stage head.
         decisions: The newest decisions of the plans.
+        left_out: What windows have left out.
         reprocessing: Done windows whose files are being replaced, by window id.
         reprocessed: The objects that say what windows did when they were reprocessed, by window id.
     """
@@ -115,6 +117,7 @@ class JournalState:
     busy_s: dict[str, float] = field(default_factory=dict)
     partitions: dict[str, PartitionCounts] = field(default_factory=dict)
     decisions: list[PartitionDecision] = field(default_factory=list)
+    left_out: LeftOut = field(default_factory=LeftOut)
     reprocessing: dict[int, Reprocess] = field(default_factory=dict)
     reprocessed: dict[int, str] = field(default_factory=dict)
 
@@ -194,6 +197,7 @@ class JournalState:
         self.intents[intent.window_id] = intent
         self.last_committed = intent.window_id
         self.committed_state = intent.state
+        self.left_out = self.left_out.after(intent.skipped, intent.recovered)
         self.totals.add(plan.counters)
         self.totals.add(intent.counters)
         for name, seconds in intent.busy_s.items():

@@ -110,6 +110,7 @@ class WindowIntent:
         started_ms: When its first task began, in milliseconds since 1970.
         finished_ms: When its last task had ended.
         committed_ms: When this was written.
+        recovered: What earlier windows had left out, and this one has read.
     """
 
     kind: ClassVar[str] = "INTENT"
@@ -124,6 +125,7 @@ class WindowIntent:
     started_ms: int = 0
     finished_ms: int = 0
     committed_ms: int = 0
+    recovered: list[Skipped] = field(default_factory=list)
 
     def without_state(self) -> WindowIntent:
         """The intent as it is kept for questions about the window."""

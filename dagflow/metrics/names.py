@@ -39,7 +39,10 @@ DELIMITER_BYTES = "delimiter_bytes"
 """Bytes of input between the records: what ends them, and what says how long they are."""
 
 SKIPPED = "skipped"
-"""Blocks that were left out because their file could not be read, or was no longer the version that was planned."""
+"""Blocks that were left out because their file could not be read."""
+
+VANISHED = "vanished"
+"""Blocks that were left out because the version of their file that was planned was gone."""
 
 LEFT_OUT_BYTES = "left_out_bytes"
 """Bytes of the blocks that were left out; they are among skipped_bytes, and not among bytes."""

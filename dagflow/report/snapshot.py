@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dagflow.journal import JournalState, PartitionCounts, PartitionDecision
+from dagflow.journal import JournalState, LeftOut, PartitionCounts, PartitionDecision
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.report.driver_report import DriverReport
 from dagflow.storage.location import redacted
+
+SHOWN_RANGES = 20
+"""How many of the ranges that were left out a summary shows, the newest; `status --files` shows all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class RunSnapshot:
         reprocessing: Windows whose files a replay has decided to replace, and not all replaced; only of a journal.
         held_results: Operators whose results over several windows are held back; only of a journal.
         driver: The process that drives the runs, or did; only of a journal, and None where no heartbeat is known.
+        left_out: What all runs together have left out of files, and no later window has read.
     """
 
     app: str
@@ -124,6 +128,7 @@ class RunSnapshot:
     reprocessing: tuple[int, ...] = ()
     held_results: tuple[str, ...] = ()
     driver: DriverReport | None = None
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @property
     def running_bytes(self) -> int:
@@ -195,6 +200,11 @@ class RunSnapshot:
                 for name, known in self.partitions.items()
             },
             "outputs": list(self.outputs),
+            "left_out": {
+                "ranges": self.left_out.ranges,
+                "bytes": self.left_out.bytes,
+                "newest": [asdict(each) for each in self.left_out.newest[-SHOWN_RANGES:]],
+            },
             "busy_seconds": {each.name: round(each.busy_s, 3) for each in self.operators if each.busy_s},
         }
 
@@ -239,4 +249,5 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         last_committed=journal.last_committed,
         waiting_bytes=max(totals.total(names.WAITING_BYTES) - totals.total(names.RESUMED_BYTES), 0),
         outputs=tuple(map(redacted, journal.outputs)),
+        left_out=journal.left_out,
     )

@@ -63,6 +63,5 @@ def require_same_version(expected: FileStat | None, found: FileStat) -> None:
         raise SourceChangedError(
             f"the file changed after it was planned: {difference}",
             url=redacted(found.url),
-            hint="put the planned version back, or leave it out with on_error: skip on the reader; on_change on the "
-            "splitter says what becomes of the new version",
+            is_rewritten=bool(found.file_id and expected is not None and expected.file_id == found.file_id),
         )

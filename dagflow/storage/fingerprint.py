@@ -55,9 +55,29 @@ def left_out_from(start: int) -> int:
     return UNKNOWN - 1 - start
 
 
+AWAY: Final = -(1 << 61)
+"""From here on down: a version that was not there to be read; less what had been read of the file before."""
+
+REWRITTEN: Final = -(1 << 62)
+"""The same, where the file was there and had other bytes."""
+
+
+def gone_from(start: int, *, is_rewritten: bool) -> int:
+    """Stands for a version that was gone before it was read from there on."""
+    return (REWRITTEN if is_rewritten else AWAY) - start
+
+
+def is_gone(fingerprint: int) -> bool:
+    """Whether gone_from() gave it."""
+    return fingerprint <= AWAY
+
+
 def read_until(fingerprint: int, size_bytes: int) -> int:
     """How much was read of a version of that length: where a tail goes on."""
-    return UNKNOWN - 1 - fingerprint if fingerprint < UNKNOWN else size_bytes
+    if fingerprint >= UNKNOWN:
+        return size_bytes
+    mark = REWRITTEN if fingerprint <= REWRITTEN else AWAY if fingerprint <= AWAY else UNKNOWN - 1
+    return mark - fingerprint
 
 
 def fingerprint_of(data: memoryview) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dagflow.errors import MissingError, SourceChangedError, TransientStorageError
+from dagflow.errors import SourceChangedError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
+from dagflow.storage.location import redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_source import MeasuredFile
@@ -56,29 +57,18 @@ class BlockFiles:
             self._ahead = ReadAhead(self._storage)
             self._ahead.expect(Stretch(self._stat_of(block), block.start, block.end) for block in blocks)
 
-    def require_unchanged(self, block: BlockMetadata, *, retries: bool) -> None:
-        """Make sure that the file of a block, all of which was read, is still the planned version.
-
-        Args:
-            block: The block.
-            retries: Whether a change must run the task again, which then finds the file changed at once: what it
-                has emitted cannot be taken back.
+    def require_unchanged(self, block: BlockMetadata) -> None:
+        """Make sure that what was read of a block is of the planned version.
 
         Raises:
             SourceChangedError: It is another version.
             MissingError: It is gone.
-            TransientStorageError: Either, where the task must run again.
         """
-        if self._file is not None and self._file.is_unchanged():
-            return
-        try:
+        is_unchanged = None if self._file is None else self._file.is_unchanged()
+        if is_unchanged is None:
             self._storage.backend(block.url).files.require_version(self._stat_of(block))
-        except (SourceChangedError, MissingError) as error:
-            if not retries:
-                raise
-            raise TransientStorageError(
-                f"{error.message}; it changed while it was read", url=error.url, hint=error.hint
-            ) from error
+        elif not is_unchanged:
+            raise SourceChangedError("it changed while it was read", url=redacted(block.url), is_rewritten=True)
 
     def close(self) -> None:
         """Close the file, and give up what was prefetched."""

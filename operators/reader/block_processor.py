@@ -9,19 +9,18 @@ import numpy as np
 
 from dagflow.api.context import UNKNOWN_SUM, OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
-from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
+from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.metrics.names import BLOCKS, BYTES
-from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_files import BlockFiles
-from operators.reader.byte_accounting import TaskAccounting, accounting_key
+from operators.reader.byte_accounting import BlockAccounting, TaskAccounting, accounting_key
 from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.fingerprints import block_fingerprint
-from operators.reader.formats.base import HeaderError
-from operators.reader.on_error import ErrorPolicy
+from operators.reader.formats.base import HeaderError, with_entry_state
+from operators.reader.on_error import ErrorPolicy, version_key
 from operators.reader.prescan import UNKNOWN_STATE
 
 
@@ -75,6 +74,8 @@ class BlockProcessor:
             TransientStorageError: The task must run again.
             DagflowError: The block cannot be read, and such blocks fail the run.
         """
+        if self._errors.left_out_before(block):
+            return
         try:
             file = self._opened(block)
         except TransientStorageError:
@@ -82,6 +83,8 @@ class BlockProcessor:
         except (StorageError, CorruptArchiveError) as error:
             self._errors.leave_out(block, error)
             return
+        if block.entry_state == UNKNOWN_STATE:
+            block = with_entry_state(self._content.format, file, block)
         accounting = self._accounting.of(block)
         begun, reported, is_empty = file.bytes_read, 0, True
         try:
@@ -96,11 +99,20 @@ class BlockProcessor:
             self._errors.leave_out(block, error)
             self._accounting.withdraw(accounting)
             return
+        except (StorageError, CorruptArchiveError, RecordError, EOFError) as error:
+            self._leave_out_if_gone(block, accounting, error)
+            return
         self._context.progress.add(block.size_bytes - reported)
-        fingerprint = (
-            None if self._context.source_events is None else block_fingerprint(file, block, self._context.storage)
-        )
-        self._files.require_unchanged(block, retries=self._errors.skips)
+        try:
+            fingerprint = (
+                None if self._context.source_events is None else block_fingerprint(file, block, self._context.storage)
+            )
+            self._files.require_unchanged(block)
+        except StorageError as error:
+            self._leave_out_if_gone(block, accounting, error)
+            return
+        if not block.is_last or (block.start and not block.resumes):
+            self._context.read_in_part.add(version_key(block))
         if fingerprint is not None and self._context.source_events is not None:
             self._context.source_events.append(fingerprint)
         self._accounting.book(accounting_key(block))
@@ -111,13 +123,27 @@ class BlockProcessor:
         finished = [] if accounting.is_left_out else [replace(block, is_open=accounting.waiting_bytes > 0)]
         yield ReadStep([no_records(block)] if is_empty else [], [*finished])
 
+    def _leave_out_if_gone(self, block: BlockMetadata, accounting: BlockAccounting, error: Exception) -> None:
+        """Leave out a block that could not be read to its end because its file changed.
+
+        Raises:
+            Exception: The error, where the file has not changed.
+        """
+        if isinstance(error, TransientStorageError):
+            raise error
+        if not isinstance(error, (SourceChangedError, MissingError)):
+            try:
+                # Bytes of two versions look damaged.
+                self._files.require_unchanged(block)
+            except (SourceChangedError, MissingError) as change:
+                error = change
+            else:
+                raise error
+        self._accounting.withdraw(accounting)
+        self._errors.leave_out_after_part(block, error)
+
     def _opened(self, block: BlockMetadata) -> MeasuredFile:
         """The file of a block of which everything can be read, as far as that is known before it is."""
-        if block.entry_state == UNKNOWN_STATE:
-            raise SourceChangedError(
-                "what lies before could not be read when it was planned, so where its records begin is not known",
-                url=redacted(block.url),
-            )
         file = self._files.open(block)
         if self._errors.skips:
             self._content.require_sound(file, block, has_grown=file.has_grown())

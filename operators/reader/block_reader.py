@@ -21,7 +21,7 @@ from operators.reader.byte_accounting import TaskAccounting
 from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.content import ContentReader
 from operators.reader.formats import RecordFormatSpec
-from operators.reader.on_error import ErrorPolicy, OnError
+from operators.reader.on_error import ErrorPolicy, OnError, OnVanished
 from operators.reader.prescan import BlockPreScan, PreScanState
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.reject_limit import RejectLimited
@@ -45,8 +45,8 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
     It decides itself how many partitions it has, by the number of blocks that wait.
 
     Guarantee: whatever the cuts, the records of a file's blocks are the records of the file. No record of a
-    file that is no longer the version that was planned is published; on_error says what becomes of the run.
-    What is left out is journaled with its window.
+    file that is no longer the version that was planned is published; on_vanished says what becomes of the run.
+    What is left out is journaled with its window, and listed in every later status.
     """
 
     format: Annotated[
@@ -59,10 +59,17 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
     on_error: Annotated[
         OnError,
         Field(
-            description="a file that cannot be read or decompressed, that has a bad header, or that changed since it "
-            "was planned: end the run, or leave it out"
+            description="a file that cannot be read or decompressed, or that has a bad header: end the run, or leave "
+            "it out"
         ),
     ] = "fail"
+    on_vanished: Annotated[
+        OnVanished,
+        Field(
+            description="a version of a file that was replaced, truncated or deleted after it was planned: leave it "
+            "out and list it, or end the run"
+        ),
+    ] = "skip"
     max_bytes_per_second: Annotated[
         Size | None,
         Tuning(),
@@ -82,7 +89,7 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
 
     def prescan(self) -> BlockPreScan:
         """Scans blocks where their format or compression needs it."""
-        return BlockPreScan(self.format, self.compression, self.on_error)
+        return BlockPreScan(self.format, self.compression, self.on_error, self.on_vanished)
 
     def setup(self, context: OperatorContext) -> None:
         """Make what reads in this task, with its share of the bytes that may be read."""
@@ -93,7 +100,7 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
         content = ContentReader(self.format, self.compression)
         files = BlockFiles(context.storage, limiter, is_exact=context.is_reprocessed)
         accounting = TaskAccounting(context, self.format.adds_up)
-        errors = ErrorPolicy(self.on_error, context)
+        errors = ErrorPolicy(self.on_error, self.on_vanished, context)
         self._readers = _Readers(
             limiter,
             files,

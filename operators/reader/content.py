@@ -44,15 +44,14 @@ class ContentReader:
 
         Raises:
             CorruptArchiveError: The file is damaged, or is not what its name says.
-            SourceChangedError: The format cannot go on from where an earlier version ended.
             RecordError: As the format says.
             StorageError: The source failed.
         """
         content = self._content(file, block, has_grown=has_grown)
         if content.resumed_bytes:
             accounting.counters[RESUMED_BYTES] += content.resumed_bytes
-        # Of a file that waits as a whole there is nothing to read; but one that was read before is never such a file.
-        if content.block.end or content.block.resumes or not content.waiting_bytes:
+        # Of a file that waits as a whole there is nothing to read.
+        if content.block.end or not content.waiting_bytes:
             yield from self._growing.read(content.source, content.block, accounting, has_grown=has_grown)
         if content.waiting_bytes:
             accounting.waiting_bytes += content.waiting_bytes
@@ -82,7 +81,6 @@ class ContentReader:
 
         Raises:
             CorruptArchiveError: The file is damaged, or is not what its name says.
-            SourceChangedError: The format cannot go on from where an earlier version ended.
             RecordError: As the format says; reading it again will say the same.
         """
         content = self._content(file, block, has_grown=has_grown)

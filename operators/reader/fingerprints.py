@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from dagflow.storage.context import StorageContext
-from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of, fingerprint_of_head_and_tail, left_out_from
+from dagflow.storage.fingerprint import (
+    PROBED_BYTES,
+    fingerprint_of,
+    fingerprint_of_head_and_tail,
+    gone_from,
+    left_out_from,
+)
 from operators.files.metadata import BlockMetadata
 from operators.files.source_events import FileFingerprints
 from operators.reader.byte_source import ByteSource
@@ -38,10 +44,21 @@ def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> 
 
     The fingerprint of a last block that was read counts more: the file is gone on with from its end.
     """
+    return _mark(block, storage, left_out_from(block.start))
+
+
+def gone_block_fingerprint(
+    block: BlockMetadata, storage: StorageContext, *, is_rewritten: bool
+) -> FileFingerprints | None:
+    """What stands for a file, or a tail, whose first block was gone; see skipped_block_fingerprint."""
+    return _mark(block, storage, gone_from(block.start, is_rewritten=is_rewritten))
+
+
+def _mark(block: BlockMetadata, storage: StorageContext, mark: int) -> FileFingerprints | None:
     version = block.version
     if (block.start and not block.resumes) or version.etag or not storage.backend(block.url).is_local:
         return None
-    return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [left_out_from(block.start)])
+    return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [mark])
 
 
 def buffered_fingerprints(files: BufferedFiles, storage: StorageContext) -> FileFingerprints | None:

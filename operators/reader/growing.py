@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dagflow.api.records import RecordBatch
-from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
-from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import ByteSource, SourcePrefix
@@ -44,12 +42,11 @@ class GrowingFileReader:
             has_grown: Whether the file is longer by now, so that its last record waits also where it may not grow.
 
         Raises:
-            SourceChangedError: The format cannot go on from where an earlier version ended.
             RecordError: As the format says.
             StorageError: The source failed.
         """
         resumed = resumed_block(self._format, source, block)
-        if resumed.start < block.start:
+        if resumed.resumes and resumed.start < block.start:
             accounting.counters[RESUMED_BYTES] += block.start - resumed.start
         end = self._end_of(source, block) if block.is_open or has_grown else None
         # Blocks look at a file at different times. What may grow is planned, and known to all of them; what has grown
@@ -79,17 +76,12 @@ def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata
     """The block, from the beginning of the record on that was in progress when the file ended where it begins.
 
     Raises:
-        SourceChangedError: The format cannot tell where that is.
         StorageError: The source failed.
     """
     if not block.resumes:
         return block
     start = format.complete_end(SourcePrefix(source, block.start))
     if start is None:
-        raise SourceChangedError(
-            f"it was appended to, and files of the format {format.name} cannot be read from the middle on",
-            url=redacted(block.url),
-            hint="say what to do with such files, for example on_change: {appended: reread} on the splitter; "
-            "on_error: skip on the reader leaves out what was appended, also where it is planned already",
-        )
+        # A format that cannot be read from the middle on takes the new version as a whole.
+        return replace(block, start=0, resumes=False)
     return replace(block, start=start)

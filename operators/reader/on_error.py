@@ -5,29 +5,42 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-from dagflow.api.context import UNKNOWN_SUM, OperatorContext, Skipped
-from dagflow.errors import DagflowError, RecordError
-from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED, SKIPPED_BYTES
+from dagflow.api.context import UNKNOWN_SUM, Cause, OperatorContext, Skipped, VersionKey
+from dagflow.errors import DagflowError, MissingError, RecordError, SourceChangedError
+from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED, SKIPPED_BYTES, VANISHED
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
+from operators.files.source_events import FileFingerprints
 from operators.reader.byte_accounting import accounting_key
-from operators.reader.fingerprints import skipped_block_fingerprint
+from operators.reader.fingerprints import gone_block_fingerprint, skipped_block_fingerprint
 
 logger = logging.getLogger(__name__)
 
+_HINT = (
+    "to go on without this version, set on_vanished: skip on the reader: it is then listed as left out, and what the "
+    "file holds now is read as a new version"
+)
+
 OnError = Literal["fail", "skip"]
+OnVanished = Literal["skip", "fail"]
+
+GoneError = SourceChangedError | MissingError
+"""A version that was planned is not there to be read."""
 
 
 class ErrorPolicy:
     """What an app says of files that cannot be read.
 
     Args:
-        on_error: fail: the run ends; skip: the block is left out, which is journaled, counted and logged.
+        on_error: Of a file that is damaged or cannot be read. fail: the run ends; skip: the block is left out, which
+            is journaled, counted and logged.
+        on_vanished: The same of a version that is gone when it should be read.
         context: Of the task.
     """
 
-    def __init__(self, on_error: OnError, context: OperatorContext) -> None:
+    def __init__(self, on_error: OnError, on_vanished: OnVanished, context: OperatorContext) -> None:
         self.skips = on_error == "skip"
+        self._skips_gone = on_vanished == "skip"
         self._context = context
 
     def leave_out(self, block: BlockMetadata, error: DagflowError) -> None:
@@ -36,22 +49,73 @@ class ErrorPolicy:
         Raises:
             DagflowError: The error, where such blocks fail the run.
         """
+        if isinstance(error, (SourceChangedError, MissingError)):
+            self._leave_out_gone(block, error)
+            return
         if not self.skips:
             raise error
+        self._context.counters[SKIPPED] += 1
+        self._leave_out(block, Skipped(redacted(block.url), block.start, block.end, _reason(error)))
+        self._report(skipped_block_fingerprint(block, self._context.storage))
+
+    def _leave_out_gone(self, block: BlockMetadata, error: GoneError) -> None:
+        if not self._skips_gone:
+            if not error.hint:
+                error.hint = _HINT
+            raise error
+        version = block.version
+        cause: Cause = "deleted" if isinstance(error, MissingError) else "superseded"
+        self._leave_out(
+            block,
+            Skipped(
+                *(redacted(block.url), block.start, block.end, _reason(error), cause),
+                *(version.size_bytes, version.mtime_ns, version.etag, version.file_id),
+            ),
+        )
+        self._context.counters[VANISHED] += 1
+        is_rewritten = isinstance(error, SourceChangedError) and error.is_rewritten
+        self._report(gone_block_fingerprint(block, self._context.storage, is_rewritten=is_rewritten))
+
+    def leave_out_after_part(self, block: BlockMetadata, error: GoneError) -> None:
+        """Leave out a block of which something was emitted: the window runs again, without the file's version.
+
+        Raises:
+            DagflowError: The error, where such blocks fail the run.
+        """
+        self.leave_out(block, error)
+        self._context.read_in_part.add(version_key(block))
+
+    def left_out_before(self, block: BlockMetadata) -> bool:
+        """Leave out a block of a version that an earlier attempt at the window found gone; whether it is one."""
+        known = self._context.gone.get(version_key(block)) if self._context.gone else None
+        if known is None:
+            return False
+        text = known.reason.partition(": ")[2]
+        error: GoneError = SourceChangedError(text, url=known.url)
+        if known.cause == "deleted":
+            error = MissingError(text, url=known.url)
+        self._leave_out_gone(block, error)
+        return True
+
+    def _leave_out(self, block: BlockMetadata, skipped: Skipped) -> None:
         context = self._context
-        context.counters[SKIPPED] += 1
         context.counters[SKIPPED_BYTES] += block.size_bytes
         context.counters[LEFT_OUT_BYTES] += block.size_bytes
         if block.start or not block.is_last:
             # Records of the blocks around it may begin or end in it.
             context.accounting[accounting_key(block)] = UNKNOWN_SUM
-        if (
-            context.source_events is not None
-            and (event := skipped_block_fingerprint(block, context.storage)) is not None
-        ):
-            context.source_events.append(event)
-        context.skipped.append(Skipped(redacted(block.url), block.start, block.end, _reason(error)))
-        logger.warning("block left out url=%s start=%d: %s", redacted(block.url), block.start, _reason(error))
+        context.skipped.append(skipped)
+        logger.warning("block left out url=%s start=%d: %s", skipped.url, block.start, skipped.reason)
+
+    def _report(self, event: FileFingerprints | None) -> None:
+        if event is not None and self._context.source_events is not None:
+            self._context.source_events.append(event)
+
+
+def version_key(block: BlockMetadata) -> VersionKey:
+    """The version of the file that a block is of."""
+    version = block.version
+    return redacted(block.url), version.size_bytes, version.mtime_ns, version.etag
 
 
 def _reason(error: DagflowError) -> str:

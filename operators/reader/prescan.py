@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 
 from dagflow.api.operator import PreScan
-from dagflow.errors import StorageError, TransientStorageError
+from dagflow.errors import MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
@@ -29,7 +29,7 @@ from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import resumed_block
-from operators.reader.on_error import OnError
+from operators.reader.on_error import OnError, OnVanished
 
 logger = logging.getLogger(__name__)
 
@@ -98,14 +98,22 @@ class BlockPreScan(PreScan):
         setting: What the app says of compression.
         on_error: What becomes of a file that cannot be read; with "skip" what lies behind a block that cannot be
             scanned is left out when it is read.
+        on_vanished: The same of a version that is gone.
     """
 
     state_type = PreScanState
 
-    def __init__(self, format: RecordFormat, setting: CompressionSetting = "auto", on_error: OnError = "fail") -> None:
+    def __init__(
+        self,
+        format: RecordFormat,
+        setting: CompressionSetting = "auto",
+        on_error: OnError = "fail",
+        on_vanished: OnVanished = "skip",
+    ) -> None:
         self._format = format
         self._setting = setting
         self._on_error = on_error
+        self._on_vanished = on_vanished
         self._opened: BlockFiles | None = None
         self._files: dict[tuple[str, FileVersion], FileEntryState] = {}
         self._decision: dict[str, Any] | None = None
@@ -159,6 +167,10 @@ class BlockPreScan(PreScan):
             return self._decided(file, block) if isinstance(item, DecidingFile) else self._scanned(file, block)
         except TransientStorageError:
             raise
+        except (SourceChangedError, MissingError):
+            if self._on_vanished == "fail":
+                raise
+            return None if isinstance(item, DecidingFile) else UNREAD
         except (StorageError, CorruptArchiveError) as error:
             if self._on_error == "fail" or (isinstance(error, CorruptArchiveError) and block is item):
                 raise

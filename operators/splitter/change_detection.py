@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
-from dagflow.storage.fingerprint import UNKNOWN, read_until
+from dagflow.storage.fingerprint import UNKNOWN, is_gone, read_until
 from dagflow.storage.location import redacted
 from operators.splitter.comparison import (
     has_gone,
@@ -29,7 +29,7 @@ from operators.splitter.comparison import (
     prefix,
     unreported,
 )
-from operators.splitter.detection_rules import Change, DetectionRules, change_of, looks_appended
+from operators.splitter.detection_rules import Change, DetectionRules, change_of, is_same_version, looks_appended
 from operators.splitter.index.entries import MOVED, IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fingerprints
@@ -335,6 +335,10 @@ class ChangeDetector:
             due += [(files.slice(position, position + 1), entries[position]) for position in others]
         for files, entry in due:
             if entry is not None and files.keys[0] in too_early:
+                continue
+            if entry is not None and is_gone(entry.fingerprint) and is_same_version(entry, files.stats[0]):
+                logger.warning("version is back and read after all url=%s", redacted(files.url(0)))
+                yield replace(files, start=read_until(entry.fingerprint, entry.size_bytes))
                 continue
             if view is None or not files.root.is_local:
                 yield files if entry is None else self._judge(files, entry, prints.get(prefix(files, entry), UNKNOWN))

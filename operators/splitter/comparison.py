@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.storage.fingerprint import UNKNOWN
+from dagflow.storage.fingerprint import AWAY, REWRITTEN, UNKNOWN
 from operators.splitter.detection_rules import looks_appended
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import Prefix
@@ -29,7 +29,7 @@ def is_tail(files: ListedFiles, entry: IndexEntry, prints: Mapping[Prefix, int])
     """Whether one file goes on behind what was taken."""
     if not looks_appended(entry, files.stats[0]):
         return False
-    return entry.fingerprint <= UNKNOWN or entry.fingerprint == prints.get(prefix(files, entry))
+    return REWRITTEN < entry.fingerprint <= UNKNOWN or entry.fingerprint == prints.get(prefix(files, entry))
 
 
 def noted(files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
@@ -81,6 +81,8 @@ def is_unchanged(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bo
     has_etag, stats = files.stats.has_etag, files.stats
     if not has_etag.any():
         same &= stats.mtime_ns == entries.mtime_ns
+        # What could not be read is read when it is there again.
+        same &= entries.fingerprint > AWAY
         return same
     same &= np.where(has_etag, stats.identities == entries.identity, stats.mtime_ns == entries.mtime_ns)
     return same

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagflow.storage.fingerprint import UNKNOWN
+from dagflow.storage.fingerprint import REWRITTEN, UNKNOWN
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
@@ -107,6 +107,11 @@ class DetectionRules:
     block_size: int = 1 << 62
 
 
+def is_same_version(taken: IndexEntry, now: ListedStat) -> bool:
+    """Whether a version that was taken is there, by its size, time and identity."""
+    return (taken.size_bytes, taken.mtime_ns, taken.identity) == (now.size_bytes, now.mtime_ns, now.identity)
+
+
 def looks_appended(taken: IndexEntry, now: ListedStat) -> bool:
     """Whether a change looks like an append, by names, sizes and times alone."""
     # An object store replaces whole objects.
@@ -124,7 +129,7 @@ def change_of(taken: IndexEntry, now: ListedStat, fingerprint: int = UNKNOWN) ->
             Without a fingerprint of the taken version, a longer rewrite in place counts as an append.
     """
     if looks_appended(taken, now):
-        is_rewritten = taken.fingerprint > UNKNOWN and taken.fingerprint != fingerprint
+        is_rewritten = taken.fingerprint <= REWRITTEN or UNKNOWN < taken.fingerprint != fingerprint
         return "replaced" if is_rewritten else "appended"
     is_same_file = not now.etag and not (taken.identity and now.file_id and taken.identity != now.file_id)
     return "truncated" if is_same_file and now.size_bytes < taken.size_bytes else "replaced"

@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from dagflow.api.context import Skipped
 from dagflow.cli.progress import Display, LineDisplay, LiveDisplay, display_for, logging_to
+from dagflow.journal import LeftOut
 from dagflow.report.snapshot import OperatorFigures, RunningWindow
 from tests.cli.samples import APP, operators, summary
 
@@ -63,12 +65,12 @@ def test_the_end_is_told_with_what_was_published(capsys: pytest.CaptureFixture[s
 
 def test_what_was_left_out_is_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     """A run that is told to go on without some files completes, and says that it did."""
-    figures = (*operators(8.0, {"left_out_bytes": 2048, "skipped": 1}), OperatorFigures("other", counts={"skipped": 5}))
-    LineDisplay(APP).finish(replace(summary(8.0, state="completed"), operators=figures))
-    assert (
-        "\n    left out: 1 block that could not be read, 2.0 KiB; `dagflow status CHECKPOINT --window N` says which and"
-        " why\n    also counted: " in capsys.readouterr().err
-    )
+    ranges = [Skipped(f"/in/{number}", 0, 256, "missing: no such file", "deleted") for number in range(8)]
+    for run in (summary(8.0, state="completed"), replace(summary(8.0, state="completed"), windows=0)):
+        LineDisplay(APP).finish(replace(run, left_out=LeftOut().after(ranges, [])))
+        told = capsys.readouterr().err
+        assert "\n    left out of the input, in all runs: 8 ranges, 2.0 KiB\n        /in/3 [0, 256): missing: " in told
+        assert "\n        and 3 more: `dagflow status CHECKPOINT --files '*'` shows all" in told
 
 
 def test_the_end_names_where_the_output_is(capsys: pytest.CaptureFixture[str]) -> None:

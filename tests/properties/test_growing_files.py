@@ -22,7 +22,7 @@ from tests.operators.splitter.driving import Follower, Services, Window, write
 
 def read(window: Window, counters: Counter[str] | None = None) -> list[bytes]:
     """Return the records of a window's blocks and batches, after a trip through the journal's format."""
-    reader = BlockReader()
+    reader = BlockReader(on_vanished="fail")
     found: list[bytes] = []
     reader.messages.connect(lambda batch: found.extend(batch.to_pylist()))
     reader.setup(OperatorContext(counters=Counter() if counters is None else counters))

@@ -106,7 +106,8 @@ def test_a_file_that_waits_and_one_that_was_left_out_are_told_apart(folder: Path
     with pytest.raises(DagflowError, match="the lights went out"):
         run(load_app("app.yaml"), RunOptions(), runtime=crashing(2))
     assert [file.state for file in tracked_files("journal", "in/*", StorageContext.default())] == [READ, PLANNED]
-    (folder / "in" / "b.log").write_text("changed in between\n")
+    (folder / "in" / "new").write_text("changed in between\n")
+    (folder / "in" / "new").rename(folder / "in" / "b.log")
     finish(folder)
     states = [
         (Path(file.url).name, file.size_bytes, file.state)

@@ -13,6 +13,7 @@ from dagflow.cli import output
 from dagflow.cli.driver_text import describe_driver
 from dagflow.cli.figures import count, size
 from dagflow.cli.output import definitions
+from dagflow.cli.render import left_out_lines
 from dagflow.cli.shared_options import Settings, locate, store_option, verbose_option
 from dagflow.errors import MissingError
 from dagflow.journal import read_state
@@ -148,4 +149,5 @@ def _describe(summary: RunSnapshot) -> str:
     ]
     # A location is to be copied, so that it is not wrapped.
     failure = [f"error: {summary.driver.error}"] if summary.driver is not None and summary.driver.error else []
-    return "\n".join([definitions(rows), *(f"output: {url}" for url in summary.outputs), *failure])
+    urls = [f"output: {url}" for url in summary.outputs]
+    return "\n".join([definitions(rows), *left_out_lines(summary), *urls, *failure])

@@ -81,16 +81,17 @@ def test_a_reject_fails_the_run_if_errors_is_not_connected(tmp_path: Path) -> No
 
 
 def test_another_version_of_the_file_is_noticed_when_it_is_opened(tmp_path: Path) -> None:
-    """A file that was replaced or removed is not read."""
+    """A file that was replaced or removed is not read; where the run shall end for that, the hint says how to go on."""
     path = tmp_path / "a.txt"
     path.write_bytes(b"aa\n")
     blocks = blocks_of(path, 10)
     path.write_bytes(b"bb\ncc\n")
-    with pytest.raises(SourceChangedError, match="had 3 bytes, now it has 6"):
-        run_operator(BlockReader(), blocks, port="blocks_metadata_input")
+    with pytest.raises(SourceChangedError, match=r"had 3 bytes, now it has 6[\s\S]*set on_vanished: skip"):
+        run_operator(BlockReader(on_vanished="fail"), blocks, port="blocks_metadata_input")
     path.unlink()
-    with pytest.raises(MissingError, match=r"a\.txt"):
-        run_operator(BlockReader(), blocks, port="blocks_metadata_input")
+    with pytest.raises(MissingError, match=r"a\.txt[\s\S]*set on_vanished: skip"):
+        run_operator(BlockReader(on_vanished="fail"), blocks, port="blocks_metadata_input")
+    assert run_operator(BlockReader(), blocks, port="blocks_metadata_input")["messages"] == []
 
 
 def test_a_change_while_a_block_is_read_is_noticed_at_its_end(tmp_path: Path) -> None:
@@ -98,11 +99,11 @@ def test_a_change_while_a_block_is_read_is_noticed_at_its_end(tmp_path: Path) ->
     path = tmp_path / "a.txt"
     path.write_bytes(b"aa\nbb\n")
     [block] = blocks_of(path, 10)
-    reader = BlockReader()
+    reader = BlockReader(on_vanished="fail")
     done: list[BlockMetadata] = []
     reader.messages.connect(lambda batch: os.utime(path, ns=(1, 1)))
     reader.blocks_metadata_output.connect(done.append)
-    with pytest.raises(SourceChangedError, match="was modified at"):
+    with pytest.raises(SourceChangedError, match="it changed while it was read"):
         list(reader.read(block))
     assert done == []
 
@@ -132,45 +133,41 @@ def test_a_prescan_leaves_a_missing_file_to_the_reader(tmp_path: Path) -> None:
     block = blocks_of(path, 4)[0]
     path.unlink()
     with pytest.raises(MissingError, match=r"a\.csv"):
-        BlockReader(format="csv").prescan().scan(block, STORAGE)
-    reader = BlockReader(format="csv", on_error="skip")
+        BlockReader(format="csv", on_vanished="fail").prescan().scan(block, STORAGE)
+    reader = BlockReader(format="csv")
     prescan = reader.prescan()
     assert prescan.needs_scan(block)
     assert prescan.resolve([block], [prescan.scan(block, STORAGE)]) == [block]
     harness = OperatorHarness(reader)
     harness.window({"blocks_metadata_input": [block]})
     assert harness.emitted["messages"] == []
-    assert harness.counters["skipped"] == 1
+    assert harness.counters["vanished"] == 1
 
 
-def test_what_a_format_cannot_go_on_from_may_be_left_out(tmp_path: Path) -> None:
-    """Without that, a window in which it is planned would always fail."""
+def test_what_cannot_be_read_from_the_middle_on_is_read_as_a_whole(tmp_path: Path) -> None:
+    """A file that is one record is a new record when something was appended to it."""
     path = tmp_path / "a"
     path.write_bytes(b"one, and two")
     tail = replace(blocks_of(path, 100)[0], start=3, resumes=True)
-    with pytest.raises(SourceChangedError, match=r"cannot be read from the middle on[\s\S]*on_error: skip"):
-        OperatorHarness(BlockReader(format="whole_file")).window({"blocks_metadata_input": [tail]})
-    harness = OperatorHarness(BlockReader(format="whole_file", on_error="skip"))
+    harness = OperatorHarness(BlockReader(format="whole_file"))
     harness.window({"blocks_metadata_input": [tail]})
-    assert harness.emitted["messages"] == []
-    assert harness.counters == {"skipped": 1, "skipped_bytes": 9, "left_out_bytes": 9}
+    assert harness.emitted["messages"] == [b"one, and two"]
 
 
-def test_blocks_behind_one_that_was_not_scanned_are_left_out(tmp_path: Path) -> None:
-    """A block whose beginning may be in the middle of a field is left out."""
+def test_blocks_behind_one_that_was_not_scanned_are_read_if_they_are_back(tmp_path: Path) -> None:
+    """Where their records begin is found by a scan of all that lies before them."""
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"b\nc"\n"d\ne"\n')
     blocks = blocks_of(path, 4)
     away = path.rename(tmp_path / "away")
-    reader = BlockReader(format="csv", on_error="skip")
+    reader = BlockReader(format="csv")
     unread = reader.prescan().scan(blocks[0], STORAGE)
     away.rename(path)
     prescan = reader.prescan()
     found = [unread, *(prescan.scan(block, STORAGE) if prescan.needs_scan(block) else None for block in blocks[1:])]
     harness = OperatorHarness(reader)
     harness.window({"blocks_metadata_input": prescan.resolve(blocks, found)})
-    assert harness.emitted["messages"] == [{"a": "b\nc"}]
-    assert harness.counters["skipped"] == len(blocks) - 1
+    assert harness.emitted["messages"] == [{"a": "b\nc"}, {"a": "d\ne"}]
     assert prescan.snapshot() is None
 
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
@@ -91,18 +90,19 @@ def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(compress
         assert accounting.counters[WAITING_BYTES] == accounting.counters[RESUMED_BYTES]
 
 
-def test_a_file_that_cannot_be_appended_to_is_refused_if_incomplete() -> None:
-    """If it waited, a later version could not tell that nothing of it was read."""
+def test_a_file_that_cannot_be_appended_to_waits_while_incomplete() -> None:
+    """Nothing of the longer version is read until it is complete; then all of it is."""
     first, second = gzip.compress(b"one"), gzip.compress(b"two")
     accounting = BlockAccounting("x", Counter(), None)
     assert read_version("whole_file", "x.gz", first, 0, accounting) == [(0, b"one")]
-    with pytest.raises(SourceChangedError, match="cannot be read from the middle on"):
-        read_version("whole_file", "x.gz", (first + second)[:-3], len(first), accounting)
+    cut = (first + second)[:-3]
+    assert read_version("whole_file", "x.gz", cut, len(first), accounting) == []
+    assert read_version("whole_file", "x.gz", first + second, len(cut), accounting) == [(0, b"onetwo")]
 
 
 @pytest.mark.parametrize("compression", sorted(COMPRESS))
 def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(compression: str) -> None:
-    """All of it is read at once, and bytes behind it are refused."""
+    """All of it is read at once, and again with bytes behind it."""
     compressed = COMPRESS[compression](b"one") + COMPRESS[compression](b"two")
     accounting = BlockAccounting("x", Counter(), None)
     url = f"x{SUFFIX[compression]}"
@@ -110,8 +110,8 @@ def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(compression: str
     for start, size in zip([0, *lengths], lengths, strict=False):
         assert read_version("whole_file", url, compressed[:size], start, accounting) == []
     assert read_version("whole_file", url, compressed, lengths[-1], accounting) == [(0, b"onetwo")]
-    with pytest.raises(SourceChangedError, match="cannot be read from the middle on"):
-        read_version("whole_file", url, compressed * 2, len(compressed), accounting)
+    again = read_version("whole_file", url, compressed * 2, len(compressed), accounting)
+    assert again == [(0, b"onetwoonetwo")]
 
 
 def test_what_was_appended_to_a_whole_file_is_read_by_itself() -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dagflow.errors import SourceChangedError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
@@ -150,9 +149,11 @@ def test_a_record_in_progress_is_found_from_the_end() -> None:
     assert min(offset for offset in reads if offset) > 490_000
 
 
-def test_a_format_that_has_no_place_to_go_on_from_says_so() -> None:
-    """A file that is one record cannot be continued, and that is an error."""
+def test_a_format_that_has_no_place_to_go_on_from_begins_again() -> None:
+    """A file that is one record cannot be continued: the longer one is a new record, and its bytes add up."""
     block = BlockMetadata(0, URL, FileVersion(8), 4, 8, True, resumes=True)
     accounting = BlockAccounting(URL, Counter(), None)
-    with pytest.raises(SourceChangedError, match=r"cannot be read from the middle on[\s\S]*appended: reread"):
-        list(GrowingFileReader(RECORD_FORMATS.make("whole_file")).read(MemorySource(b"12345678"), block, accounting))
+    made = RECORD_FORMATS.make("whole_file")
+    batches = GrowingFileReader(made).read(MemorySource(b"12345678"), block, accounting)
+    assert [record for batch in batches for record in accounting.parse(made, batch).raw.to_pylist()] == [b"12345678"]
+    assert (accounting.due, accounting.covered, accounting.counters[RESUMED_BYTES]) == (8, 8, 0)

@@ -140,7 +140,7 @@ def test_what_is_read_twice_is_paid_for_twice(tmp_path: Path, on_error: OnError,
     limiter = RateLimiter(1000, watch.now, watch.wait)
     context = OperatorContext()
     files = BlockFiles(context.storage, limiter)
-    accounting, errors = TaskAccounting(context, adds_up=True), ErrorPolicy(on_error, context)
+    accounting, errors = TaskAccounting(context, adds_up=True), ErrorPolicy(on_error, "fail", context)
     reader = BlockProcessor(ContentReader(RECORD_FORMATS.make("lines"), "auto"), files, accounting, errors, context)
     version = FileVersion(size, path.stat().st_mtime_ns)
     for _ in reader.read(BlockMetadata(1, str(path), version, 0, size, True)):

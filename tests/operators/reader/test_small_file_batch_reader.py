@@ -107,9 +107,9 @@ def damaged(tmp_path: Path) -> SmallFileBatch:
 
 @pytest.mark.parametrize("format", ["lines", {"type": "lines", "skip_header": 0, "keep_delimiter": True}], ids=str)
 def test_a_bad_file_does_not_fail_its_batch(format: Any, tmp_path: Path) -> None:
-    """With on_error: skip the others are read, and each bad one is recorded by itself with its reason."""
+    """The others are read, and each bad one is recorded by itself with its reason."""
     batch = damaged(tmp_path)
-    reader = BlockReader(format=format, on_error="skip")
+    reader = BlockReader(format=format)
     context = OperatorContext()
     reader.setup(context)
     assert [(block, record.rstrip()) for block, _, record, _ in read(reader, [batch])] == [
@@ -124,13 +124,13 @@ def test_a_bad_file_does_not_fail_its_batch(format: Any, tmp_path: Path) -> None
     assert "it had 6 bytes, now it has 19" in told["003"].reason
     assert "modified" in told["004"].reason
     assert "no longer a file" in told["005"].reason
-    assert (context.counters["blocks"], context.counters["skipped"]) == (3, 4)
+    assert (context.counters["blocks"], context.counters["vanished"]) == (3, 4)
 
 
-def test_a_bad_file_ends_the_run_unless_told_otherwise(tmp_path: Path) -> None:
-    """on_error: fail, the default, names the file."""
+def test_a_bad_file_ends_the_run_where_the_app_says_so(tmp_path: Path) -> None:
+    """on_vanished: fail names the file."""
     with pytest.raises(MissingError, match="001"):
-        read(BlockReader(), [damaged(tmp_path)])
+        read(BlockReader(on_vanished="fail"), [damaged(tmp_path)])
 
 
 def test_a_large_file_that_is_not_as_planned_is_left_out_too(tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_a_large_file_that_is_not_as_planned_is_left_out_too(tmp_path: Path) -> 
     block = next(iter(batch_of([path])))
     path.write_bytes(b"otherwise\n")
     with pytest.raises(SourceChangedError, match="changed after it was planned"):
-        read(BlockReader(), [block])
-    reader = BlockReader(on_error="skip")
+        read(BlockReader(on_vanished="fail"), [block])
+    reader = BlockReader()
     context = OperatorContext()
     reader.setup(context)
     assert read(reader, [block]) == []
@@ -225,8 +225,7 @@ def test_all_files_of_a_batch_may_be_gone(tmp_path: Path) -> None:
     for path in paths:
         path.unlink()
     folder.rmdir()
-    reader = BlockReader(on_error="skip")
-    assert read(reader, [batch]) == []
+    assert read(BlockReader(), [batch]) == []
     with pytest.raises(StorageError, match="No such file"):
-        read(BlockReader(), [batch])
+        read(BlockReader(on_vanished="fail"), [batch])
     assert np.count_nonzero(batch.sizes) == 2

@@ -306,7 +306,7 @@ def test_what_is_left_out_is_in_the_journal(tmp_path: Path) -> None:
         return InlineRuntime(program)
 
     summary = run(app_in(tmp_path, splitter="block_size: 64MiB"), runtime=runtime)
-    assert summary.counts["reader:skipped"] == 1
+    assert summary.counts["reader:vanished"] == 1
     windows = committed_windows(STORAGE.objects(str(tmp_path / "journal")))
     [skipped] = [each for window in windows if window.intent is not None for each in window.intent.skipped]
     assert (skipped.url, skipped.start, skipped.end) == (str(tmp_path / "in" / "002"), 0, 6)

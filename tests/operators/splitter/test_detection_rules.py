@@ -113,7 +113,7 @@ name: sample
 attributes: {{checkpoint: {folder}/journal}}
 operators:
   splitter: {{class: FileSplitterInput, properties: {{files: ["{folder}/in"], pack_bytes: {pack}{more}}}}}
-  reader: {{class: BlockReader, properties: {{on_error: {on_error}}}}}
+  reader: {{class: BlockReader, properties: {{on_vanished: {on_vanished}}}}}
   writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
 streams:
   blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
@@ -121,9 +121,9 @@ streams:
 """
 
 
-def app_over(folder: Path, on_error: str, pack: str, more: str = "") -> LogicalPlan:
+def app_over(folder: Path, on_vanished: str, pack: str, more: str = "") -> LogicalPlan:
     """An app over two files."""
-    write(folder / "app.yaml", APP.format(folder=folder, on_error=on_error, pack=pack, more=more))
+    write(folder / "app.yaml", APP.format(folder=folder, on_vanished=on_vanished, pack=pack, more=more))
     write(folder / "in" / "a", b"1\n")
     write(folder / "in" / "b", b"2\n")
     return load_app(str(folder / "app.yaml"))
@@ -140,8 +140,8 @@ def meanwhile(act: Change, path: Path) -> Callable[[Program], Runtime]:
 
 
 MEANWHILE: list[tuple[Change, type[DagflowError], str]] = [
-    (lambda path: path.unlink(), MissingError, "missing"),
-    (overwrite_by_rename, SourceChangedError, "sourcechanged"),
+    (lambda path: path.unlink(), MissingError, "deleted"),
+    (overwrite_by_rename, SourceChangedError, "superseded"),
 ]
 
 
@@ -255,9 +255,10 @@ def test_a_file_that_changes_between_plan_and_read_is_noticed(
     path = tmp_path / "skip" / "in" / "b"
     summary = run(app, RunOptions(), runtime=meanwhile(act, path))
     assert [file.read_bytes() for file in (tmp_path / "skip" / "out").iterdir()] == [b"1\n"]
-    assert summary.counts["reader:skipped"] == 1
+    assert summary.counts["reader:vanished"] == 1
     [window] = committed_windows(STORAGE.objects(str(tmp_path / "skip" / "journal")))
     assert window.intent is not None
     [skipped] = window.intent.skipped
     assert (skipped.url, skipped.start, skipped.end) == (str(path), 0, 2)
-    assert skipped.reason.partition(":")[0] == reason
+    assert (skipped.cause, skipped.size_bytes) == (reason, 2)
+    assert (summary.left_out.ranges, summary.left_out.bytes, summary.left_out.newest) == (1, 2, [skipped])

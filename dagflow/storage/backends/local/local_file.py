@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from typing_extensions import override
 
-from dagflow.errors import SourceChangedError, StorageError
+from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.storage.backends.local.disk import bounded_ns, translated
 from dagflow.storage.file_stat import FileStat, require_same_version
 from dagflow.storage.files import ReadableFile
@@ -58,7 +58,9 @@ class LocalFile(ReadableFile):
                 count = os.preadv(self._descriptor, [buffer[done:]], offset + done)
                 if count == 0:
                     raise SourceChangedError(
-                        f"it had {self._size_bytes} bytes, now it ends at {offset + done}", url=self._url
+                        f"it had {self._size_bytes} bytes, now it ends at {offset + done}",
+                        url=self._url,
+                        is_rewritten=True,
                     )
                 done += count
         return done
@@ -99,9 +101,15 @@ def open_version(url: str, expected: FileStat | None) -> int:
 
 def _open_name(path: str, url: str, expected: FileStat | None) -> int:
     with translated(url, "open"):
-        descriptor = os.open(path, OPEN_FLAGS)
         try:
-            found = stat_of(url, os.fstat(descriptor))
+            descriptor = os.open(path, OPEN_FLAGS)
+        except NotADirectoryError as error:
+            raise MissingError("there is no such file", url=url) from error
+        try:
+            status = os.fstat(descriptor)
+            if expected is not None and not mode.S_ISREG(status.st_mode):
+                raise SourceChangedError("it is no longer a file", url=url)
+            found = stat_of(url, status)
             if found.is_directory:
                 raise StorageError("it is a directory", url=url)
             require_version(expected, found, descriptor)

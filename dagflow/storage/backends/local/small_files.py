@@ -148,7 +148,7 @@ def _rest(descriptor: int, buffer: memoryview, done: int) -> int:
 
 def _failure(error: OSError, url: str) -> StorageError:
     if isinstance(error, (BlockingIOError, IsADirectoryError)):
-        return StorageError("it is no longer a file", url=url)
+        return SourceChangedError("it is no longer a file", url=url)
     failure = storage_error(error, url, "read")
     if isinstance(failure, TransientStorageError):
         raise failure from error
@@ -158,7 +158,7 @@ def _failure(error: OSError, url: str) -> StorageError:
 def _difference(files: SmallFiles, index: int, found: os.stat_result, count: int) -> StorageError:
     expected = files.expected(index)
     if not mode.S_ISREG(found.st_mode):
-        return StorageError("it is no longer a file", url=expected.url)
+        return SourceChangedError("it is no longer a file", url=expected.url)
     try:
         require_same_version(expected, FileStat(expected.url, found.st_size, found.st_mtime_ns))
     except SourceChangedError as error:

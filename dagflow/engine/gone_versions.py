@@ -1,0 +1,111 @@
+"""Versions of files that were gone when a window should read them: all of a version in a window, or nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from dagflow.api.context import Skipped, VersionKey
+from dagflow.api.ports import TupleBatch
+from dagflow.errors import StorageError
+from dagflow.execution.messages import TaskResult
+from dagflow.journal import WindowPlan
+from dagflow.journal.frames import decompressed
+from dagflow.journal.left_out import LeftOut
+from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.storage.context import StorageContext
+from dagflow.storage.file_stat import FileStat
+from dagflow.storage.location import redacted
+
+logger = logging.getLogger(__name__)
+
+CHECKED_RANGES = 100
+"""How many ranges of a window the driver looks after: where hosts see different files, the first one shows it."""
+
+
+def gone_after_part(results: Iterable[TaskResult]) -> dict[VersionKey, Skipped]:
+    """The versions that tasks of a window found gone of which the same or other tasks have read a part."""
+    read = {version for result in results for version in result.read_in_part}
+    return {each.version: each for each in gone_in(results) if each.version in read}
+
+
+def gone_in(results: Iterable[TaskResult]) -> list[Skipped]:
+    """The ranges that tasks of a window left out because their version was gone."""
+    return [skipped for result in results for skipped in result.skipped if skipped.is_gone]
+
+
+def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
+    """Refuse to leave out what only the hosts of the tasks do not see.
+
+    Raises:
+        StorageError: The driver sees the very version that a task did not find.
+    """
+    for each in gone[:CHECKED_RANGES]:
+        expected = FileStat(each.url, each.size_bytes, each.mtime_ns, each.etag, file_id=each.file_id)
+        try:
+            is_there = not expected.difference(storage.stat(each.url))
+        except StorageError:
+            continue
+        if is_there:
+            raise StorageError(
+                f"a task could not find this version ({each.reason}), and the driver sees it",
+                url=each.url,
+                hint="every host must see the input under the same path and, on a shared file system, with the same "
+                "inode numbers; see docs/cluster.md",
+            )
+
+
+def recovered(left_out: LeftOut, planned: WindowPlan, skipped: Sequence[Skipped]) -> list[Skipped]:
+    """What is listed as left out and has been read by a window after all.
+
+    Args:
+        left_out: What is listed.
+        planned: The window.
+        skipped: What the window left out itself.
+    """
+    listed = {each.url for each in left_out.newest}
+    if not listed or not any(_mentions(decompressed(given.tuples), listed) for given in planned.inputs.values()):
+        return []
+    again = {(each.version, each.start) for each in skipped}
+    read: dict[VersionKey, list[tuple[int, int]]] = {}
+    for _, _, item in planned_tuples(planned):
+        for block in item if isinstance(item, TupleBatch) else (item,):
+            if not all(hasattr(block, name) for name in ("url", "version", "start", "end")):
+                continue
+            version = block.version
+            key = redacted(block.url), version.size_bytes, version.mtime_ns, version.etag
+            if (key, block.start) not in again:
+                read.setdefault(key, []).append((block.start, block.end))
+    return [
+        each
+        for each in left_out.newest
+        if any(start <= each.start and each.end <= end for start, end in read.get(each.version, ()))
+    ]
+
+
+def _mentions(value: Any, urls: set[str]) -> bool:
+    """Whether JSON values hold one of these URLs, or the last part of one."""
+    names = {url.rpartition("/")[2] for url in urls}
+    return any(name in text for text in _texts(value) for name in names)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+
+
+def log_left_out(window_id: int, skipped: Sequence[Skipped]) -> None:
+    """Say in the log of the driver what a window has left out."""
+    for each in skipped[:CHECKED_RANGES]:
+        logger.warning(
+            "left out window=%d url=%s start=%d end=%d: %s", window_id, each.url, each.start, each.end, each.reason
+        )
+    if len(skipped) > CHECKED_RANGES:
+        logger.warning("left out window=%d further ranges=%d", window_id, len(skipped) - CHECKED_RANGES)

@@ -1,0 +1,44 @@
+"""What windows have left out of their files, and no later window has read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dagflow.api.context import Skipped
+
+KEPT_RANGES = 1000
+"""How many ranges are listed: the newest. The plan and intent of each window have all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Ranges of files that are in no output.
+
+    Attributes:
+        ranges: How many there are.
+        bytes: How many bytes they have.
+        newest: The newest of them.
+    """
+
+    ranges: int = 0
+    bytes: int = 0
+    newest: list[Skipped] = field(default_factory=list)
+
+    def after(self, skipped: Sequence[Skipped], recovered: Sequence[Skipped]) -> LeftOut:
+        """The same after a window.
+
+        Args:
+            skipped: What it has left out.
+            recovered: Which of the newest ranges it has read.
+        """
+        read = set(recovered)
+        return LeftOut(
+            self.ranges + len(skipped) - len(recovered),
+            self.bytes + _size_bytes(skipped) - _size_bytes(recovered),
+            [*(each for each in self.newest if each not in read), *skipped][-KEPT_RANGES:],
+        )
+
+
+def _size_bytes(ranges: Sequence[Skipped]) -> int:
+    return sum(each.end - each.start for each in ranges)
