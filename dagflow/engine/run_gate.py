@@ -68,6 +68,23 @@ class RunGate:
                 continue  # another run was faster, and the next look finds it
             return number + 1
 
+    def require_free(self) -> None:
+        """Refuse a command that only writes into the journal while a run lives.
+
+        Raises:
+            LiveRunError: One does.
+            RunStoppedError: A stop was requested while this one waited.
+            StorageError: The store failed.
+        """
+        number, newest = newest_heartbeat(self.store)
+        if newest is None or newest.has_ended:
+            return
+        try:
+            self._is_over(number, newest)
+        except LiveRunError as error:
+            end = f"end it first: kill {newest.process.pid} on {newest.process.host}"
+            raise LiveRunError(error.message, url=error.url, hint=end) from error
+
     def _is_over(self, number: int, newest: Heartbeat) -> bool:
         """Whether a run that has not said its last word is dead, or to be replaced; False where it just says it.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 
+from dagflow.engine.run_gate import RunGate
+from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError, MissingError
 from dagflow.journal import Journal, JournalRetention, JournalState, Repair, read_state, with_roots_of_run
 from dagflow.storage.context import StorageContext
@@ -47,11 +49,13 @@ def repair(checkpoint: str, window_id: int, storage: StorageContext) -> Repaired
     Raises:
         MissingError: There is no journal, or no such window.
         JournalError: The window needs no repair; nothing was changed.
+        LiveRunError: A run is at work; nothing was changed.
         FencedError: Another driver has taken over.
         StorageError: A store failed.
     """
     store = with_roots_of_run(storage, absolute(checkpoint))
     storage = replace(storage, roots=store.roots)
+    RunGate(store, lambda text: None, StopRequest()).require_free()
     _examined(read_state(store), window_id, checkpoint, storage)
     journal = Journal.take_over(store, None, JournalRetention())
     try:

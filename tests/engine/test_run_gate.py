@@ -15,6 +15,7 @@ import pytest
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_repair import repair
 from dagflow.errors import JournalError, LiveRunError, RunStoppedError
 from dagflow.execution.messages import WindowTask
 from dagflow.journal.heartbeat import Heartbeat, beating, heartbeat_name, heartbeat_names, newest_heartbeat
@@ -23,6 +24,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local.objects import LocalObjectStore
+from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of, published, words
 from tests.engine.test_driver import Watcher
 
@@ -82,6 +84,20 @@ def test_a_second_run_is_refused_while_the_first_one_works(tmp_path: Path) -> No
     who = rf"process {os.getpid()} of {HERE.user} on {re.escape(HERE.host)}, since 20..-..-.. ..:..:.. UTC"
     assert re.search(who, text)
     assert f"or end it (kill {os.getpid()} on {HERE.host}) and start again, or replace it with --take-over" in text
+
+
+def test_a_repair_is_refused_while_a_run_works(tmp_path: Path) -> None:
+    """Its window may be published at this very moment; there is no --take-over for it, and none is advised."""
+    refusals: list[LiveRunError] = []
+
+    def second(window: WindowTask) -> None:
+        with pytest.raises(LiveRunError, match="another run is at work") as caught:
+            repair(str(tmp_path / "journal"), window.window_id, StorageContext.default())
+        refusals.append(caught.value)
+
+    done = run(app_of(tmp_path, TEXTS), runtime=lambda program: InlineRuntime(program, before=second))
+    assert (done.state, len(refusals)) == ("completed", 2)
+    assert refusals[0].hint == f"end it first: kill {os.getpid()} on {HERE.host}"
 
 
 def test_to_take_over_ends_the_first_run_and_tells_it_by_whom(tmp_path: Path) -> None:
