@@ -23,6 +23,8 @@ from dagflow.journal import (
     Repair,
     Replan,
     Reprocess,
+    SavedPart,
+    SavedParts,
     SavedSegment,
     SavedState,
     WindowIntent,
@@ -183,7 +185,8 @@ SAVED = st.builds(
 SAVED_BY_NAME = st.dictionaries(TEXT, SAVED, max_size=2)
 COUNTERS = st.builds(Counters, st.dictionaries(TEXT, st.builds(OperatorCounters, COUNTS, COUNTS, COUNTS), max_size=2))
 MILLIS = st.integers(0, 2**50)
-LATE = st.lists(st.builds(LateTuples, TEXT, JSON), max_size=2)
+PART = st.builds(SavedPart, st.integers(1, 9), MILLIS, TEXT, st.binary(max_size=4))
+PARTS = st.builds(SavedParts, MILLIS, st.lists(PART, max_size=2))
 PLANS = st.builds(
     WindowPlan,
     st.just(1),
@@ -209,6 +212,7 @@ INTENTS = st.builds(
         st.dictionaries(TEXT, st.lists(st.none() | SAVED, max_size=2), max_size=2),
         SAVED_BY_NAME,
         SAVED_BY_NAME,
+        st.dictionaries(TEXT, PARTS, max_size=2),
         COUNTS,
     ),
     st.lists(st.builds(Skipped, TEXT, MILLIS, MILLIS, TEXT), max_size=2),
