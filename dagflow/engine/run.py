@@ -175,7 +175,7 @@ def run(
             controls.observer.notice(notice)
         with pending_files_swept(locations.outputs, journal, storage):
             program = _program(app, placed, watch.limits)
-            tasks = lazy_runtime(app, program, options, locations, runtime)
+            tasks = lazy_runtime(app, program, options, locations, runtime, watch)
             return _drive(placed, options, journal, checkpoint, controls, tasks)
 
 
@@ -314,11 +314,18 @@ def lazy_runtime(
     options: RunOptions,
     locations: RunLocations,
     runtime: RuntimeFactory | None = None,
+    watch: DriverWatch | None = None,
 ) -> LazyRuntime:
     """The runtime of a program, which starts with the first window that has tasks; without a factory it is Spark."""
     if runtime is not None:
         return LazyRuntime(lambda: runtime(program))
-    return LazyRuntime(lambda: _start_spark(app, program, options, locations))
+
+    def start() -> Runtime:
+        # Java waits for ever where, for example, the disk of its temporary files is full.
+        with contextlib.nullcontext() if watch is None else watch.doing("the start of Spark"):
+            return _start_spark(app, program, options, locations)
+
+    return LazyRuntime(start)
 
 
 def _start_spark(app: LogicalPlan, program: Program, options: RunOptions, locations: RunLocations) -> Runtime:
