@@ -22,6 +22,7 @@ from dagflow.execution.messages import WindowTask
 from dagflow.execution.program import Program
 from dagflow.journal import committed_windows
 from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
@@ -238,7 +239,7 @@ def test_any_history_of_moving_files_loses_and_doubles_nothing(
         assert summary.left_out.ranges == listed
 
 
-def _run(app: object, history: History, between: list[tuple[str, str, int]], crash: str) -> RunSnapshot:
+def _run(app: LogicalPlan, history: History, between: list[tuple[str, str, int]], crash: str) -> RunSnapshot:
     steps = list(between)
 
     def before(window: WindowTask) -> None:
@@ -251,7 +252,7 @@ def _run(app: object, history: History, between: list[tuple[str, str, int]], cra
         return InlineRuntime(program, before=before)
 
     try:
-        return run(app, RunOptions(), runtime=runtime)  # type: ignore[arg-type]
+        return run(app, RunOptions(), runtime=runtime)
     except Crash:
         return RunSnapshot("crashed")
 
