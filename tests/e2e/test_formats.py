@@ -92,12 +92,12 @@ def test_a_reject_fails_the_run_unless_it_is_taken_and_within_the_limit(tmp_path
     failed = dagflow_command(["run", "app.yaml"], cwd=tmp_path)
     assert failed.returncode == 1
     assert f"{tmp_path / 'in' / NAME} offset 9 (2 bytes): not JSON" in failed.stderr
-    assert "connect the reader's port errors" in failed.stderr and "--fresh" in failed.stderr
+    assert "connect the reader's port errors" in failed.stderr and "run again" in failed.stderr
     app = yaml.safe_load(APP)
     app["operators"]["rejects"] = {"class": "RecordWriter", "properties": {"path": "refused"}, "partition": "parallel"}
     app["streams"]["refused"] = {"from": "reader.errors", "to": "rejects.input"}
     (tmp_path / "app.yaml").write_text(yaml.safe_dump(app))
-    limited = dagflow_command(["run", "app.yaml", "--fresh", "--set", "reader.max_rejects=10%"], cwd=tmp_path)
+    limited = dagflow_command(["run", "app.yaml", "--set", "reader.max_rejects=10%"], cwd=tmp_path)
     assert limited.returncode == 1
     assert "records were refused, and max_rejects is 10%" in limited.stderr
     assert published(tmp_path / "out") == published(tmp_path / "refused") == b""

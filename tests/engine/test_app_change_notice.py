@@ -14,7 +14,6 @@ from dagflow.cli.commands import replay
 from dagflow.cli.shared_options import Settings
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
-from dagflow.engine.stop_request import StopRequest
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
@@ -60,7 +59,9 @@ def test_a_changed_app_is_told_with_the_command_that_applies_it(folder: Path, mo
     assert told(changed("keep: {suffix: '1'}")) == []
     asked: list[list[int]] = []
 
-    def remember(app: LogicalPlan, options: RunOptions, windows: list[int], stop: StopRequest) -> list[object]:
+    def remember(
+        app: LogicalPlan, options: RunOptions, windows: list[int], *others: object, **more: object
+    ) -> list[object]:
         asked.append(windows)
         return []
 

@@ -102,7 +102,7 @@ def test_a_result_that_waits_is_told_by_status(tmp_path: Path) -> None:
     with pytest.raises(DagflowError, match="the lights went out"):
         run(counting(tmp_path), runtime=until(6))  # all windows, and not the one that publishes
     found = status(str(tmp_path / "journal"), STORAGE)
-    assert (found.state, found.last_committed, results(tmp_path)) == ("stopped", 6, [])
+    assert (found.state, found.last_committed, results(tmp_path)) == ("failed", 6, [])
 
 
 @pytest.mark.parametrize("over", [{"millis": 1}, {"millis": 3_600_000}])

@@ -16,6 +16,7 @@ from dagflow.journal.frames import decode
 from dagflow.journal.heartbeat import (
     STALE_AFTER_S,
     Heartbeat,
+    RunState,
     beating,
     heartbeat_name,
     newest_heartbeat,
@@ -36,19 +37,22 @@ def beat(process: ProcessIdentity = ELSEWHERE, age_s: float = 0.0, **fields: Any
 
 
 @pytest.mark.parametrize(
-    ("heartbeat", "standing", "fate"),
+    ("process", "age_s", "state", "standing", "fate"),
     [
-        (beat(), "starting", "is at work"),
-        (beat(state="waiting"), "waiting", "is at work"),
-        (beat(state="running", age_s=STALE_AFTER_S + 5), "stalled", "gives no sign of life since"),
-        (beat(GONE, state="running"), "killed", "was killed"),
-        (beat(GONE, state="completed"), "completed", "has completed"),
-        (beat(state="stopped", age_s=1e6), "stopped", "was stopped"),
-        (beat(state="failed"), "failed", "has failed"),
+        (ELSEWHERE, 0, "starting", "starting", "is at work"),
+        (ELSEWHERE, 0, "waiting", "waiting", "is at work"),
+        (ELSEWHERE, STALE_AFTER_S + 5, "running", "stalled", "gives no sign of life since"),
+        (GONE, 0, "running", "killed", "was killed"),
+        (GONE, 0, "completed", "completed", "has completed"),
+        (ELSEWHERE, 1e6, "stopped", "stopped", "was stopped"),
+        (ELSEWHERE, 0, "failed", "failed", "has failed"),
     ],
 )
-def test_what_is_known_of_a_run_follows_from_beat_and_process(heartbeat: Heartbeat, standing: str, fate: str) -> None:
+def test_what_is_known_of_a_run_follows_from_beat_and_process(
+    process: ProcessIdentity, age_s: float, state: RunState, standing: str, fate: str
+) -> None:
     """Its last word counts; else the process, where it can be seen; else the age of the beat."""
+    heartbeat = beat(process, age_s, state=state)
     assert heartbeat.standing() == standing
     assert heartbeat.fate().startswith(fate)
 

@@ -3,7 +3,10 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from dagflow.api.context import Skipped
+from dagflow.errors import JournalError
 from dagflow.journal import (
     CommittedState,
     ControlState,
@@ -113,9 +116,14 @@ def test_a_journal_of_version_1_is_read(quick_path: Path) -> None:
 
 
 def test_a_journal_of_version_1_is_continued(quick_path: Path) -> None:
-    """A driver of today takes it over."""
-    journal = Journal.open(version_1(quick_path), app="fixture")
-    assert journal.epoch == 2
+    """A driver of today takes it over, once its user has vouched for the pickle without a signature."""
+    store = version_1(quick_path)
+    with pytest.raises(JournalError, match="dagflow sign"):
+        Journal.open(store, app="fixture")
+    signing = Journal.take_over(store, None, JournalRetention())
+    assert signing.sign(lambda segment: segment) == 2
+    signing.close()
+    journal = Journal.open(store, app="fixture")
     journal.mark_done(6)
     journal.append(WindowPlan(8))
     assert sorted(journal.state.planned) == [7, 8]

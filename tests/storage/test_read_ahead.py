@@ -168,13 +168,13 @@ def test_another_version_is_refused_when_it_is_opened(root: str, tmp_path: Path)
     ahead = ReadAhead(STORAGE)
     ahead.expect([Stretch(replace(file, size_bytes=110, etag="0" * 32 if file.etag else ""), 0, 90)])
     with pytest.raises(SourceChangedError, match=r"changed|replaced"):
-        ahead.open(file.url, replace(file, size_bytes=90, etag="0" * 32 if file.etag else ""))
+        ahead.open(file.url, replace(file, size_bytes=110, etag="0" * 32 if file.etag else ""))
 
 
 def test_a_missing_file_is_said_to_be_when_it_is_opened(root: str, tmp_path: Path) -> None:
     """Not only when its first byte is read."""
     file = put(f"{root}/a", 100) if "://" in root else _local(tmp_path, b"x" * 100)
-    gone = replace(file, url=f"{file.url}-gone")
+    gone = replace(file, url=f"{file.url}-gone", file_id=0)
     ahead = ReadAhead(STORAGE)
     ahead.expect([Stretch(gone, 0, 100)])
     with pytest.raises(MissingError, match="cannot"):

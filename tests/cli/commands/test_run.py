@@ -116,7 +116,7 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
     assert (account["records"]["reader.messages"], account["records"]["keep.output"]) == (40, 40)
     assert set(account) == {
         *("app", "state", "windows", "files", "blocks", "bytes"),
-        *("records", "rejected", "account", "seconds", "partitions", "outputs", "busy_seconds"),
+        *("records", "rejected", "account", "seconds", "partitions", "outputs", "busy_seconds", "left_out"),
     }
     assert account["account"].pop("bytes") == account["bytes"] == sum(account["account"].values())
     assert re.search(
