@@ -13,6 +13,7 @@ from typing_extensions import Buffer
 
 from dagflow.api.sources import FileSources
 from dagflow.storage.context import StorageContext
+from dagflow.storage.file_facts import FileFacts
 
 
 class OutputFile(Protocol):
@@ -25,12 +26,14 @@ class OutputFile(Protocol):
             StorageError: The store refused them.
         """
 
-    def close(self, *, records: int, sources: FileSources | None = None) -> None:
+    def close(self, *, records: int, sources: FileSources | None = None, facts: FileFacts | None = None) -> None:
         """End the file and hand it to the window's commit.
 
         Args:
             records: How many records the file holds, for the journal.
             sources: Which blocks they come from; None where that is not known.
+            facts: What the operator's target has to know of the file, which then shows it in a transaction; None
+                for a file that is visible by its name. See TransactionalSink.
         """
 
 

@@ -20,6 +20,7 @@ from dagflow.engine.live_run import live_run
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
+from dagflow.engine.publication import require_nothing_in_targets
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.scan_requests import ScanRequests
@@ -197,7 +198,7 @@ def gate_of(store: ObjectStore, options: RunOptions, notice: Callable[[str], Non
 def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *, fresh: bool) -> Journal:
     store = storage.objects(checkpoint)
     if fresh:
-        _require_source_files(app, store)
+        _require_repeatable(app, store, storage)
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 storage.backend(url).files.remove(url)
@@ -213,11 +214,12 @@ def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *,
     return journal
 
 
-def _require_source_files(app: LogicalPlan, store: ObjectStore) -> None:
-    """Refuse to remove published files that cannot be made again.
+def _require_repeatable(app: LogicalPlan, store: ObjectStore, storage: StorageContext) -> None:
+    """Refuse to start over where published files cannot be made again, or windows cannot be taken out of a target.
 
     Raises:
-        DagflowError: An operator of the app, or of the app as it was, removes source files.
+        DagflowError: An operator of the app, or of the app as it was, removes source files; or a transactional target
+            has windows of the journal.
     """
     try:
         state = read_state(store)
@@ -234,6 +236,7 @@ def _require_source_files(app: LogicalPlan, store: ObjectStore) -> None:
             "it may be the only copy",
             hint="use another checkpoint and another output, or remove both yourself where copies of the files exist",
         )
+    require_nothing_in_targets(app.instances, state, storage)
 
 
 def _drive(

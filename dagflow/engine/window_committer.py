@@ -1,4 +1,4 @@
-"""Commits windows in order: gathers what the tasks did, journals the intent, and publishes the files."""
+"""Commits windows in order: gathers what the tasks did, journals the intent, and has it published."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.output_directories import OutputDirectories
 from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.publication import Publication
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
-from dagflow.engine.window_repair import repair_command
-from dagflow.errors import DagflowError, LostOutputError
+from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import CommittedState, Journal, ProducedFiles, SavedState, WindowIntent, WindowPlan
 from dagflow.journal.journal import now_ms
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.pending import PendingFile
-from dagflow.storage.publishing import discard_all_rivals, publish_all, publish_instead
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +58,6 @@ class WindowCommitter:
     ) -> None:
         self._plan = app.plan
         self._operators = app.operators
-        self._durability = app.attributes.durability
-        self._storage = app.storage
         self._journal = journal
         self._control = control
         self._states = states
@@ -68,7 +65,7 @@ class WindowCommitter:
         self._held = held
         self._segments = segments
         self._open_bytes = Counter(journal.state.committed_state.byte_accounting)
-        self._first_window = journal.state.next_window_id
+        self._publication = Publication(app.operators, journal, app.storage, app.attributes.durability)
         self._directories = OutputDirectories(journal.state.outputs, app.storage)
 
     def publish_decided(self) -> Iterator[int]:
@@ -76,11 +73,14 @@ class WindowCommitter:
 
         Yields:
             The id of each such window, when its files are published.
+
+        Raises:
+            DagflowError: A target knows more windows than the journal, or a window cannot be published.
         """
         state = self._journal.state
+        self._publication.require_not_ahead()
         for window_id in sorted(state.intents):
             self._publish(window_id, state.intents[window_id].files)
-            self._journal.mark_done(window_id)
             yield window_id
         if state.last_committed:
             self._control.committed(state.last_committed)
@@ -103,6 +103,7 @@ class WindowCommitter:
         did = intent_of(window_id, self._plan, results)
         files = [*did.files, *control.files]
         require_names_apart(files)
+        self._publication.check(files)
         log_left_out(window_id, did.skipped)
         did.counters.add(control.counters)
         self._check_limits(did.counters)
@@ -125,7 +126,6 @@ class WindowCommitter:
         )
         self._journal.append(intent)
         self._publish(window_id, files)
-        self._journal.mark_done(window_id)
         self._control.committed(window_id)
         self._segments.committed(window_id)
         logger.info("window committed window=%d files=%d", window_id, len(files))
@@ -180,20 +180,11 @@ class WindowCommitter:
                 own.add(counters.of(name))
                 operator.check_limits({**own.counts, **own.records})
 
-    def _publish(self, window_id: int, files: list[PendingFile]) -> None:
-        earlier = self._journal.state.repaired.get(window_id, [])
-        try:
-            if earlier:
-                check = self._journal.check_epoch
-                publish_instead(self._storage, files, earlier, check, durability=self._durability)
-            else:
-                publish_all(self._storage, files, durability=self._durability)
-        except LostOutputError as error:
-            remedy = f"to plan window {window_id} again: {repair_command(self._journal.url, window_id)}"
-            raise LostOutputError(error.message, url=error.url, hint=remedy) from error
+    def _publish(self, window_id: int, files: Sequence[PendingFile]) -> None:
+        """Publish a decided window, and note that it is done."""
+        receipts = self._publication.publish(window_id, files)
         self._directories.published(window_id)
-        if window_id < self._first_window:
-            discard_all_rivals(self._storage, files)  # what tasks of earlier drivers uploaded under these names
+        self._journal.mark_done(window_id, receipts)
 
 
 def raise_first_error(results: Sequence[TaskResult]) -> None:

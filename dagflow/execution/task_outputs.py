@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from operator import index
 
 from typing_extensions import Buffer
@@ -10,6 +11,7 @@ from typing_extensions import Buffer
 from dagflow.api.sources import FileSources
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
+from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import Durability, PendingFile, PendingWriter
 
@@ -29,9 +31,9 @@ class TaskOutputFile:
         """Append bytes."""
         self._writer.write(data)
 
-    def close(self, *, records: int, sources: FileSources | None = None) -> None:
+    def close(self, *, records: int, sources: FileSources | None = None, facts: FileFacts | None = None) -> None:
         """End the file and report it with the task's result."""
-        self._outputs.end(self._writer, index(records), sources)
+        self._outputs.end(self._writer, index(records), sources, facts)
 
 
 class TaskOutputs:
@@ -52,7 +54,7 @@ class TaskOutputs:
         self._durability = durability
         self._open: list[PendingWriter] = []
         self._url_by_unended: dict[PendingWriter, str] = {}
-        self._ending: deque[tuple[PendingWriter, int, int]] = deque()
+        self._ending: deque[tuple[PendingWriter, int, int, FileFacts | None]] = deque()
         self._sources: list[FileSources | None] = []
         self._ending_bytes = 0
         self._finished: list[PendingFile] = []
@@ -65,11 +67,17 @@ class TaskOutputs:
         self._url_by_unended[writer] = url
         return TaskOutputFile(self, writer)
 
-    def end(self, writer: PendingWriter, records: int, sources: FileSources | None = None) -> None:
+    def end(
+        self,
+        writer: PendingWriter,
+        records: int,
+        sources: FileSources | None = None,
+        facts: FileFacts | None = None,
+    ) -> None:
         """Complete a file; on a remote store this goes on while the next file is written."""
         self._url_by_unended.pop(writer, None)
         held_bytes = writer.end()
-        self._ending.append((writer, records, held_bytes))
+        self._ending.append((writer, records, held_bytes, facts))
         self._sources.append(sources)
         self._ending_bytes += held_bytes
         while self._ending and (
@@ -78,9 +86,10 @@ class TaskOutputs:
             self._complete_oldest()
 
     def _complete_oldest(self) -> None:
-        writer, records, held_bytes = self._ending.popleft()
+        writer, records, held_bytes, facts = self._ending.popleft()
         self._ending_bytes -= held_bytes
-        self._finished.append(writer.close(records=records))
+        file = writer.close(records=records)
+        self._finished.append(file if facts is None else replace(file, facts=facts))
 
     def take_finished(self) -> tuple[PendingFile, ...]:
         """The files that were ended since the last call, in the order of their ends.

@@ -98,12 +98,19 @@ class Replan:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All files of a committed window are published."""
+    """All files of a committed window are published.
+
+    Attributes:
+        window_id: The window.
+        published_ms: When they were, in milliseconds since 1970.
+        receipts: What each transactional target calls its state with the window, by operator.
+    """
 
     kind: ClassVar[str] = "DONE"
 
     window_id: int
     published_ms: int = 0
+    receipts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,16 +248,20 @@ class Journal:
         """
         return find_window(self._store, self.state, window_id)
 
-    def mark_done(self, window_id: int) -> None:
+    def mark_done(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
         """Note that all files of a committed window are published.
 
         It becomes durable with the next record, or with flush(); until then a new driver publishes once more,
         which changes nothing.
 
+        Args:
+            window_id: The window.
+            receipts: What each transactional target calls its state with the window, by operator.
+
         Raises:
             ValueError: It is not the oldest window with an intent.
         """
-        self._note(Done(window_id, now_ms()))
+        self._note(Done(window_id, now_ms(), dict(receipts)))
 
     def note_outputs(self, urls: Iterable[str]) -> None:
         """Note the locations that operators have taken to publish into.

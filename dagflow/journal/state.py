@@ -215,7 +215,7 @@ class JournalState:
         self.last_done = window_id
         self.before.pop(window_id, None)
         self.repaired.pop(window_id, None)
-        self.finished[window_id] = encode(to_json(Window(plan, intent, done.published_ms)))
+        self.finished[window_id] = encode(to_json(Window(plan, intent, done.published_ms, done.receipts)))
 
     def _repair(self, window_id: int) -> None:
         # An app has this fingerprint at no time, so the next run plans the window again.

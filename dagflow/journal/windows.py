@@ -140,8 +140,10 @@ class Window:
         plan: Its plan.
         intent: What it did; None where it is not committed.
         published_ms: When all its files were published, in milliseconds since 1970; 0 where they are not.
+        receipts: What each transactional target calls its state with the window, by operator.
     """
 
     plan: WindowPlan
     intent: WindowIntent | None = None
     published_ms: int = 0
+    receipts: dict[str, str] = field(default_factory=dict)

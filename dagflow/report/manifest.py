@@ -94,6 +94,7 @@ class WindowManifest:
         skipped: What it left out.
         times: When each step of the window happened.
         busy_s: Seconds that each operator worked, in tasks or in the driver, by operator.
+        receipts: The version that each transactional target had with the window, by operator.
     """
 
     window_id: int
@@ -104,6 +105,7 @@ class WindowManifest:
     skipped: tuple[Skipped, ...]
     times: WindowTimes
     busy_s: dict[str, float]
+    receipts: dict[str, str] = field(default_factory=dict)
 
     def provenance_of(self, output: PublishedFile) -> Provenance:
         """How much is known of what an output file was made of."""
@@ -223,6 +225,7 @@ def _manifest_of(window: Window) -> WindowManifest:
         tuple(intent.skipped),
         WindowTimes.of(window),
         dict(intent.busy_s),
+        dict(window.receipts),
     )
 
 

@@ -16,6 +16,7 @@ from typing_extensions import Buffer
 
 from dagflow.errors import LostOutputError, StorageError
 from dagflow.storage.checksums import updated_crc32
+from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
 
 PENDING_DIRECTORY = ".dagflow-pending"
@@ -35,6 +36,7 @@ class PendingFile:
         records: How many records its writer counted.
         crc32: Checksum of its bytes, or None where none was asked for.
         token: What an object store needs to complete the upload, as text; "" elsewhere.
+        facts: What the transaction has to know that makes it visible; None for a file that its name makes visible.
     """
 
     final_url: str
@@ -43,6 +45,7 @@ class PendingFile:
     records: int
     crc32: int | None = None
     token: str = ""
+    facts: FileFacts | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The file as JSON values."""
@@ -51,7 +54,7 @@ class PendingFile:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> PendingFile:
         """The file that to_json() described."""
-        return cls(**value)
+        return cls(**{**value, "facts": FileFacts.from_json(value.get("facts"))})
 
 
 class PendingWriter(ABC):

@@ -11,13 +11,15 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from typing_extensions import override
 
+from dagflow.api.transactions import DecidedWindow, Target, TargetState
 from dagflow.errors import TransientStorageError
 from dagflow.storage.objects import ObjectStore
+from dagflow.storage.pending import PendingFile
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -152,6 +154,57 @@ class FaultyStore(ObjectStore):
         """Each name is a call of its own, so that a deletion can stop half-way."""
         for name in names:
             self._faults.call(lambda name=name: self._inner.delete([name]))  # type: ignore[misc]  # a bound default
+
+
+class FaultyTarget(Target):
+    """A transactional target with a fault in it.
+
+    Args:
+        inner: The target that does the work.
+        faults: Which of its transactions fails, and how.
+    """
+
+    def __init__(self, inner: Target, faults: Faults) -> None:
+        self._inner = inner
+        self._faults = faults
+
+    @property
+    @override
+    def name(self) -> str:
+        return self._inner.name
+
+    @override
+    def open(self, writer: str) -> TargetState:
+        self._faults.require_alive()
+        return _FaultyState(self._inner.open(writer), self._faults)
+
+    @override
+    def check(self, files: Sequence[PendingFile]) -> None:
+        self._inner.check(files)
+
+
+class _FaultyState(TargetState):
+    def __init__(self, inner: TargetState, faults: Faults) -> None:
+        self._inner = inner
+        self._faults = faults
+
+    @property
+    @override
+    def marker(self) -> int:
+        return self._inner.marker
+
+    @property
+    @override
+    def version(self) -> str:
+        return self._inner.version
+
+    @override
+    def decision(self) -> str | None:
+        return self._inner.decision()
+
+    @override
+    def commit(self, windows: Sequence[DecidedWindow]) -> None:
+        self._faults.call(lambda: self._inner.commit(windows))
 
 
 _CHANGES = {"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}

@@ -18,6 +18,7 @@ from dagflow.execution.chain import Chain
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.physical import PortRef
+from dagflow.storage.file_facts import FileFacts
 
 
 class MemoryOutputs:
@@ -26,12 +27,14 @@ class MemoryOutputs:
     Attributes:
         files: The files that were closed, by URL.
         records: How many records each of them has.
+        facts: What the targets of some of them have to know.
         written_bytes: Bytes written so far, also into files that were never closed.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.records: dict[str, int] = {}
+        self.facts: dict[str, FileFacts] = {}
         self.written_bytes = 0
 
     def open(self, url: str) -> _MemoryFile:
@@ -54,9 +57,11 @@ class _MemoryFile:
         self._data += data
         self._outputs.written_bytes += memoryview(data).nbytes
 
-    def close(self, *, records: int, sources: FileSources | None = None) -> None:
+    def close(self, *, records: int, sources: FileSources | None = None, facts: FileFacts | None = None) -> None:
         self._outputs.files[self._url] = bytes(self._data)
         self._outputs.records[self._url] = records
+        if facts is not None:
+            self._outputs.facts[self._url] = facts
 
 
 class OperatorHarness:

@@ -1,0 +1,114 @@
+"""Targets with transactions of their own, such as tables: what the author of one implements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dagflow.api.operator import Capability
+from dagflow.storage.context import StorageContext
+from dagflow.storage.pending import PendingFile
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedWindow:
+    """What a window adds to a target; the journal holds it, so it will be there, whatever happens.
+
+    Attributes:
+        window_id: The window.
+        decision: Tells this decision about the window from any other one.
+        files: The files; they are in their places.
+    """
+
+    window_id: int
+    decision: str
+    files: tuple[PendingFile, ...]
+
+
+class TargetState(ABC):
+    """A target as it is at one moment, and the only way to change it from there."""
+
+    @property
+    @abstractmethod
+    def marker(self) -> int:
+        """The newest window of this writer that the target holds; 0 for none."""
+
+    @property
+    @abstractmethod
+    def version(self) -> str:
+        """What the target calls this state, such as the number of a table's version; for people."""
+
+    @abstractmethod
+    def decision(self) -> str | None:
+        """The decision of the newest window that the target holds; None where the target does not tell any more."""
+
+    @abstractmethod
+    def commit(self, windows: Sequence[DecidedWindow]) -> None:
+        """Add windows, and set the marker to the last of them: both in one transaction, or neither.
+
+        Guarantee, which the author gives: the transaction fails where the marker of this writer has changed since
+        this state was read, by any driver, and a library may not try it again by itself. Changes by other
+        writers do no harm, or make it fail.
+
+        Args:
+            windows: Windows above the marker, in order.
+
+        Raises:
+            StorageError: The transaction failed, or its outcome is not known. The driver reads the state anew, and
+                its marker says which.
+            DagflowError: It would fail for ever.
+        """
+
+
+class Target(ABC):
+    """A store that shows what windows made by transactions of its own; lives in the driver.
+
+    The driver commits a window between its intent and its done in six steps: read the state; refuse a target that is
+    ahead of the journal; put the files of the windows above the marker in their places; commit them through this very
+    state; read the state again, and begin anew where its marker is not the window's; note the window as done.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What messages call it, such as "table out/orders"."""
+
+    @abstractmethod
+    def open(self, writer: str) -> TargetState:
+        """Read the state as it is now.
+
+        Args:
+            writer: Whose marker is asked for: a name that no other checkpoint and no other operator has.
+
+        Raises:
+            StorageError: The target cannot be reached; the driver tries it some more times.
+            DagflowError: It cannot be used.
+        """
+
+    def check(self, files: Sequence[PendingFile]) -> None:  # noqa: B027  # optional
+        """Called before a window's intent is written: refuse files that no transaction would take.
+
+        Raises:
+            DagflowError: Why the window must not be committed; nothing of it is visible anywhere.
+        """
+
+
+class TransactionalSink(Capability):
+    """Declares a partitioned operator whose files a transaction makes visible, and not their names.
+
+    It closes each file with FileFacts that name it, under a name that no other attempt at the window gives. Until the
+    window's intent is written the files are pending as all others are, so that nothing but the transaction is left to
+    do after a crash.
+    """
+
+    @abstractmethod
+    def transaction_target(self, storage: StorageContext) -> Target:
+        """Called in the driver, before the first window and before anything that was left is finished.
+
+        Args:
+            storage: Reaches the stores of the app.
+
+        Raises:
+            DagflowError: The target cannot be used.
+        """

@@ -1,0 +1,348 @@
+"""Publishes decided windows: files by their names, and those of transactional targets by the target's transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from dagflow.api.operator import Operator
+from dagflow.api.transactions import DecidedWindow, Target, TargetState, TransactionalSink
+from dagflow.engine.window_repair import repair_command
+from dagflow.errors import DagflowError, JournalError, LostOutputError, StorageError
+from dagflow.journal import Journal, JournalState
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import redacted
+from dagflow.storage.pending import Durability, PendingFile
+from dagflow.storage.publishing import discard_all_rivals, publish_all, publish_instead
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 7
+FIRST_PAUSE_S = 0.05
+"""A transaction is tried so often, with a pause after a failure that doubles each time: about six seconds in all."""
+
+
+class Placement:
+    """Puts the files of decided windows in their places.
+
+    Args:
+        journal: Knows what earlier decisions about a window have published.
+        storage: Reaches the stores.
+        durability: What the files survive.
+    """
+
+    def __init__(self, journal: Journal, storage: StorageContext, durability: Durability) -> None:
+        self._journal = journal
+        self._storage = storage
+        self._durability = durability
+        self._first_window = journal.state.next_window_id
+
+    def put(self, window_id: int, files: Sequence[PendingFile], operator: str) -> None:
+        """Put files in their places; may be repeated.
+
+        Args:
+            window_id: Their window.
+            files: All files of the window for one target, or all that their names make visible.
+            operator: The operator of the target; "" for files that their names make visible.
+
+        Raises:
+            StorageError: A file is lost, or its place is taken, or a store refused.
+            FencedError: Another driver has taken over.
+        """
+        repaired = self._journal.state.repaired.get(window_id, [])
+        earlier = [file for file in repaired if operator_of(file) == operator]
+        try:
+            if earlier:
+                check = self._journal.check_epoch
+                publish_instead(self._storage, files, earlier, check, durability=self._durability)
+            else:
+                publish_all(self._storage, files, durability=self._durability)
+        except LostOutputError as error:
+            remedy = f"to plan window {window_id} again: {repair_command(self._journal.url, window_id)}"
+            raise LostOutputError(error.message, url=error.url, hint=remedy) from error
+        if window_id < self._first_window:
+            discard_all_rivals(self._storage, files)  # what tasks of earlier drivers uploaded under these names
+
+
+class Publisher(ABC):
+    """Makes visible what decided windows made for one target.
+
+    Guarantee: publish() may be repeated, by any driver that holds the journal, and changes nothing then.
+    """
+
+    @abstractmethod
+    def require_not_ahead(self) -> None:
+        """Refuse a target that knows more windows than the journal.
+
+        Raises:
+            DagflowError: It does: this checkpoint is an older copy.
+        """
+
+    @abstractmethod
+    def check(self, files: Sequence[PendingFile]) -> None:
+        """Refuse files that could not be published; called before their window's intent is written.
+
+        Raises:
+            DagflowError: Why the window must not be committed.
+        """
+
+    @abstractmethod
+    def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
+        """Publish a window.
+
+        Returns:
+            What the target calls its state with the window; "" where it has no such name.
+
+        Raises:
+            DagflowError: The window is not published, or not known to be; a later call goes on.
+        """
+
+
+class FilePublisher(Publisher):
+    """Publishes files that their names make visible: as soon as each is in its place.
+
+    Args:
+        placement: Puts files in their places.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+
+    def require_not_ahead(self) -> None:
+        """A name that is taken by another file is an error when it is published."""
+
+    def check(self, files: Sequence[PendingFile]) -> None:
+        """Any file can be published."""
+
+    def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
+        """Put the files in their places."""
+        self._placement.put(window_id, files, "")
+        return ""
+
+
+class TransactionPublisher(Publisher):
+    """Publishes the files of one operator by transactions of its target.
+
+    The marker of the target alone says what it holds: it is set in the transaction that adds a window, and read before
+    and after each attempt, so that a lost answer is no answer at all.
+
+    Args:
+        operator: The operator.
+        target: Its target.
+        placement: Puts files in their places.
+        journal: Says which windows are decided, and whether another driver has taken over.
+        pause: Waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        target: Target,
+        placement: Placement,
+        journal: Journal,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._operator = operator
+        self._target = target
+        self._placement = placement
+        self._journal = journal
+        self._writer = writer_of(journal.state, operator)
+        self._pause = pause
+
+    def require_not_ahead(self) -> None:
+        """Read the marker, and compare it with the newest decided window."""
+        self._state()
+
+    def check(self, files: Sequence[PendingFile]) -> None:
+        """Ask the target."""
+        self._target.check(files)
+
+    def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
+        """Commit the window, unless the target has it."""
+        window = DecidedWindow(window_id, decision_of(files), tuple(files))
+        failure: StorageError | None = None
+        for attempt in range(ATTEMPTS + 1):
+            state = self._state()
+            if state.marker >= window_id:
+                self._require_own(window, state)
+                return state.version
+            if attempt == ATTEMPTS:
+                break
+            if attempt == 0:
+                # Not before: files of a window that the target has may have been compacted away since.
+                self._placement.put(window_id, files, self._operator)
+            self._journal.check_epoch()
+            failure = self._failure_of(state, window)
+            if failure is not None:
+                self._pause(_pause_s(attempt))
+        raise StorageError(
+            f"window {window_id} cannot be committed: {failure.message if failure else 'its marker does not appear'}",
+            url=self._target.name,
+            hint="the window is decided and its files are kept; the next run commits it",
+        ) from failure
+
+    def _failure_of(self, state: TargetState, window: DecidedWindow) -> StorageError | None:
+        """Commit a window; None where that seems to have worked."""
+        try:
+            state.commit([window])
+            return None
+        except StorageError as error:
+            logger.info("transaction is looked at again window=%d error=%s", window.window_id, error)
+            return error
+
+    def _state(self) -> TargetState:
+        """The target as it is now.
+
+        Raises:
+            FencedError: Another driver has taken over.
+            JournalError: It is ahead of the journal.
+            StorageError: It cannot be reached.
+        """
+        state = self._opened()
+        newest = self._journal.state.last_committed
+        if state.marker > newest:
+            self._journal.check_epoch()  # of two drivers of one checkpoint, the other one is to be named
+            raise JournalError(
+                f"{self._target.name} has window {state.marker} of operator '{self._operator}', and this checkpoint "
+                f"ends with window {newest}: it is an older copy of the one that has written the table",
+                url=redacted(self._journal.url),
+                hint="go on with the newest checkpoint",
+            )
+        return state
+
+    def _opened(self) -> TargetState:
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._target.open(self._writer)
+            except StorageError as error:
+                logger.info("target is opened again target=%s error=%s", self._target.name, error)
+            self._pause(_pause_s(attempt))
+            self._journal.check_epoch()
+        return self._target.open(self._writer)
+
+    def _require_own(self, window: DecidedWindow, state: TargetState) -> None:
+        """Refuse a target in which another decision about the window stands.
+
+        Raises:
+            JournalError: It does.
+        """
+        # Where the marker is above the window, a driver of this journal has gone on behind it.
+        if state.marker == window.window_id and state.decision() not in (None, window.decision):
+            raise JournalError(
+                f"{self._target.name} has another window {window.window_id} of operator '{self._operator}' than this "
+                "checkpoint has decided: two copies of one checkpoint went on",
+                url=redacted(self._journal.url),
+                hint="go on with the copy that has written the table",
+            )
+
+
+def _pause_s(attempt: int) -> float:
+    return FIRST_PAUSE_S * 2.0**attempt
+
+
+class Publication:
+    """Publishes windows in all places where an app publishes.
+
+    Args:
+        operators: The operators of the app.
+        journal: Says what is decided.
+        storage: Reaches the stores.
+        durability: What files survive.
+
+    Raises:
+        DagflowError: A target cannot be used.
+    """
+
+    def __init__(
+        self, operators: Mapping[str, Operator], journal: Journal, storage: StorageContext, durability: Durability
+    ) -> None:
+        self._url = journal.url
+        placement = Placement(journal, storage, durability)
+        self._publishers: dict[str, Publisher] = {"": FilePublisher(placement)}
+        for name, operator in operators.items():
+            if isinstance(operator, TransactionalSink):
+                target = operator.transaction_target(storage)
+                self._publishers[name] = TransactionPublisher(name, target, placement, journal)
+
+    def require_not_ahead(self) -> None:
+        """Refuse to begin where a target knows more windows than the journal.
+
+        Raises:
+            DagflowError: One does, or cannot be reached.
+        """
+        for publisher in self._publishers.values():
+            publisher.require_not_ahead()
+
+    def check(self, files: Iterable[PendingFile]) -> None:
+        """Refuse a window, before its intent is written, that could not be published.
+
+        Raises:
+            DagflowError: Why not.
+        """
+        for operator, own in _by_operator(files).items():
+            self._publishers[operator].check(own)
+
+    def publish(self, window_id: int, files: Iterable[PendingFile]) -> dict[str, str]:
+        """Publish a decided window; may be repeated.
+
+        Returns:
+            What each target calls its state with the window, by operator.
+
+        Raises:
+            DagflowError: The window is not published everywhere; a later call goes on.
+        """
+        receipts = {}
+        for operator, own in sorted(_by_operator(files).items()):
+            if operator not in self._publishers:
+                raise JournalError(
+                    f"window {window_id} is decided and has files for the target of operator '{operator}', and the app "
+                    "has no such operator that writes to one",
+                    url=redacted(self._url),
+                    hint=f"give the app operator '{operator}' again, as it was, until the window is published",
+                )
+            if receipt := self._publishers[operator].publish(window_id, own):
+                receipts[operator] = receipt
+        return receipts
+
+
+def operator_of(file: PendingFile) -> str:
+    """The operator whose target makes a file visible; "" where its name does."""
+    return "" if file.facts is None else file.facts.operator
+
+
+def writer_of(state: JournalState, operator: str) -> str:
+    """The name under which a target keeps the marker of an operator; another one after each --fresh."""
+    return f"dagflow/{state.app_uuid}.{state.generation}/{operator}"
+
+
+def decision_of(files: Iterable[PendingFile]) -> str:
+    """What tells the decision about a window from others: its files have names that no other attempt gives."""
+    names = "\n".join(sorted(file.final_url.rpartition("/")[2] for file in files))
+    return hashlib.sha256(names.encode()).hexdigest()[:16]
+
+
+def require_nothing_in_targets(operators: Mapping[str, Operator], state: JournalState, storage: StorageContext) -> None:
+    """Refuse to start over where a target has windows of the journal: they cannot be taken out of it again.
+
+    Raises:
+        DagflowError: A target has some, or cannot be reached.
+    """
+    for name, operator in operators.items():
+        if isinstance(operator, TransactionalSink):
+            target = operator.transaction_target(storage)
+            if marker := target.open(writer_of(state, name)).marker:
+                raise DagflowError(
+                    f"--fresh would write into {target.name} once more what windows 1 to {marker} have written",
+                    hint="remove the table, or let the app name another one, and run again with --fresh",
+                )
+
+
+def _by_operator(files: Iterable[PendingFile]) -> dict[str, list[PendingFile]]:
+    by_operator: dict[str, list[PendingFile]] = defaultdict(list)
+    for file in files:
+        by_operator[operator_of(file)].append(file)
+    return dict(by_operator)

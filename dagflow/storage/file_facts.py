@@ -1,0 +1,32 @@
+"""What a transaction has to know of a file that it makes visible, so that the file is not opened again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """Facts of a data file; its length and its number of records are those of its PendingFile.
+
+    Attributes:
+        operator: The operator whose target shows the file; see TransactionalSink.
+        schema: The columns in the file, as text that the target understands.
+        partition: The values of the table's partition columns by name, as text; None for a missing value.
+        nulls: How many values are missing, by column.
+        least: The smallest value, or one below it, as a JSON value, by column; only where it is known.
+        greatest: The largest value, or one above it, by column.
+    """
+
+    operator: str
+    schema: str = ""
+    partition: dict[str, str | None] = field(default_factory=dict)
+    nulls: dict[str, int] = field(default_factory=dict)
+    least: dict[str, Any] = field(default_factory=dict)
+    greatest: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any] | None) -> FileFacts | None:
+        """The facts that dataclasses.asdict has made JSON values of."""
+        return None if value is None else cls(**value)

@@ -1,0 +1,113 @@
+"""For authors of targets: the laws that every transactional target keeps, as tests to inherit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.api.transactions import DecidedWindow, Target
+from dagflow.errors import StorageError
+from dagflow.storage.pending import PendingFile
+
+_WRITER, _OTHER = "dagflow/0123456789abcdef.0/orders", "dagflow/0123456789abcdef.0/others"
+
+
+class TargetContract(ABC):
+    """Tests of one target; a subclass, whose name begins with Test, says how it is made, fed and read.
+
+    Guarantee: a target that passes takes each window once, also where drivers are frozen, answers are lost, and others
+    write in between.
+    """
+
+    @abstractmethod
+    def target(self, root: Path) -> Target:
+        """The target below a directory; the same store for the same directory."""
+
+    @abstractmethod
+    def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
+        """Files of a window, in their places, under names that no other call gives."""
+
+    @abstractmethod
+    def rows(self, root: Path) -> list[Any]:
+        """What readers of the target see, sorted."""
+
+    @abstractmethod
+    def rows_of(self, window_ids: Sequence[int]) -> list[Any]:
+        """What they see of the files of some windows, sorted."""
+
+    def change_by_others(self, root: Path) -> None:
+        """Change the target as another program may do at any time; the default does it as another writer."""
+        self._commit(root, 100, _OTHER)
+
+    def others_rows(self) -> list[Any]:
+        """What change_by_others adds, sorted."""
+        return self.rows_of([100])
+
+    def _window(self, root: Path, window_id: int) -> DecidedWindow:
+        return DecidedWindow(window_id, f"decision {window_id}", tuple(self.files(root, window_id)))
+
+    def _commit(self, root: Path, window_id: int, writer: str = _WRITER) -> None:
+        self.target(root).open(writer).commit([self._window(root, window_id)])
+
+    def test_a_target_is_used_before_it_is_there(self, tmp_path: Path) -> None:
+        """Its marker is 0, and the first transaction makes it."""
+        assert self.target(tmp_path).open(_WRITER).marker == 0
+        self._commit(tmp_path, 3)
+        assert self.rows(tmp_path) == self.rows_of([3])
+
+    def test_marker_and_decision_come_with_the_window(self, tmp_path: Path) -> None:
+        """They are those of the last window; the version tells states apart."""
+        versions = set()
+        for window_id in (1, 2, 5):
+            self._commit(tmp_path, window_id)
+            state = self.target(tmp_path).open(_WRITER)
+            assert (state.marker, state.decision()) == (window_id, f"decision {window_id}")
+            versions.add(state.version)
+        assert len(versions) == 3
+        assert self.rows(tmp_path) == self.rows_of([1, 2, 5])
+
+    def test_several_windows_are_one_transaction(self, tmp_path: Path) -> None:
+        """The marker is the last of them."""
+        state = self.target(tmp_path).open(_WRITER)
+        state.commit([self._window(tmp_path, window_id) for window_id in (1, 2, 3)])
+        state = self.target(tmp_path).open(_WRITER)
+        assert (state.marker, state.decision()) == (3, "decision 3")
+        assert self.rows(tmp_path) == self.rows_of([1, 2, 3])
+
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_a_state_whose_marker_has_moved_takes_nothing(self, tmp_path: Path, first: int) -> None:
+        """Neither the same window nor the next one, whether the target was there before or not."""
+        if first:
+            self._commit(tmp_path, first)
+        stale = self.target(tmp_path).open(_WRITER)
+        self._commit(tmp_path, first + 1)
+        for window_id in (first + 1, first + 2):
+            with pytest.raises(StorageError, match=r".+"):
+                stale.commit([self._window(tmp_path, window_id)])
+        assert self.target(tmp_path).open(_WRITER).marker == first + 1
+        assert self.rows(tmp_path) == self.rows_of(range(1 if first else first + 1, first + 2))
+
+    def test_others_may_change_the_target_in_between(self, tmp_path: Path) -> None:
+        """A transaction through a state of before either succeeds, or fails and succeeds through a new one."""
+        self._commit(tmp_path, 1)
+        state = self.target(tmp_path).open(_WRITER)
+        self.change_by_others(tmp_path)
+        window = self._window(tmp_path, 2)
+        try:
+            state.commit([window])
+        except StorageError:
+            self.target(tmp_path).open(_WRITER).commit([window])
+        assert self.target(tmp_path).open(_WRITER).marker == 2
+        assert self.rows(tmp_path) == sorted([*self.rows_of([1, 2]), *self.others_rows()])
+
+    def test_writers_have_markers_of_their_own(self, tmp_path: Path) -> None:
+        """A checkpoint or an operator knows nothing of the others in the same target."""
+        self._commit(tmp_path, 7)
+        assert self.target(tmp_path).open(_OTHER).marker == 0
+        self._commit(tmp_path, 2, _OTHER)
+        assert self.target(tmp_path).open(_WRITER).marker == 7
+        assert self.target(tmp_path).open(_OTHER).marker == 2

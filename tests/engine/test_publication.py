@@ -1,0 +1,175 @@
+"""Windows that are published by transactions, with a real journal and a real database."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dagflow.api.transactions import Target
+from dagflow.engine import publication
+from dagflow.engine.reprocess import reprocess
+from dagflow.engine.run import RunOptions
+from dagflow.errors import DagflowError, FencedError, JournalError, StorageError
+from dagflow.journal import read_window
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash, Moment, Pause
+from tests.engine.sample_app import words
+from tests.engine.table_app import TEXTS, FaultyTable, app, rows, with_faults, work
+from tests.visitors.sqlite_table import SqliteTable
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for nothing between two attempts."""
+    monkeypatch.setattr(publication, "FIRST_PAUSE_S", 0.0)
+
+
+def test_windows_become_transactions_in_order(tmp_path: Path) -> None:
+    """Each record is there once; the journal has a receipt of each window; nothing pending is left."""
+    assert work(app(tmp_path, TEXTS)) == 2
+    assert rows(tmp_path / "db") == words(TEXTS)
+    store = StorageContext.default().objects(str(tmp_path / "journal"))
+    assert [read_window(store, n).receipts for n in (1, 2)] == [{"table": "window 1"}, {"table": "window 2"}]
+    assert not list(tmp_path.rglob(".dagflow-pending/*"))
+    assert work(app(tmp_path, TEXTS)) == 0
+
+
+@pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])
+def test_the_marker_decides_about_a_transaction_that_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moment: Moment
+) -> None:
+    """Whether it did its work or not, and whether the run dies of it or asks again."""
+    for at in (1, 2):
+        root = tmp_path / str(at)
+        faults = with_faults(monkeypatch, Faults(at, moment))
+        with contextlib.suppress(InjectedCrash):
+            work(app(root, TEXTS))
+        assert faults.has_struck
+        with_faults(monkeypatch, Faults())
+        work(app(root, TEXTS))
+        assert rows(root / "db") == words(TEXTS)
+
+
+def test_a_target_that_never_answers_ends_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error says what becomes of the window, and the next run commits it."""
+
+    class Down(Faults):
+        def call(self, act: Callable[[], object]) -> None:  # type: ignore[override]  # nothing is ever returned
+            self.calls += 1
+            raise StorageError("the store is down", url="faulty")
+
+    faults = with_faults(monkeypatch, Down())
+    with pytest.raises(StorageError, match=r"window 1 cannot be committed: the store is down\n +the window is decided"):
+        work(app(tmp_path, TEXTS))
+    assert faults.calls == publication.ATTEMPTS
+    with_faults(monkeypatch, Faults())
+    work(app(tmp_path, TEXTS))
+    assert rows(tmp_path / "db") == words(TEXTS)
+
+
+def test_a_driver_that_was_frozen_before_its_transaction_adds_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another one has taken over and finished meanwhile: the first meets a marker that has moved, and is fenced."""
+
+    def finish() -> None:
+        with_faults(monkeypatch, Faults())
+        work(app(tmp_path, TEXTS), RunOptions(take_over=True))
+
+    with_faults(monkeypatch, Pause(1, finish))
+    with pytest.raises(FencedError, match="taken over"):
+        work(app(tmp_path, TEXTS))
+    assert rows(tmp_path / "db") == words(TEXTS)
+
+
+def test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers(tmp_path: Path) -> None:
+    """Before anything runs, and every time."""
+    work(app(tmp_path, TEXTS))
+    shutil.copytree(tmp_path / "journal", tmp_path / "copy")
+    work(app(tmp_path, [*TEXTS, b"h i", b"j", b"k"]))
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"has window 4 of operator 'table', and this .* ends with window 2"):
+            work(app(tmp_path, [*TEXTS, b"x"]), RunOptions(checkpoint=str(tmp_path / "copy")))
+    assert rows(tmp_path / "db") == words([*TEXTS, b"h i j k"])
+
+
+def test_two_copies_of_a_checkpoint_cannot_both_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The one whose window is not the one in the target is refused; it would take the other's for its own."""
+    work(app(tmp_path, TEXTS))
+    shutil.copytree(tmp_path / "journal", tmp_path / "copy")
+    copy = RunOptions(checkpoint=str(tmp_path / "copy"))
+
+    def go_on() -> None:
+        with_faults(monkeypatch, Faults())
+        work(app(tmp_path, [*TEXTS, b"original"]))
+
+    with_faults(monkeypatch, Pause(1, go_on))
+    for _ in range(2):
+        with pytest.raises(JournalError, match="has another window 3 of operator 'table' than this checkpoint has dec"):
+            work(app(tmp_path, [*TEXTS, b"copied"]), copy)
+    assert rows(tmp_path / "db") == words([*TEXTS, b"original"])
+
+
+def test_files_that_a_target_has_taken_may_be_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another program compacts them away before the window is noted as done: that is no lost output."""
+    with_faults(monkeypatch, Faults(2, "after"))
+    with contextlib.suppress(InjectedCrash):
+        work(app(tmp_path, TEXTS))
+    assert not list((tmp_path / "db.files").glob("[!.]*"))
+    with_faults(monkeypatch, Faults())
+    work(app(tmp_path, TEXTS))
+    assert rows(tmp_path / "db") == words(TEXTS)
+
+
+def test_a_decided_window_needs_its_operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An app without it is refused, and loses nothing: with it the run goes on."""
+    with_faults(monkeypatch, Faults(1))
+    with contextlib.suppress(InjectedCrash):
+        work(app(tmp_path, TEXTS))
+    with_faults(monkeypatch, Faults())
+    with pytest.raises(JournalError, match="window 1 is decided and has files for the target of operator 'table'"):
+        work(app(tmp_path, TEXTS, name="other"))
+    work(app(tmp_path, TEXTS))
+    assert rows(tmp_path / "db") == words(TEXTS)
+
+
+def test_fresh_is_refused_while_the_target_has_the_windows(tmp_path: Path) -> None:
+    """They would be there twice; without the table it starts over."""
+    work(app(tmp_path, TEXTS))
+    with pytest.raises(DagflowError, match=r"would write into database .* once more what windows 1 to 2 have written"):
+        work(app(tmp_path, TEXTS), RunOptions(fresh=True))
+    assert rows(tmp_path / "db") == words(TEXTS)
+    (tmp_path / "db").unlink()
+    work(app(tmp_path, TEXTS), RunOptions(fresh=True))
+    assert rows(tmp_path / "db") == words(TEXTS)
+
+
+def test_a_replay_into_a_target_is_refused(tmp_path: Path) -> None:
+    """It would add the records once more."""
+    work(app(tmp_path, TEXTS))
+    with pytest.raises(JournalError, match="operator 'table' writes to database"):
+        reprocess(app(tmp_path, TEXTS), RunOptions(), [1], runtime=InlineRuntime)
+
+
+def test_a_refused_window_is_not_decided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a target refuses before the intent leaves no trace, and a mended app goes on."""
+
+    class Strict(FaultyTarget):
+        def check(self, files: object) -> None:
+            raise DagflowError("the table takes no such columns")
+
+    def strict(self: FaultyTable, storage: StorageContext) -> Target:
+        return Strict(SqliteTable.transaction_target(self, storage), Faults())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FaultyTable, "transaction_target", strict)
+        with pytest.raises(DagflowError, match="takes no such columns"):
+            work(app(tmp_path, TEXTS))
+    assert rows(tmp_path / "db") == []
+    work(app(tmp_path, TEXTS))
+    assert rows(tmp_path / "db") == words(TEXTS)
