@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from dagflow.errors import DagflowError
 from dagflow.report.status import status
 from tests.cluster.hosts import WORKERS, Cluster
-from tests.crash.killing import OPERATORS, visible_files
+from tests.crash.killing import slow_operator, visible_files
 
 APP = """\
 name: executors
@@ -82,7 +82,7 @@ def main() -> None:
 def _watch(cluster: Cluster, folder: Path, file_s: float) -> Iterator[Sample]:
     (folder / "in").mkdir(parents=True)
     (folder / "app.yaml").write_text(APP)
-    (folder / "slow_ops.py").write_text(OPERATORS.replace("0.01", str(file_s)))
+    (folder / "slow_ops.py").write_text(slow_operator(folder, file_s))
     run = cluster.dagflow(folder, *(f"--conf={key}={value}" for key, value in SETTINGS.items()))
     started = time.monotonic()
     arrived = 0

@@ -106,7 +106,6 @@ class Host:
         address: Its address.
         folder: What its processes write.
         namespace: Its network namespace, or None on the loopback device.
-        mounts: Options of disks that only this host sees, by directory: `tmpfs` options such as size=8m.
         processes: What was started on it.
     """
 
@@ -114,14 +113,12 @@ class Host:
     address: str
     folder: Path
     namespace: str | None = None
-    mounts: dict[Path, str] = field(default_factory=dict)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self, command: Sequence[str], log: Path, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start a process on this host, in its own session."""
         if self.namespace is not None:
-            mounts = "".join(f"mount -t tmpfs -o {options} tmpfs '{path}' && " for path, options in self.mounts.items())
-            command = ["ip", "netns", "exec", self.namespace, "sh", "-c", f'{mounts}exec "$@"', "sh", *command]
+            command = ["ip", "netns", "exec", self.namespace, *command]
         with log.open("ab") as output:
             process = subprocess.Popen(
                 command,
@@ -159,6 +156,22 @@ class Host:
     def seen(self, path: Path) -> Path:
         """Return a path as the worker on this host sees it, with the host's own disks."""
         return Path(f"/proc/{self.pids(r'worker[.]Worker')[0]}/root{path}")
+
+    @contextlib.contextmanager
+    def own_disk(self, path: Path, options: str) -> Iterator[None]:
+        """Cover a directory by a disk that only this host's worker and its executors see.
+
+        Args:
+            path: The directory.
+            options: Options of `tmpfs`, such as size=8m.
+        """
+        enter = ["nsenter", "--mount", "--target", str(self.pids(r"worker[.]Worker")[0])]
+        subprocess.run([*enter, "mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], check=True)
+        try:
+            yield
+        finally:
+            # Lazily: an executor may not have closed a file yet.
+            subprocess.run([*enter, "umount", "--lazy", str(path)], check=True)
 
     def executors(self) -> list[int]:
         """Return the ids of the executors' Java processes."""
@@ -212,10 +225,9 @@ class Cluster:
     Args:
         folder: What the processes of the cluster write.
         cores: Cores that each worker offers.
-        mounts: Disks that only one host sees, by host: tmpfs options by directory.
     """
 
-    def __init__(self, folder: Path, cores: int = 2, mounts: Mapping[str, dict[Path, str]] | None = None) -> None:
+    def __init__(self, folder: Path, cores: int = 2) -> None:
         self.folder = folder
         self.has_network = can_make_hosts()
         self._cores = cores
@@ -225,7 +237,7 @@ class Cluster:
             (folder / name).mkdir(parents=True)
             host = Host(name, "127.0.0.1", folder / name)
             if self.has_network:
-                host = Host(name, address, folder / name, f"{prefix}-{name}", dict((mounts or {}).get(name, {})))
+                host = Host(name, address, folder / name, f"{prefix}-{name}")
             self.hosts[name] = host
         self._port = 7077 if self.has_network else _free_port()
         self.url = f"spark://{self.hosts['master'].address}:{self._port}"
@@ -293,15 +305,6 @@ class Cluster:
             cwd,
             {"PYTHONPATH": python_path, "PYSPARK_PYTHON": self.python, **env},
         )
-
-    def restart_worker(self, name: str, mounts: Mapping[Path, str]) -> None:
-        """End a host's processes, and start its worker with other mounts."""
-        before = self.registered()
-        host = self.hosts[name]
-        host.destroy()
-        host.mounts = dict(mounts)
-        self.start_worker(name)
-        wait_until(lambda: self.registered() > before, f"the worker on {name} is back")
 
     def kill(self, pattern: str) -> int:
         """Kill matching processes on the first worker's host that has some; return their number."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pytest
 
 from tests.cluster.hosts import Cluster, wait_until
-from tests.crash.killing import OPERATORS, require_whole, visible_files
+from tests.crash.killing import hurry, require_whole, slow_operator, visible_files
 
 Shape = Literal["fused", "exchanged"]
 
@@ -57,14 +57,14 @@ class ClusterRun:
         self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
-    def write(self, shape: Shape, files: int, *, blocks: int = 8, delay_s: float = 0.01) -> None:
+    def write(self, shape: Shape, files: int, *, blocks: int = 8, delay_s: float = 0.02) -> None:
         """Write the app, its operator, and as input modules of Python's standard library."""
         self.folder.mkdir()
         fused = {"name": "block", "partition": ", partition: parallel"}
         exchanged = {"name": "part", "partition": ""}
         kind = fused if shape == "fused" else exchanged
         (self.folder / "app.yaml").write_text(APP.format(blocks=blocks, **kind))
-        (self.folder / "slow_ops.py").write_text(OPERATORS.replace("0.01", str(delay_s)))
+        (self.folder / "slow_ops.py").write_text(slow_operator(self.folder, delay_s))
         (self.folder / "in").mkdir()
         for path in sorted(Path(os.__file__).parent.glob("[a-z]*.py"))[:files]:
             (self.folder / "in" / path.name).write_bytes(path.read_bytes())
@@ -128,11 +128,12 @@ class ClusterRun:
         return found
 
     def finish(self) -> int:
-        """Restart the run until it completes; return the number of restarts.
+        """Let the run hurry, and restart it until it completes; return the number of restarts.
 
         Raises:
             AssertionError: The output differs from that of grep, or pending files are left.
         """
+        hurry(self.folder)
         starts = 0
         while self.end() != 0:
             starts += 1

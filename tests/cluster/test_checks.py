@@ -22,6 +22,7 @@ def refusal(run: ClusterRun, **env: str) -> str:
     return run.log
 
 
+@in_full
 def test_executors_without_a_package_are_refused(cluster_run: ClusterRun, tmp_path: Path) -> None:
     """The error names the missing package and what to do."""
     cluster_run.write("fused", files=4)
@@ -47,11 +48,8 @@ def test_output_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run
     cluster_run.write("fused", files=4)
     out = cluster_run.folder / "out"
     out.mkdir()
-    cluster.restart_worker("two", {out: "size=8m"})
-    try:
+    with cluster.hosts["two"].own_disk(out, "size=8m"):
         log = refusal(cluster_run)
-    finally:
-        cluster.restart_worker("two", {})
     assert f"what it writes to {out} is not seen on the driver's host" in log
     assert list(out.iterdir()) == []
 
@@ -71,9 +69,6 @@ def test_executors_of_another_python_are_refused(cluster_run: ClusterRun, tmp_pa
 def test_input_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run: ClusterRun) -> None:
     """A directory of the same name without the files is not taken for the input."""
     cluster_run.write("fused", files=4)
-    cluster.restart_worker("two", {cluster_run.folder / "in": "size=8m"})
-    try:
+    with cluster.hosts["two"].own_disk(cluster_run.folder / "in", "size=8m"):
         log = refusal(cluster_run)
-    finally:
-        cluster.restart_worker("two", {})
     assert "is not there, though it is on the driver's host" in log

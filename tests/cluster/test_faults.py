@@ -101,7 +101,7 @@ NETWORK_FAULTS: list[Fault] = [cut_host, stop_host]
 
 def test_a_run_survives_dying_executors_and_hosts_and_a_new_master(cluster_run: ClusterRun) -> None:
     """With one fault after the other in one run, the output equals that of grep."""
-    cluster_run.write("exchanged", files=140)
+    cluster_run.write("exchanged", files=60)
     cluster_run.start()
     for fault in LOCAL_FAULTS:
         cluster_run.wait_for_more(1)
@@ -112,7 +112,7 @@ def test_a_run_survives_dying_executors_and_hosts_and_a_new_master(cluster_run: 
 @pytest.mark.usefixtures("networked")
 def test_a_run_survives_a_host_without_network_and_a_stopped_executor(cluster_run: ClusterRun) -> None:
     """Tasks of a host without network continue to write; their files are never published."""
-    cluster_run.write("fused", files=140)
+    cluster_run.write("fused", files=60)
     cluster_run.start()
     for fault in NETWORK_FAULTS:
         cluster_run.wait_for_more(1)
@@ -124,18 +124,17 @@ def test_a_run_survives_a_host_without_network_and_a_stopped_executor(cluster_ru
 def test_a_run_survives_a_full_shuffle_disk_of_a_host(networked: Cluster, cluster_run: ClusterRun) -> None:
     """Other hosts do its work, or the next run does."""
     local = networked.hosts["two"].folder / "local"
-    networked.restart_worker("two", {local: "size=16m"})
     cluster_run.write("exchanged", files=140)
-    cluster_run.start()
-    cluster_run.wait_for(lambda: bool(networked.hosts["two"].executors()), "the host with the small disk has work")
-    cluster_run.wait_for_more(4)
-    filler = networked.hosts["two"].seen(local) / "filler"
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as disk:
-        while True:
-            disk.write(bytes(1 << 12))
-    cluster_run.finish()
+    with networked.hosts["two"].own_disk(local, "size=16m"):
+        cluster_run.start()
+        cluster_run.wait_for(lambda: bool(networked.hosts["two"].executors()), "the host with the small disk has work")
+        cluster_run.wait_for_more(4)
+        filler = networked.hosts["two"].seen(local) / "filler"
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as disk:
+            while True:
+                disk.write(bytes(1 << 12))
+        cluster_run.finish()
     assert "No space left on device" in cluster_run.spark_log
-    networked.restart_worker("two", {})
 
 
 @in_full

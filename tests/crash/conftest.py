@@ -12,6 +12,9 @@ import pytest
 
 _MEMORY = Path("/dev/shm")
 
+ATTEMPTS = 1000
+"""How often a disk is mounted anew: none becomes read-only in the moment in which a file is written to."""
+
 
 @pytest.fixture
 def quick_disk(tmp_path: Path) -> Iterator[Path]:
@@ -33,9 +36,11 @@ def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
     def mount(options: str) -> Path:
         again = "remount," if path.is_mount() else ""
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", again + options, "tmpfs", str(path)], capture_output=True, text=True
-        )
+        command = ["mount", "-t", "tmpfs", "-o", again + options, "tmpfs", str(path)]
+        for _ in range(ATTEMPTS):
+            done = subprocess.run(command, capture_output=True, text=True)
+            if "busy" not in done.stderr:
+                break
         if done.returncode:
             pytest.skip(f"no disk can be mounted here: {done.stderr}")
         return path

@@ -57,23 +57,36 @@ streams:
   summed: {{from: totals.output, to: sums.input}}
 """
 
-OPERATORS = """\
+_OPERATORS = """\
 import time
+from pathlib import Path
 
 from dagflow import InputPort, Operator, OutputPort
 
 
 class Slow(Operator):
-    \"\"\"Takes its time, so that there is a middle to be killed in.\"\"\"
+    \"\"\"Takes its time until it shall hurry, so that there is a middle to be killed in.\"\"\"
 
     input = InputPort()
     output = OutputPort()
 
     @input.batch
     def delay(self, batch):
-        time.sleep(0.02)
+        if not Path("HURRY").exists():
+            time.sleep(DELAY_S)
         self.output.emit(batch)
 """
+
+
+def slow_operator(folder: Path, delay_s: float = 0.02) -> str:
+    """Return the source of an operator that delays each batch until hurry() is called for a folder."""
+    return _OPERATORS.replace("HURRY", str(folder / "hurry")).replace("DELAY_S", str(delay_s))
+
+
+def hurry(folder: Path) -> None:
+    """Let the operator of slow_operator() delay nothing from now on."""
+    (folder / "hurry").touch()
+
 
 START_S = 4.0
 """About how long Spark takes to start; kills within it hit a run that has not submitted anything."""
@@ -84,7 +97,7 @@ TIDY_S = 20.0
 def make_folder(folder: Path, files: int, app: str = APP) -> None:
     """Write an app, its operator, and as input modules of Python's standard library."""
     (folder / "app.yaml").write_text(app)
-    (folder / "slow_ops.py").write_text(OPERATORS)
+    (folder / "slow_ops.py").write_text(slow_operator(folder))
     (folder / "in").mkdir()
     for path in sorted(Path(os.__file__).parent.glob("[a-m]*.py"))[:files]:
         (folder / "in" / path.name).write_bytes(path.read_bytes())
@@ -167,7 +180,7 @@ class RunProcess:
         while self.process.poll() is None and time.monotonic() < deadline:
             if is_there():
                 return True
-            time.sleep(0.005)
+            time.sleep(0.01)
         return is_there()
 
     def end(self, timeout_s: float = PATIENCE_S) -> int:
@@ -269,7 +282,7 @@ def _strike(run: RunProcess, folder: Path, target: Target, dice: random.Random, 
         run.wait_for(lambda: time.monotonic() >= moment)
     else:
         more = dice.randint(0, 8)
-        run.wait_for(lambda: bool(run.pids("worker")) and visible_files(folder) >= before + more)
+        run.wait_for(lambda: visible_files(folder) >= before + more and bool(run.pids("worker")))
         moment = time.monotonic() + dice.uniform(0, 0.1)
         run.wait_for(lambda: time.monotonic() >= moment)
     run.wait_for(lambda: bool(run.pids(target)))

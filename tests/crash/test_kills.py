@@ -28,16 +28,19 @@ ROUND: list[Target] = ["worker", "driver", "worker", "worker", "daemon", "worker
 
 
 def test_killed_again_and_again_a_run_publishes_every_record_once(tmp_path: Path) -> None:
-    """Driver, JVM and Python workers die at any moment; the output equals that of grep, nothing pending is left."""
-    make_folder(tmp_path, files=120)
+    """Driver, JVM and Python workers die at any moment; the output equals that of grep, nothing pending is left.
+
+    Hundreds of further kills, of this and other apps: tests/crash/long.py.
+    """
+    make_folder(tmp_path, files=40)
     counts = KillCounts()
     with watched(tmp_path):
-        kill_until_done(tmp_path, 1, ROUND * 3, counts)
+        kill_until_done(tmp_path, 1, ROUND, counts)
     require_whole(tmp_path)
     log = (tmp_path / "run.log").read_text()
     assert "Traceback" not in log, log
-    assert counts.total >= 18, counts
-    assert counts.middle >= 12, counts
+    assert counts.total >= 6, counts
+    assert counts.middle >= 4, counts
 
 
 def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) -> None:
@@ -49,7 +52,7 @@ def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) ->
 
     counts = KillCounts()
     with watched(tmp_path):
-        kill_until_done(tmp_path, 2, ["worker", "driver", "worker", "jvm", "daemon", "driver"], counts, repartition)
+        kill_until_done(tmp_path, 2, ["worker", "driver", "daemon", "jvm"], counts, repartition)
     lines = Counter(oracle(tmp_path))
     assert published_records(tmp_path) == sorted(lines)
     told = [record for path in (tmp_path / "counts").glob("[!.]*") for record in path.read_bytes().split(b"\n")[:-1]]

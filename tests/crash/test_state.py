@@ -46,13 +46,16 @@ def dies(root: Path, name: str, at: int) -> bool:
     return faults.has_struck
 
 
-@pytest.mark.parametrize("name", ["deduplicator", "counter", "counts of the run"])
-def test_a_crash_at_any_disk_change_does_not_alter_state(quick_disk: Path, name: str) -> None:
-    """After each crash the next run publishes the bytes of a run without one."""
+@pytest.mark.parametrize(("name", "step"), [("deduplicator", 1), ("counter", 5), ("counts of the run", 1)])
+def test_a_crash_at_any_disk_change_does_not_alter_state(quick_disk: Path, name: str, step: int) -> None:
+    """After each crash the next run publishes the bytes of a run without one.
+
+    A counter stores its state as a deduplicator does: a part of the changes is enough for it.
+    """
     undisturbed = quick_disk / "undisturbed"
     run(make(undisturbed, name, 2), runtime=InlineRuntime)
     expected = published(undisturbed / "out")
-    for at in range(1, MOST_CALLS):
+    for at in range(1, MOST_CALLS, step):
         root = quick_disk / str(at)
         has_died = dies(root, name, at)
         require_part_of(published(root / "out"), expected)
@@ -68,7 +71,7 @@ def test_a_crash_at_any_disk_change_does_not_alter_state(quick_disk: Path, name:
 
 def test_state_moves_with_its_keys_after_a_death_at_any_moment(quick_disk: Path) -> None:
     """With another number of partitions after the crash, no key passes twice, and none is missing."""
-    for at in range(1, MOST_CALLS, 3):
+    for at in range(1, MOST_CALLS, 5):
         root = quick_disk / str(at)
         has_died = dies(root, "deduplicator", at)
         for partitions in (3, 1):
