@@ -21,7 +21,7 @@ def other() -> ProcessIdentity:
 
 def test_a_process_exists_until_it_is_killed() -> None:
     """There, paused, there again, and gone at once, also before its exit code is taken."""
-    process = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"], stdout=-1)
+    process = subprocess.Popen([sys.executable, "-c", "import signal; print(flush=True); signal.pause()"], stdout=-1)
     assert process.stdout is not None
     try:
         process.stdout.readline()

@@ -25,6 +25,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.runtime.progress_board import WindowProgress
 from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
+from tests.cli.processes import PATIENCE_S
 from tests.execution.sample_operators import Broken, DropComments, Lines, Sample, Total
 from tests.runtime.bad_operators import FAILING, Misbehaving
 
@@ -53,6 +54,19 @@ class Standing(Lines):
         while not Path(self.folder, "seen").exists():
             time.sleep(0.01)
         yield from super().read(sample)
+
+
+def wait_for(has_arrived: Callable[[], bool]) -> None:
+    """Wait until what a task has sent has arrived; it may be on its way when the task is over.
+
+    Raises:
+        TimeoutError: It never came.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while not has_arrived():
+        if time.monotonic() > deadline:
+            raise TimeoutError("what a task has sent has not arrived")
+        time.sleep(0.01)
 
 
 def edge(name: str, source: str, target: str) -> Edge:
@@ -202,9 +216,8 @@ class RuntimeContract:
         assert re.fullmatch(
             r"window 7, operator 'lines' partition 0: no progress for \d s in read\(\) of s0 \[0, 1\)", stall
         )
-        while len(messages := [text for text in caplog.messages if "'lines'" in text]) < 2:
-            time.sleep(0.01)  # what the task has sent may be on its way
-        told, over = messages
+        wait_for(lambda: len([text for text in caplog.messages if "'lines'" in text]) >= 2)
+        told, over = [text for text in caplog.messages if "'lines'" in text]
         assert told.startswith(stall)
         assert "task_timeout_millis" in told and told.endswith("in read\n    time.sleep(0.01)"), told
         assert over.startswith("window 7, operator 'lines' partition 0: went on after ")
@@ -231,8 +244,7 @@ class RuntimeContract:
         runtime = start(Program.of("app", exchanging_plan(), operators))
         runtime.submit(window([b"a b"])).result()
         lines = [f"window 7, operator 'lines' partition 0: {text}" for text in ("hello", "no end yet", "take care")]
-        while not set(lines) <= set(caplog.messages):
-            time.sleep(0.01)  # it may be on its way
+        wait_for(lambda: set(lines) <= set(caplog.messages))
         assert capsys.readouterr().out == ""
         runtime.close()
 
@@ -243,7 +255,6 @@ class RuntimeContract:
         operators = {**operators_of(tmp_path), "lines": Misbehaving(how="chat")}
         runtime = start(Program.of("app", exchanging_plan(), operators))
         runtime.submit(window([b"a b"])).result()
-        while not any(text.startswith("further output of operator 'lines' is ") for text in caplog.messages):
-            time.sleep(0.01)
+        wait_for(lambda: any(text.startswith("further output of operator 'lines' is ") for text in caplog.messages))
         assert 100 < len(caplog.messages) < 1000
         runtime.close()
