@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dagflow.spec.class_lookup import origin_of
@@ -38,16 +40,28 @@ def _is_installed(top: str) -> bool:
     return top in ("dagflow", "operators", "pyspark") or top in sys.stdlib_module_names
 
 
-def _imports(origin: Path) -> Iterator[str]:
+def _imports(origin: Path) -> set[str]:
     """The top-level names that a module or the modules of a package import."""
-    for file in sorted(origin.rglob("*.py")) if origin.is_dir() else [origin]:
-        try:
-            tree = ast.parse(file.read_bytes())
-        except (SyntaxError, ValueError, OSError):
-            # A broken file that was imported has been reported; one that was not does no harm.
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                yield from (alias.name.partition(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield node.module.partition(".")[0]
+    names: set[str] = set()
+    for file in origin.rglob("*.py") if origin.is_dir() else [origin]:
+        with contextlib.suppress(OSError):
+            found = file.stat()
+            names |= _imports_of_file(file, found.st_ino, found.st_size, found.st_mtime_ns)
+    return names
+
+
+# A run asks twice, and a process that runs many apps asks for the same modules over and over.
+@functools.lru_cache(maxsize=4096)
+def _imports_of_file(file: Path, inode: int, size_bytes: int, mtime_ns: int) -> frozenset[str]:
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        # A broken file that was imported has been reported; one that was not does no harm.
+        return frozenset()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return frozenset(names)
