@@ -54,7 +54,7 @@ def stop_in_the_middle(folder: Path, send: Signaling, *, again: bool = False) ->
 
 def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
     """Signals that reach Java and the workers too: exit code 130, no process left, and finally every record once."""
-    make_folder(tmp_path, files=50)
+    make_folder(tmp_path, files=40)
     with watched(tmp_path):
         for send in (to_every_process, to_the_group(signal.SIGINT)):
             before = len(published_records(tmp_path))
@@ -100,7 +100,7 @@ def ask(folder: Path, command: str) -> tuple[int, str, str]:
 
 def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path) -> None:
     """A second run is refused; with --take-over the first ends with 1 and names the second's process."""
-    make_folder(tmp_path, files=40)
+    make_folder(tmp_path, files=24)
     with watched(tmp_path):
         first = RunProcess(tmp_path, "-q")
         second = None

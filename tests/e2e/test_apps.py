@@ -1,15 +1,23 @@
-"""The apps of the project, run through the command line on the input of the project."""
+"""The apps of the project, run on Spark on the input of the project."""
+
+from __future__ import annotations
 
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.spark import SparkRuntime
 from tests.cli.processes import dagflow_command
 
 ROOT = Path(__file__).parent.parent.parent
 APPS = sorted(path.name for path in (ROOT / "apps" / "expected").iterdir())
+WITH_OWN_MODULE = "drop_comments"
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
@@ -19,22 +27,39 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("app", APPS)
-def test_an_app_publishes_what_is_expected_and_nothing_else(app: str, place: Path) -> None:
-    """The published directory equals the expected one to the byte; a second run finds nothing to do."""
-    (place / "tmp").mkdir()
-    first = dagflow_command(["run", f"apps/{app}.yaml", "--json"], cwd=place, TMPDIR=str(place / "tmp"))
-    assert first.returncode == 0, first.stderr
-    assert list((place / "tmp").iterdir()) == []
+def require_expected(app: str, place: Path) -> int:
+    """Fail unless an app has published what is expected and nothing else; return the number of its files."""
     (expected,) = (place / "apps" / "expected" / app).iterdir()
     wanted = contents(expected)
     assert wanted and contents(place / "out" / expected.name) == wanted
+    return len(wanted)
+
+
+def test_an_app_with_a_module_of_its_own_publishes_what_is_expected(place: Path) -> None:
+    """The published directory equals the expected one to the byte; a second run finds nothing to do."""
+    command = ["run", f"apps/{WITH_OWN_MODULE}.yaml", "--json"]
+    (place / "tmp").mkdir()
+    first = dagflow_command(command, cwd=place, TMPDIR=str(place / "tmp"))
+    assert first.returncode == 0, first.stderr
+    assert list((place / "tmp").iterdir()) == []
     summary = json.loads(first.stdout)
-    assert (summary["state"], summary["blocks"]) == ("completed", len(wanted))
-    second = dagflow_command(["run", f"apps/{app}.yaml", "--json"], cwd=place)
+    assert (summary["state"], summary["blocks"]) == ("completed", require_expected(WITH_OWN_MODULE, place))
+    second = dagflow_command(command, cwd=place)
     assert second.returncode == 0, second.stderr
     assert json.loads(second.stdout)["blocks"] == 0
-    assert contents(place / "out" / expected.name) == wanted
+    require_expected(WITH_OWN_MODULE, place)
+
+
+@pytest.mark.parametrize("app", [app for app in APPS if app != WITH_OWN_MODULE])
+def test_an_app_publishes_what_is_expected_and_nothing_else(
+    app: str, place: Path, monkeypatch: pytest.MonkeyPatch, spark_context: Any
+) -> None:
+    """On a Spark that has other apps as well it is the same, and for a run without Spark there is nothing left."""
+    monkeypatch.chdir(place)
+    first = run(load_app(f"apps/{app}.yaml"), runtime=lambda program: SparkRuntime(program, spark_context))
+    assert (first.state, first.blocks) == ("completed", require_expected(app, place))
+    assert run(load_app(f"apps/{app}.yaml"), runtime=InlineRuntime).blocks == 0
+    require_expected(app, place)
 
 
 def test_the_main_app_keeps_the_lines_that_grep_keeps(place: Path) -> None:

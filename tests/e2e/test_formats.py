@@ -6,10 +6,16 @@ import base64
 import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from dagflow.engine.run import run
+from dagflow.errors import DagflowError
+from dagflow.plan.load import load_app
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.runtime.spark import SparkRuntime
 from tests.cli.processes import dagflow_command
 from tests.operators.reader.test_byte_accounting import published
 from tests.runs.format_cases import CASES, IS_TAGGED, NAME, is_tagged
@@ -83,27 +89,31 @@ streams:
 """
 
 
-def test_a_reject_fails_the_run_unless_it_is_taken_and_within_the_limit(tmp_path: Path) -> None:
+def test_a_reject_fails_the_run_unless_it_is_taken_and_within_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_context: Any
+) -> None:
     """The error names the place and what to do; with a higher limit the run continues from there."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_on_spark(*overrides: str) -> RunSnapshot:
+        return run(load_app("app.yaml", overrides), runtime=lambda program: SparkRuntime(program, spark_context))
+
     (tmp_path / "in").mkdir()
     content = b'{"n": 1}\nno\n' * 20 + b'{"n": 2}\n' * 20
     (tmp_path / "in" / NAME).write_bytes(content)
     (tmp_path / "app.yaml").write_text(APP)
-    failed = dagflow_command(["run", "app.yaml"], cwd=tmp_path)
-    assert failed.returncode == 1
-    assert f"{tmp_path / 'in' / NAME} offset 9 (2 bytes): not JSON" in failed.stderr
-    assert "connect the reader's port errors" in failed.stderr and "run again" in failed.stderr
+    with pytest.raises(DagflowError, match="not JSON") as failed:
+        run_on_spark()
+    assert f"{tmp_path / 'in' / NAME} offset 9 (2 bytes): not JSON" in str(failed.value)
+    assert "connect the reader's port errors" in str(failed.value) and "run again" in str(failed.value)
     app = yaml.safe_load(APP)
     app["operators"]["rejects"] = {"class": "RecordWriter", "properties": {"path": "refused"}, "partition": "parallel"}
     app["streams"]["refused"] = {"from": "reader.errors", "to": "rejects.input"}
     (tmp_path / "app.yaml").write_text(yaml.safe_dump(app))
-    limited = dagflow_command(["run", "app.yaml", "--set", "reader.max_rejects=10%"], cwd=tmp_path)
-    assert limited.returncode == 1
-    assert "records were refused, and max_rejects is 10%" in limited.stderr
+    with pytest.raises(DagflowError, match="records were refused, and max_rejects is 10%"):
+        run_on_spark("reader.max_rejects=10%")
     assert published(tmp_path / "out") == published(tmp_path / "refused") == b""
-    done = dagflow_command(["run", "app.yaml", "--set", "reader.max_rejects=20", "--json"], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
+    summary = run_on_spark("reader.max_rejects=20").to_json()
     lines = published(tmp_path / "refused").splitlines()
     assert sorted(json.loads(line)["offset"] for line in lines) == [9 + 12 * number for number in range(20)]
     assert (summary["rejected"], summary["records"]["reader.messages"]) == (20, 40)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from typing import Any
 import pytest
 
 from dagflow.storage.backends.s3.client import S3Client
-from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment
+from tests.cli.processes import dagflow_command
 from tests.hdfs_cluster import hdfs, hdfs_root
 
 __all__ = ["hdfs", "hdfs_root"]
@@ -127,35 +124,6 @@ def test_no_error_shows_a_credential(arguments: list[str], tmp_path: Path, s3_se
     printed = done.stdout + done.stderr
     assert "no-such-bucket-here" in printed
     assert KEY not in printed and SECRET not in printed
-
-
-@pytest.mark.crash
-def test_another_working_directory_continues_after_a_killed_driver(
-    bucket_app: Path, s3_root: str, tmp_path: Path
-) -> None:
-    """The second driver has only the app's file and the checkpoint."""
-    expected = put_input(s3_root)
-    variables = {**without_ambient_credentials(), "STORE_KEY": KEY, "STORE_SECRET": SECRET}
-    here, there = tmp_path / "here", tmp_path / "there"
-    for folder in (here, there):
-        folder.mkdir()
-        (folder / "app.yaml").write_bytes(bucket_app.read_bytes())
-    filesystem, path = S3Client("s3", {}).locate(f"{s3_root}/out")
-    with subprocess.Popen(
-        [*ENTRY, "run", "app.yaml", "-q"], cwd=here, env=environment(**variables), start_new_session=True
-    ) as first:
-        deadline = time.monotonic() + PATIENCE_S
-        while not filesystem.find(path) and time.monotonic() < deadline:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                first.wait(0.1)
-                break
-        os.killpg(first.pid, signal.SIGKILL)
-    seen = contents(filesystem, path)
-    assert seen
-    done = dagflow_command(["run", "app.yaml", "--json"], cwd=there, **variables)
-    assert done.returncode == 0, done.stderr
-    assert records(s3_root) == expected
-    assert seen.items() <= contents(filesystem, path).items()
 
 
 @pytest.mark.hdfs

@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dagflow.cli.main import command_line
 from tests.cli.processes import dagflow_command, modules_loaded_by
 
 ROOT = Path(__file__).parent.parent.parent
@@ -15,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 
-def test_merged_directories_return_every_source_file(place: Path) -> None:
+def test_merged_directories_return_every_source_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is one merged file a directory; `dagflow extract` lists and returns each source file."""
     (place / "data" / "notes" / "2024-01-01" / "note.gz").write_bytes(gzip.compress(b"packed"))
     (place / "data" / "notes" / "2024-01-01" / "no.gz").write_bytes(b"not packed")
@@ -29,9 +31,10 @@ def test_merged_directories_return_every_source_file(place: Path) -> None:
     assert len(merged) == 3
     listed = dagflow_command(["extract", "out/merged", "--list"], cwd=place)
     assert sorted(line.split("\t")[3] for line in listed.stdout.splitlines()) == sorted(wanted)
+    monkeypatch.chdir(place)
     for path, content in wanted.items():
         target = place / "extracted"
-        assert dagflow_command(["extract", "out/merged", path, "-o", str(target)], cwd=place).returncode == 0
+        assert CliRunner().invoke(command_line, ["extract", "out/merged", path, "-o", str(target)]).exit_code == 0
         assert target.read_bytes() == content
         target.unlink()
     unknown = dagflow_command(["extract", "out/merged", "no-file"], cwd=place)

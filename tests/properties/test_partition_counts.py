@@ -26,7 +26,7 @@ def output(source: Path, root: Path, partitions: int, name: str, blocks: int) ->
     return published(root / "out")
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     files=st.lists(LINES, min_size=1, max_size=4), counts=st.lists(st.integers(1, 9), min_size=2, max_size=3),
     blocks=st.integers(1, 12),
