@@ -252,6 +252,10 @@ class LiveRunError(JournalError):
     """Another run is at work on this checkpoint, and nothing was done."""
 
 
+class ProcessEndedError(DagflowError):
+    """A process that the run needs was ended, and nothing in the app did it: the same run may succeed another time."""
+
+
 class RunStoppedError(DagflowError):
     """The user or the system asked the run to stop; its journal is resumable."""
 

@@ -1,4 +1,4 @@
-"""Shared fixtures: one Spark context and one S3 server per session, because clients cache one server."""
+"""Shared fixtures: one Spark context and one S3 server per session, because clients cache one server; small disks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.s3_server import s3_root, s3_server
+from tests.small_disk import disk
 
-__all__ = ["s3_root", "s3_server", "spark_context"]
+__all__ = ["disk", "s3_root", "s3_server", "spark_context"]
 
 # The time of an example depends on what else the machine does.
 settings.register_profile("dagflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,7 +6,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -33,6 +33,28 @@ COMMANDS = (
 )
 
 
+def _prints(text: Callable[[click.Context], str]) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """What an option does that prints a text and ends the command, as click's own do; a full disk is told."""
+
+    def show(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+        if value and not context.resilient_parsing:
+            output.result(text(context))
+            context.exit()
+
+    return show
+
+
+def _with_help(command: click.Command) -> click.Command:
+    """A command whose option --help prints like everything else."""
+    if command.add_help_option:
+        command.add_help_option = False
+        show = _prints(click.Context.get_help)
+        names, about = ("-h", "--help"), "Show this message and exit."
+        option = click.Option(names, is_flag=True, is_eager=True, expose_value=False, help=about, callback=show)
+        command.params.append(option)
+    return command
+
+
 class CommandLine(click.Group):
     """Commands that are imported when they are asked for, and that end with dagflow's exit codes.
 
@@ -49,7 +71,7 @@ class CommandLine(click.Group):
             return None
         module = importlib.import_module(f"dagflow.cli.commands.{cmd_name}")
         command: click.Command = module.command
-        return command
+        return _with_help(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -84,9 +106,16 @@ class CommandLine(click.Group):
     "dagflow",
     cls=CommandLine,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(dagflow.__version__, "-V", "--version", message="dagflow %(version)s")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_prints(lambda context: f"dagflow {dagflow.__version__}"),
+    help="Show the version and exit.",
+)
 @verbose_option
 @click.pass_context
 def command_line(context: click.Context) -> None:
@@ -96,15 +125,31 @@ def command_line(context: click.Context) -> None:
     output; started again, it continues where it stopped.
     """
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        output.result(context.get_help())
+
+
+_with_help(command_line)
 
 
 def main() -> NoReturn:
     """Be the `dagflow` command of this process."""
+    _open_closed_streams()
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it
         signal.signal(signal.SIGHUP, _interrupt)
     command_line.main()
+
+
+def _open_closed_streams() -> None:
+    """Keep files that are opened later from the places of streams that the caller has closed.
+
+    What native code, Java, or an operator writes to these places would get into them.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest place that is free, which is this one
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -30,7 +30,10 @@ def result(text: str) -> None:
         _detach(sys.stdout)
     except OSError as error:
         _detach(sys.stdout)
-        raise DagflowError(f"cannot write the result to standard output: {error.strerror or error}") from error
+        raise DagflowError(
+            f"cannot write the result to standard output: {error.strerror or error}",
+            hint="what the command did is done; only what it prints is missing",
+        ) from error
 
 
 def note(text: str) -> None:

@@ -324,7 +324,7 @@ def lazy_runtime(
         return LazyRuntime(lambda: runtime(program))
 
     def start() -> Runtime:
-        # Java waits for ever where, for example, the disk of its temporary files is full.
+        # PySpark waits for Java for ever.
         with contextlib.nullcontext() if watch is None else watch.doing("the start of Spark"):
             return _start_spark(app, program, options, locations)
 

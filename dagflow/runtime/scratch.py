@@ -59,12 +59,19 @@ def sweep(*places: str | Path) -> None:
     Args:
         places: The directories to look into; none for those in which a run makes its own unless it is told otherwise.
     """
-    for place in set(map(Path, places or (tempfile.gettempdir(), *SHORT_PLACES))):
+    for place in set(map(Path, places or (*_temporary_places(), *SHORT_PLACES))):
         for path in _ours_in(place):
             lock = _locked(path)
             if lock is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(lock)
+
+
+def _temporary_places() -> list[str]:
+    # Where none can be written to, a run that finds nothing to do needs none.
+    with contextlib.suppress(OSError):
+        return [tempfile.gettempdir()]
+    return []
 
 
 def _ours_in(place: Path) -> list[Path]:

@@ -26,7 +26,11 @@ from dagflow.runtime.java import use_java
 from dagflow.runtime.spark_errors import first_line, translating
 from dagflow.runtime.spark_process import SparkProcess
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, protection, settings_for
+from dagflow.runtime.start_checks import reason_in
 from dagflow.spec.spark_master import SparkMaster
+
+_ENDED_EARLY = "JAVA_GATEWAY_EXITED"
+"""PySpark's name for a Java that has ended before it was ready."""
 
 # dagflow uses no accumulators, and the job that fails reports the end of the JVM. PySpark would print a traceback as
 # well, in these servers and where pickling asks the JVM something.
@@ -71,8 +75,10 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
             context = _context(process, settings)
             undo.pop_all()
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        found = reason_in(log) if _ENDED_EARLY in str(error) else ""
+        reason = f"Java ended at once: {found}" if found else first_line(error)
         where = f"; see {log}" if log is not None else ""
-        raise DagflowError(f"Spark did not start on {master}: {first_line(error)}{where}") from error
+        raise DagflowError(f"Spark did not start on {master}: {reason}{where}") from error
     opened: Any = context
     opened.process = process  # for stop_context
     return context

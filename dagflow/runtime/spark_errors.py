@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -10,9 +12,10 @@ from pickle import PicklingError
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 
-from dagflow.errors import DagflowError, OperatorError
+from dagflow.errors import DagflowError, OperatorError, ProcessEndedError
 from dagflow.runtime.java_process import OUT_OF_MEMORY_END
 from dagflow.runtime.progress_board import LastReport
+from dagflow.runtime.start_checks import space_hint
 
 
 def first_line(error: BaseException) -> str:
@@ -99,10 +102,11 @@ def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = 
     is_gone = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
     if is_gone or "cancelled because SparkContext was shut down" in text:
         end = how_java_ended()
-        hint = _KILLED
+        message = f"{work}: Spark's Java process has ended{f': {end}' if end else ''}"
         if end == OUT_OF_MEMORY_END:
-            hint = f"give it more, such as --conf spark.driver.memory=4g; it takes {_SHARE}"
-        return DagflowError(f"{work}: Spark's Java process has ended{f': {end}' if end else ''}", hint=hint)
+            more = f"give it more, such as --conf spark.driver.memory=4g; it takes {_SHARE}"
+            return DagflowError(message, hint=more)
+        return ProcessEndedError(message, hint=_KILLED)
     lines = [line.strip() for line in text.splitlines()]
     messages = [
         line
@@ -112,6 +116,7 @@ def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = 
     lost = _LOST.search(text)
     reason = messages[-1] if messages else lost[1] if lost else first_line(error)
     reason = _OWN_ERROR.sub("", reason)
-    failure = DagflowError(f"{work}: the Spark job failed: {reason}", hint="Spark's log in .dagflow may say more")
+    hint = space_hint() if os.strerror(errno.ENOSPC) in reason else "Spark's log in .dagflow may say more"
+    failure = DagflowError(f"{work}: the Spark job failed: {reason}", hint=hint)
     failure.__cause__ = error
     return failure

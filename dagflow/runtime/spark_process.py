@@ -20,6 +20,7 @@ from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 from dagflow.runtime.java_process import END_S, JavaProcessOptions
 from dagflow.runtime.scratch import SHORT_PLACES, Scratch, sweep
 from dagflow.runtime.spark_log import SparkLog
+from dagflow.runtime.start_checks import require_open_files, require_space, unwritable_log
 
 _NUMPY_CONVERTERS = NumpyArrayConverter, NumpyScalarConverter
 
@@ -41,19 +42,22 @@ class SparkProcess:
         log: Where the process and the Python workers write; None leaves them this process's stderr.
 
     Raises:
+        DagflowError: The machine lacks something that it needs.
         OSError: It could not be started.
         PySparkException: It ended at once.
     """
 
     def __init__(self, settings: Mapping[str, str], log: Path | None) -> None:
         self._scratches: list[Scratch] = []
-        self._log = None if log is None else SparkLog(log)
+        require_open_files()
+        self._log = None if log is None else _log_at(log)
         self._gateway: Any = None
         self._owner = os.getpid()
         atexit.register(self.end)
         sweep()
         try:
             self._scratch = self._scratch_in(tempfile.gettempdir())
+            require_space(self._scratch)
             self._gateway = self._launched(settings)
         except BaseException:
             self.end()
@@ -145,6 +149,13 @@ class SparkProcess:
         for scratch in self._scratches:
             scratch.close()
         self._scratches.clear()
+
+
+def _log_at(path: Path) -> SparkLog:
+    try:
+        return SparkLog(path)
+    except OSError as error:
+        raise unwritable_log(error, path) from error
 
 
 def _escaped(text: str) -> str:

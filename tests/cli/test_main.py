@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 import dagflow
 from dagflow.cli.main import COMMANDS, CommandLine, command_line
 from dagflow.errors import DagflowError, PlanError, Problem, RunStoppedError
-from tests.cli.processes import PATIENCE_S, dagflow_command, environment
+from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment
 
 
 def command_line_with(error: BaseException) -> CommandLine:
@@ -163,3 +164,28 @@ def test_the_module_runs_like_the_command() -> None:
     """`python -m dagflow.cli` is `dagflow`."""
     done = dagflow_command(["--version"])
     assert (done.returncode, done.stdout) == (0, f"dagflow {dagflow.__version__}\n")
+
+
+PRINTING = [["--help"], ["--version"], [], ["status", "--help"], ["schema"]]
+
+
+@pytest.mark.parametrize("args", PRINTING, ids=" ".join)
+def test_a_full_disk_behind_stdout_is_told_by_every_command(args: list[str]) -> None:
+    """Exit code 1 and one message, also of what click prints; a reader that has gone is no failure."""
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*ENTRY, *args], env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("cannot write the result to standard output: No space left on device\n    what ")
+    piped = f"{shlex.join([*ENTRY, *args])} | true; exit ${{PIPESTATUS[0]}}"
+    gone = subprocess.run(["bash", "-c", piped], env=environment(), capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (gone.returncode, gone.stderr) == (0, "")
+
+
+def test_files_do_not_get_into_the_places_of_closed_streams() -> None:
+    """What native code writes to stdout or stderr would get into them; a command without streams ends with 0."""
+    look = "import os; from dagflow.cli import main; main._open_closed_streams(); exit(os.open('/', os.O_RDONLY) < 3)"
+    for command in ([sys.executable, "-c", look], [*ENTRY, "schema"]):
+        closed = f"{shlex.join(command)} <&- >&- 2>&-"
+        assert subprocess.run(["bash", "-c", closed], env=environment(), timeout=PATIENCE_S).returncode == 0

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 _MEMORY = Path("/dev/shm")
-
-ATTEMPTS = 1000
-"""How often a disk is mounted anew: none becomes read-only in the moment in which a file is written to."""
 
 
 @pytest.fixture
@@ -24,28 +20,3 @@ def quick_disk(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="dagflow-crash-") as folder:
         yield Path(folder)
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts a small disk, and mounts it again with other options."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a disk")
-
-    def mount(options: str) -> Path:
-        again = "remount," if path.is_mount() else ""
-        command = ["mount", "-t", "tmpfs", "-o", again + options, "tmpfs", str(path)]
-        for _ in range(ATTEMPTS):
-            done = subprocess.run(command, capture_output=True, text=True)
-            if "busy" not in done.stderr:
-                break
-        if done.returncode:
-            pytest.skip(f"no disk can be mounted here: {done.stderr}")
-        return path
-
-    yield mount
-    if path.is_mount():
-        # Lazily: on a slow machine a worker may not have closed a file yet.
-        subprocess.run(["umount", "--lazy", str(path)], check=True)

@@ -25,7 +25,7 @@ from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import DagflowError, JournalError, RunStoppedError, TransientStorageError
+from dagflow.errors import DagflowError, JournalError, ProcessEndedError, RunStoppedError, TransientStorageError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 
@@ -117,8 +117,11 @@ def _account_for_failure(error: Exception, display: Display, again: str, *, as_j
         output.result(json.dumps(replace(last, state=state).to_json()))
 
 
+_MAY_PASS = TransientStorageError, ProcessEndedError, RunStoppedError
+
+
 def _may_pass(error: Exception) -> bool:
     """Whether the same run may succeed another time, with nothing changed."""
-    if not isinstance(error, DagflowError) or isinstance(error, TransientStorageError | RunStoppedError):
+    if not isinstance(error, DagflowError) or isinstance(error, _MAY_PASS):
         return True
     return type(error) is DagflowError and not error.hint

@@ -1,0 +1,93 @@
+"""What Spark's Java process needs of this machine: looked at before the start, and told where the start has failed."""
+
+from __future__ import annotations
+
+import errno
+import re
+import resource
+import tempfile
+from pathlib import Path
+
+from dagflow.errors import DagflowError, StorageError
+
+NEEDED_FILES = 384
+"""Open files that the Java process of a small local run needs: it keeps about 280 archives of classes open."""
+
+ADVISED_FILES = 4096
+
+NEEDED_BYTES = 1 << 20
+"""Space for temporary files that a start takes at most; without it Java waits for ever."""
+
+_REASON = re.compile(r"^(?:Exception in thread \S+ |Caused by: |Error: )(.+)$", re.MULTILINE)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def require_open_files() -> None:
+    """Refuse to start Java where the system allows this process too few open files.
+
+    Raises:
+        DagflowError: It does.
+    """
+    # Java raises its limit to the hard one itself.
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if limit != resource.RLIM_INFINITY and limit < NEEDED_FILES:
+        raise DagflowError(
+            f"Spark cannot start: a process may have {limit} open files here, and its Java process needs "
+            f"{NEEDED_FILES} at least",
+            hint=f"raise the limit, such as with: ulimit -n {ADVISED_FILES}",
+        )
+
+
+def require_space(directory: Path) -> None:
+    """Refuse to start Java where the disk of its temporary files is full.
+
+    Args:
+        directory: Where it will make them.
+
+    Raises:
+        StorageError: It is.
+        OSError: The directory cannot be written to.
+    """
+    probe = directory / "space"
+    try:
+        probe.write_bytes(bytes(NEEDED_BYTES))
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        raise StorageError(
+            f"Spark cannot start, because there is no space for its temporary files: {error.strerror}",
+            url=str(directory.parent),
+            hint="free some space there, or let TMPDIR name a directory on another disk",
+        ) from error
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def space_hint() -> str:
+    """What to do about a disk that a process of Spark, which does not name it, has found full."""
+    return (
+        f"free some space: where temporary files go (TMPDIR, here {tempfile.gettempdir()}; SPARK_LOCAL_DIRS), or where "
+        "the output is"
+    )
+
+
+def unwritable_log(error: OSError, log: Path) -> StorageError:
+    """The error of a start whose log cannot be written."""
+    return StorageError(
+        f"cannot write Spark's log: {error.strerror}",
+        url=str(log.absolute()),
+        hint="start dagflow in a directory where you may write, with absolute paths in the app",
+    )
+
+
+def reason_in(log: Path | None) -> str:
+    """Why Java ended before it was ready, by the log of its start; "" where the log says nothing."""
+    if log is None:
+        return ""
+    try:
+        text = log.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+    # The last cause is the first thing that went wrong; a shell that fails leaves one line.
+    reasons = _REASON.findall(text) or text.strip().splitlines()[-1:]
+    return reasons[-1].strip() if reasons else ""

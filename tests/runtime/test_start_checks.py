@@ -1,0 +1,64 @@
+"""What is looked at before Spark's Java process starts, and what is said of one that ended at once."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import StorageError
+from dagflow.runtime.start_checks import NEEDED_FILES, reason_in, require_space, unwritable_log
+from tests.cli.processes import PATIENCE_S
+
+
+def test_too_few_open_files_are_told_before_java_starts() -> None:
+    """Java would end with a stack trace in a log; the message has both numbers and the command that raises one."""
+    code = "from dagflow.runtime.start_checks import require_open_files as check\ncheck()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert f"may have 64 open files here, and its Java process needs {NEEDED_FILES} at least" in done.stderr
+    assert "ulimit -n 4096" in done.stderr
+
+
+def test_a_full_disk_of_temporary_files_is_told_before_java_starts(disk: Callable[[str], Path]) -> None:
+    """Java would wait for ever. With space there is nothing to tell, and the probe leaves nothing behind."""
+    root = disk("size=256k")
+    (root / "run").mkdir()
+    with pytest.raises(StorageError, match=f"^{root}: Spark cannot start.*No space left .*\n.*TMPDIR"):
+        require_space(root / "run")
+    disk("size=8m")
+    require_space(root / "run")
+    assert list((root / "run").iterdir()) == []
+
+
+def test_a_log_that_cannot_be_written_names_its_directory() -> None:
+    """A service often starts in the root directory."""
+    error = unwritable_log(PermissionError(13, "Permission denied"), Path("/.dagflow/app.spark.log"))
+    assert str(error).startswith("/.dagflow/app.spark.log: cannot write Spark's log: Permission denied\n    start ")
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ("/usr/bin/env: 'bash': No such file or directory\n", "/usr/bin/env: 'bash': No such file or directory"),
+        (
+            'WARN x\nException in thread "main" a.B: outer\n\tat c\nCaused by: java.io.IOException: inner\n\tat d\n',
+            "java.io.IOException: inner",
+        ),
+        ("", ""),
+    ],
+)
+def test_the_reason_of_a_start_that_failed_is_taken_from_its_log(tmp_path: Path, log: str, reason: str) -> None:
+    """The last cause, or the line that a shell leaves."""
+    (tmp_path / "log").write_text(log)
+    assert reason_in(tmp_path / "log") == reason
+    assert reason_in(tmp_path / "none") == reason_in(None) == ""
