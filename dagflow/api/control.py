@@ -119,6 +119,18 @@ class Estimator(Capability):
         return WindowLimits()
 
 
+class PreviewSource(Capability):
+    """Declares a control operator whose input can be looked at, a little of it, without a run."""
+
+    @abstractmethod
+    def begin_preview(self, file: str | None) -> None:
+        """Called before setup, on an instance that no run uses: look once, and give small pieces.
+
+        Args:
+            file: The only file to give, whatever the properties say of files; None for those that a run would read.
+        """
+
+
 class CommitListener(Capability):
     """Declares a control operator that acts on the world outside after a window has been committed.
 

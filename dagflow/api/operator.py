@@ -196,6 +196,22 @@ class Prefetcher(Capability):
         """
 
 
+class Seekable(Capability):
+    """Declares an operator that reads files, and can tell what it need not read to reach an offset of one."""
+
+    @abstractmethod
+    def lies_before(self, item: Any, offset: int) -> bool:
+        """Called after setup: whether no record of a tuple begins at an offset of its file, or behind it.
+
+        Args:
+            item: A tuple that waits to be read.
+            offset: An offset as the records of the file have it.
+
+        Raises:
+            DagflowError: The file cannot be looked at.
+        """
+
+
 class LimitChecker(Capability):
     """Declares a partitioned operator that may end a run because of its counts over all partitions and windows."""
 

@@ -21,6 +21,7 @@ COMMANDS = (
     "run",
     "validate",
     "plan",
+    "preview",
     "operators",
     "status",
     "scan",

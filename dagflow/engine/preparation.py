@@ -62,7 +62,7 @@ class _Preparation:
                     )
 
 
-class _Places:
+class Places:
     """Collects where operators publish and refuses nothing; see RunPreparation."""
 
     published: Iterable[str] = ()
@@ -72,9 +72,11 @@ class _Places:
         self.claims: set[str] = set()
 
     def has_forgotten(self, url: str) -> bool:
+        """Nothing is known of what was published."""
         return True
 
     def claim(self, url: str) -> None:
+        """Note where an operator publishes."""
         self.claims.add(redacted(absolute(url)))
 
     def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
@@ -83,7 +85,7 @@ class _Places:
 
 def publishing_places(app: LogicalPlan) -> set[str]:
     """Where the operators of an app publish, as it may be shown; nothing where they cannot tell."""
-    places = _Places(app.attributes.storage_context())
+    places = Places(app.attributes.storage_context())
     try:
         for node in app.operators.values():
             node.operator.prepare(places)

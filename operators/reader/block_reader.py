@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.operator import Prefetcher, PreScanner
+from dagflow.api.operator import Prefetcher, PreScanner, Seekable
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Size, Tuning
 from operators.files.metadata import BlockMetadata
@@ -18,7 +18,7 @@ from operators.reader.backlog_scaling import BacklogScaled
 from operators.reader.block_files import BlockFiles
 from operators.reader.block_processor import BlockProcessor
 from operators.reader.byte_accounting import TaskAccounting
-from operators.reader.compression.recognition import CompressionSetting
+from operators.reader.compression.recognition import CompressionSetting, recognised_compression
 from operators.reader.content import ContentReader
 from operators.reader.formats import RecordFormatSpec
 from operators.reader.on_error import ErrorPolicy, OnError, OnVanished
@@ -39,7 +39,7 @@ class _Readers:
     batches: SmallFileBatchReader
 
 
-class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
+class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable):
     """Reads the records of blocks, exactly: each record by the block that holds its first byte.
 
     It decides itself how many partitions it has, by the number of blocks that wait.
@@ -129,6 +129,19 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher):
         """Begin to fetch the blocks that come, where fetching takes time."""
         if self._readers is not None:
             self._readers.files.prefetch(block for block in tuples if isinstance(block, BlockMetadata))
+
+    def lies_before(self, item: Any, offset: int) -> bool:
+        """Whether a block ends before an offset, as far as that is known of a compressed file.
+
+        Raises:
+            StorageError: The file cannot be opened.
+        """
+        if not isinstance(item, BlockMetadata):
+            return False
+        if item.decompressed is not None:
+            return item.decompressed.end <= offset
+        readers = self._readers or self._set_up_alone()
+        return item.end <= offset and recognised_compression(readers.files.open(item), item, self.compression) is None
 
     def end_window(self) -> None:
         """Close the file: the next window's blocks may be of others. Under a rate limit, wait for what was read."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.control import ControlOperator
+from dagflow.api.control import ControlOperator, PreviewSource
 from dagflow.api.ports import OutputPort
 from dagflow.api.properties import Count, Size, Tuning
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
@@ -16,8 +16,11 @@ from operators.splitter.batching import BatchRules, SmallFileBatcher
 from operators.splitter.block_cutter import BlockCutter
 from operators.splitter.scan.clock import Clock, SystemClock
 
+PREVIEW_BLOCK_BYTES = 1 << 20
+"""Bytes of a block in a preview, at most: what has to be read before the first record is seen."""
 
-class BlockSplitter(ControlOperator):
+
+class BlockSplitter(ControlOperator, PreviewSource):
     """Cuts files into blocks; a subclass says which files."""
 
     block_size: Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")] = 64 << 20
@@ -55,6 +58,10 @@ class BlockSplitter(ControlOperator):
         batcher = SmallFileBatcher(rules, self._clock, may_grow=may_grow)
         outputs = self.files_metadata_output, self.blocks_metadata_output
         self._cutter = BlockCutter(*outputs, context, batcher, self.cut_compressed)
+
+    def begin_preview(self, file: str | None) -> None:
+        """Cut small blocks, which have the same records."""
+        self.block_size = min(self.block_size, PREVIEW_BLOCK_BYTES)
 
     def unemitted_bytes(self) -> int:
         """The rest of the file that is being cut."""

@@ -39,11 +39,17 @@ class FileSplitterBase(BlockSplitter):
 
     input = InputPort(FileInfo)
     _waiting: deque[FileInfo]
+    _only: str | None = None
+
+    def begin_preview(self, file: str | None) -> None:
+        """Cut this file alone, whatever is named."""
+        super().begin_preview(file)
+        self._only = file
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         self._start_cutter(context)
-        self._waiting = deque()
+        self._waiting = deque([] if self._only is None else [FileInfo(self._only)])
 
     def begin_window(self, window_id: int) -> None:
         """Called before anything of the window arrives."""
@@ -52,7 +58,8 @@ class FileSplitterBase(BlockSplitter):
     @input.each
     def take(self, file: FileInfo) -> None:
         """Queue a file; it is cut at the end of this window or of a later one."""
-        self._waiting.append(file)
+        if self._only is None:
+            self._waiting.append(file)
 
     def end_window(self) -> None:
         """Cut the queued files, as far as the window allows.

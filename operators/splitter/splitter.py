@@ -149,6 +149,15 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         if "/" in self.done_marker or self.done_marker == "{name}":
             raise ValueError(f"done_marker must name another file in the same directory, got {self.done_marker!r}")
 
+    def begin_preview(self, file: str | None) -> None:
+        """Scan once for what is there now; a file that is asked for is complete, and is what it is."""
+        super().begin_preview(file)
+        self.unterminated = "keep"
+        self.follow, self.existing = False, "process"
+        if file is not None:
+            self.files = [file]
+            self.settle_millis, self.done_marker = 0, ""
+
     def use_clock(self, clock: Clock) -> None:
         """Replace the clock; called before setup."""
         self._clock = clock

@@ -40,3 +40,14 @@ def test_a_named_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "a")
     with pytest.raises(MissingError, match=r"\*: no such file"):
         Driver(FileSplitterBase()).window(FileInfo(str(tmp_path / "*")))
+
+
+def test_a_preview_of_a_named_file_cuts_it_alone(tmp_path: Path) -> None:
+    """Whatever is named; its blocks are small, and smaller where the app says so."""
+    write(tmp_path / "a", b"x" * (3 << 20))
+    write(tmp_path / "b")
+    for file, block_size, expected in ((str(tmp_path / "a"), 64 << 20, 3), (str(tmp_path / "a"), 1 << 19, 6)):
+        splitter = FileSplitterBase(block_size=block_size)
+        splitter.begin_preview(file)
+        blocks = Driver(splitter).window(FileInfo(str(tmp_path / "b"))).blocks
+        assert [block.url for block in blocks] == [file] * expected

@@ -416,3 +416,16 @@ def test_what_is_known_to_come_is_told(tmp_path: Path) -> None:
     while driver.window().blocks:
         unemitted.append(driver.splitter.unemitted_bytes())
     assert unemitted == [22, 16, 10, 2, 0]
+
+
+def test_a_preview_looks_once_at_what_is_there(tmp_path: Path) -> None:
+    """Also where the app follows, ignores what exists, or waits for files to be complete; or at one file alone."""
+    write(tmp_path / "in" / "a")
+    write(tmp_path / "b")
+    properties = {"files": str(tmp_path / "in"), "follow": True, "existing": "ignore"}
+    for file, waiting, expected in ((None, {}, "in/a"), (str(tmp_path / "b"), {"done_marker": "{name}.done"}, "b")):
+        splitter = FileSplitterInput(**properties, **waiting)
+        splitter.begin_preview(file)
+        (window,) = Driver(splitter).windows()
+        assert [block.url for block in window.blocks] == [str(tmp_path / expected)]
+        assert not window.blocks[0].is_open

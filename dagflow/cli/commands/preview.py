@@ -1,0 +1,183 @@
+"""`dagflow preview`: the first records that reach a port, without Spark."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import logging
+import math
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from dagflow.api.properties import parse_size
+from dagflow.cli import output
+from dagflow.cli.figures import count, size
+from dagflow.cli.progress import LineDisplay, logging_to
+from dagflow.cli.record_table import Column, listed_columns, place, table
+from dagflow.cli.shared_options import Settings, load, set_option, verbose_option
+from dagflow.engine.preview import DEFAULT_READ_BYTES, DEFAULT_RECORDS, Preview, PreviewOptions, preview
+
+
+def _size(context: click.Context, option: click.Parameter, value: str) -> int:
+    try:
+        return parse_size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("preview", short_help="Show the first records, without Spark.")
+@click.argument("app", metavar="APP")
+@set_option
+@click.option(
+    "--at", metavar="OPERATOR.PORT", help="Where to look; by default where the records go that the app writes."
+)
+@click.option(
+    "-n",
+    "records",
+    metavar="N",
+    type=click.IntRange(1),
+    default=DEFAULT_RECORDS,
+    show_default=True,
+    help="Records to show.",
+)
+@click.option("--file", metavar="FILE", help="Read this file alone, which need not be among those of the app.")
+@click.option(
+    "--offset",
+    metavar="BYTE",
+    type=click.IntRange(0),
+    default=0,
+    help="With --file: begin with the first record that begins at this byte, or behind it.",
+)
+@click.option(
+    "--read",
+    "read_bytes",
+    metavar="SIZE",
+    default=f"{DEFAULT_READ_BYTES >> 20}MiB",
+    show_default=True,
+    callback=_size,
+    help="Read no more than this, where fewer records arrive.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@verbose_option
+@click.pass_obj
+def command(
+    settings: Settings,
+    app: str,
+    overrides: tuple[str, ...],
+    at: str | None,
+    records: int,
+    file: str | None,
+    offset: int,
+    read_bytes: int,
+    as_json: bool,
+) -> int:
+    """Show the first records that reach a port of APP, with their types and places.
+
+    Runs the operators up to there in this process: without Spark and Java, without a checkpoint, and without output.
+    Reads no more than it needs. Ends with exit code 1 where a run would fail on what was read.
+    """
+    logical = load(app, settings, overrides)
+    with logging_to(LineDisplay(logical.name, settings.redact), is_verbose=settings.is_verbose):
+        if not settings.is_verbose:
+            # What is left out is part of the result, and how long a run would take is no matter here.
+            logging.getLogger("operators").setLevel(logging.ERROR)
+        found = preview(logical, PreviewOptions(at, records, file, offset, read_bytes))
+    shown = json.dumps(_as_json(found), ensure_ascii=False, indent=2) if as_json else "\n".join(_lines(found))
+    if as_json or found.files or found.error is None:
+        output.result(settings.redact(shown))
+    if offset and found.is_complete and not found.files:
+        output.note(f"no record begins at byte {offset:,} of {file}, or behind it")
+    for name in found.ends_run:
+        output.note(f"operator '{name}': a run ends at the first record that is refused; connect its port errors")
+    if found.error is not None:
+        raise found.error
+    return 1 if found.ends_run else 0
+
+
+def _lines(found: Preview) -> Iterator[str]:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if found.records:
+        places = [place(each.file, each.offset) for each in found.records]
+        columns = [Column("file:offset", "", places, is_place=True)] if any(places) else []
+        for name, kind in found.columns.items():
+            columns.append(Column(name, kind, [each.values.get(name) for each in found.records]))
+        text, left_out = table(columns, width)
+        yield text
+        if left_out:
+            yield f"and {count(len(left_out), 'column')} for which there is no room: {listed_columns(left_out)}"
+        yield ""
+    yield f"{found.port}: {_what_arrived(found)}"
+    yield from (f"    {line}" for line in _operator_lines(found))
+    if found.rejects:
+        yield f"refused: {_of(len(found.rejects), found.reject_count, 'record')}"
+        columns = [
+            Column("file:offset", "", [place(each.file, each.offset) for each in found.rejects], is_place=True),
+            Column("reason", "", [each.reason for each in found.rejects]),
+            Column("bytes", "", [each.raw for each in found.rejects]),
+        ]
+        yield table(columns, width)[0]
+    for left in found.left_out:
+        yield f"left out: {place(left.url)} [{left.start}, {left.end}): {left.reason}"
+
+
+def _what_arrived(found: Preview) -> str:
+    files = count(len(found.files), "file")
+    extent = f"the first {size(found.size_bytes)} ({files})"
+    if found.is_complete:
+        extent = f"all input ({files}, {size(found.size_bytes)})"
+    if found.error is not None:
+        extent = f"{size(found.size_bytes)} ({files}) before an error"
+    shown = _of(len(found.records), found.count, "record")
+    if found.at_end:
+        return f"{shown}: the result of {extent}" + ("" if found.is_complete else " alone")
+    if not found.count:
+        more = "" if found.is_complete or found.error is not None else "; --read reads further"
+        return f"no records arrived from {extent}{more}"
+    return f"{shown} from {extent}"
+
+
+def _of(shown: int, number: int, noun: str) -> str:
+    return count(number, noun) if shown == number else f"{shown:,} of {count(number, noun)}"
+
+
+def _operator_lines(found: Preview) -> Iterator[str]:
+    names = max((len(each.name) for each in found.operators), default=0)
+    for each in found.operators:
+        total = sum(each.given.values())
+        figures = f"{total:,}" if len(each.given) < 2 else ", ".join(f"{p} {n:,}" for p, n in each.given.items())
+        if each.taken is not None:
+            figures += f" of {each.taken:,}"
+        yield f"{each.name:<{names}}  {figures}"
+
+
+def _as_json(found: Preview) -> dict[str, Any]:
+    facts = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    facts["error"] = None if found.error is None else str(found.error)
+    plain = _plain(facts)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: text for what JSON has no type for; bytes that are no text in base64."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value)

@@ -1,0 +1,245 @@
+"""Shows the first records that reach a port of an app: in this process, without a journal, without output."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dagflow.api.context import Skipped
+from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.preparation import Places
+from dagflow.engine.preview_chain import PreviewChain, PreviewLimits
+from dagflow.engine.preview_port import REJECTS, PreviewPort, find_port, part_before
+from dagflow.engine.preview_seen import PreviewReject, Seen
+from dagflow.engine.preview_source import PreviewInput
+from dagflow.errors import DagflowError, OperatorError, PlanError, Problem
+from dagflow.execution.program import Program
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PortRef
+from dagflow.storage.location import redacted
+
+DEFAULT_RECORDS = 20
+DEFAULT_READ_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewOptions:
+    """What is looked at.
+
+    Attributes:
+        at: "operator.port"; None for what the app's output would get.
+        records: How many records to show.
+        file: The only file to read, which the app need not read otherwise; None for the app's input.
+        offset: Where to begin in the file: at the first record that begins there or behind it.
+        read_bytes: How much to read at most, where fewer records arrive.
+    """
+
+    at: str | None = None
+    records: int = DEFAULT_RECORDS
+    file: str | None = None
+    offset: int = 0
+    read_bytes: int = DEFAULT_READ_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRecord:
+    """A record.
+
+    Attributes:
+        file: The file that it was read from; "" where that is not known, as of records that an operator made.
+        offset: Its first byte in the content of the file; -1 where that is not known.
+        values: Its values by column; of a raw record its bytes, as `record`.
+    """
+
+    file: str
+    offset: int
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPreview:
+    """What one operator did.
+
+    Attributes:
+        name: The operator.
+        taken: Records that it took in; None where it takes none in.
+        given: Records that left it, by port; only ports of records that lead to where the preview looks.
+    """
+
+    name: str
+    taken: int | None
+    given: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The first records that reach a port.
+
+    Attributes:
+        app: The app's name.
+        port: The port, as "operator.port".
+        columns: The type of each column, by name.
+        records: The records.
+        count: How many reached the port.
+        at_end: How many of them were emitted when there was no more to read: results of what was read.
+        operators: What each operator did, upstream first.
+        files: The files that were read.
+        size_bytes: Bytes that were read, about.
+        is_complete: Whether all of the input was read.
+        rejects: What readers refused, as much as is shown.
+        reject_count: How much they refused.
+        ends_run: Operators that refused something, and would end a run because no stream takes it.
+        left_out: What was left out of files that cannot be read.
+        error: What ended the preview early; a run would end with it as well.
+    """
+
+    app: str
+    port: str
+    columns: Mapping[str, str]
+    records: tuple[PreviewRecord, ...]
+    count: int
+    at_end: int
+    operators: tuple[OperatorPreview, ...]
+    files: tuple[str, ...]
+    size_bytes: int
+    is_complete: bool
+    rejects: tuple[PreviewReject, ...] = ()
+    reject_count: int = 0
+    ends_run: tuple[str, ...] = ()
+    left_out: tuple[Skipped, ...] = ()
+    error: DagflowError | None = None
+
+
+def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Preview:
+    """Run an app up to a port until there are enough records to show.
+
+    The operators begin without state, as in a first run; the app's own instances are left as they are. No journal is
+    read or written, and nothing is published. What operators print goes to stderr.
+
+    Args:
+        app: The app, checked.
+        options: What is looked at.
+
+    Raises:
+        PlanError: The port, or what to read, is not there.
+        DagflowError: The preview failed before anything was read.
+    """
+    if options.offset and options.file is None:
+        raise PlanError([Problem("--offset", 0, 0, "says where to begin in one file, and --file says in which")])
+    port = find_port(app, options.at)
+    part = part_before(app, port, options.file)
+    with contextlib.redirect_stdout(sys.stderr):
+        placed = PlacedApp.of(part, app.attributes.storage_context())
+        for operator in placed.operators.values():
+            operator.prepare(Places(placed.storage))
+        program = Program.of(app.name, placed.plan, placed.operators, placed.storage)
+        with PreviewInput(placed, program) as source:
+            return _Run(app, placed, program, port, options).run(source)
+
+
+class _Run:
+    """One preview under way."""
+
+    def __init__(
+        self, app: LogicalPlan, placed: PlacedApp, program: Program, port: PreviewPort, options: PreviewOptions
+    ) -> None:
+        self._app = app
+        self._placed = placed
+        self._program = program
+        self._port = port
+        self._limits = PreviewLimits(options.records, options.read_bytes, options.offset)
+        self._seen = Seen()
+        self._chain: PreviewChain | None = None
+        self._is_complete = False
+
+    def run(self, source: PreviewInput) -> Preview:
+        error: DagflowError | None = None
+        try:
+            self._is_complete = all(self._feed_step(source, tuples) for tuples in source.steps())
+            chain = self._chain_of(source)
+            self._is_complete = self._is_complete and not chain.has_waiting
+            chain.finish()
+        except DagflowError as raised:
+            error = raised
+            if isinstance(error, OperatorError):
+                error.window_id = error.partition = -1  # a preview has neither
+        finally:
+            with contextlib.nullcontext() if error is None else contextlib.suppress(DagflowError):
+                if self._chain is not None:
+                    self._chain.close()
+        return self._result(error)
+
+    def _chain_of(self, source: PreviewInput) -> PreviewChain:
+        """The chain; a new one where a pre-scan has found more, before anything was read."""
+        if self._chain is None or not self._chain.has_read:
+            if self._chain is not None:
+                self._chain.close()
+            place = self._app, self._placed, self._program, self._port
+            self._chain = PreviewChain(*place, self._limits, source.prescan_states(), self._seen)
+        return self._chain
+
+    def _feed_step(self, source: PreviewInput, tuples: Mapping[PortRef, list[Any]]) -> bool:
+        """Feed a step; returns whether there is not enough yet."""
+        chain = self._chain_of(source)
+        for target, items in tuples.items():
+            for item in items:
+                if not chain.feed(target, item) or chain.is_enough:
+                    return False
+        return True
+
+    def _result(self, error: DagflowError | None) -> Preview:
+        chain, seen = self._chain, self._seen
+        connected = {edge.source for edge in self._app.edges} | {self._port.ref}
+        records = tuple(record for batch in seen.batches for record in _records_of(batch))
+        return Preview(
+            app=self._app.name,
+            port=str(self._port.ref),
+            columns=_columns_of(seen.batches),
+            records=records,
+            count=seen.count,
+            at_end=seen.at_end,
+            operators=tuple(self._operators(seen)),
+            files=tuple(seen.urls),
+            size_bytes=0 if chain is None else chain.size_bytes,
+            is_complete=self._is_complete and error is None,
+            rejects=tuple(seen.rejects),
+            reject_count=seen.reject_count,
+            ends_run=tuple(name for name in seen.rejecting if PortRef(name, REJECTS) not in connected),
+            left_out=tuple(seen.left_out),
+            error=error,
+        )
+
+    def _operators(self, seen: Seen) -> Iterator[OperatorPreview]:
+        edges = self._placed.plan.stages
+        takers = {edge.target.operator for stage in edges for edge in (*stage.edges, *stage.outputs)}
+        used = {edge.source for stage in edges for edge in (*stage.edges, *stage.outputs)} | set(self._port.sources)
+        for stage in edges:
+            for name in stage.operators:
+                given = {ref.port: seen.given[ref] for ref in sorted(used, key=str) if ref.operator == name}
+                yield OperatorPreview(name, seen.taken[name] if name in takers else None, given)
+
+
+def _records_of(batch: RecordBatch) -> Iterator[PreviewRecord]:
+    """The records of a batch, each with its place."""
+    rows = batch.to_pylist()
+    for position, (row, offset) in enumerate(zip(rows, batch.offsets().tolist(), strict=True)):
+        url = getattr(batch.block_of(position), "url", "")
+        yield PreviewRecord(redacted(url), offset if url else UNKNOWN, {"record": row} if batch.is_raw else row)
+
+
+def _columns_of(batches: list[RecordBatch]) -> dict[str, str]:
+    """The columns in order of appearance; of one that batches type differently, all its types."""
+    found: dict[str, dict[str, None]] = {}
+    for batch in batches:
+        for column in batch.to_arrow().schema:
+            found.setdefault(column.name, {})[_type_name(column.type)] = None
+    return {name: " or ".join([each for each in types if each != "null"] or types) for name, types in found.items()}
+
+
+def _type_name(type: Any) -> str:
+    """A type as an app would write it."""
+    return str(type).replace("decimal128(", "decimal(").replace("date32[day]", "date32").replace(", tz=", ", ")

@@ -1,0 +1,321 @@
+"""The partitioned operators of an app in one chain, fed a little at a time, for a preview."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import pickle
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import Buffer
+
+from dagflow.api.context import Counts, OperatorContext, Progress
+from dagflow.api.operator import PreScanner, Seekable
+from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.sources import FileSources
+from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.preview_port import REJECTS, PreviewPort
+from dagflow.engine.preview_seen import Seen, reject_of
+from dagflow.execution.chain import Chain
+from dagflow.execution.port_buffer import Consumer
+from dagflow.execution.program import Program
+from dagflow.execution.routing import router_of
+from dagflow.execution.state_codec import StateCodec
+from dagflow.journal import SavedState
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import Edge, PortRef
+from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.location import redacted
+
+SAMPLE_RECORDS = 1000
+"""Records that are passed on at least, so that what operators keep of them says something."""
+
+SAMPLE_S = 0.3
+"""Seconds after which fewer will do, when there is enough to show."""
+
+_WINDOW = 1
+"""Id of the only window."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewLimits:
+    """How far a preview goes.
+
+    Attributes:
+        records: Records to show.
+        read_bytes: Bytes to read at most, where fewer records arrive; what is begun is finished.
+        offset: Records that begin before this offset are left out.
+    """
+
+    records: int
+    read_bytes: int
+    offset: int = 0
+
+
+class _NoFile:
+    """A file that keeps nothing; see OutputFile."""
+
+    def write(self, data: Buffer) -> None:
+        """Forget the bytes."""
+
+    def close(self, *, records: int, sources: FileSources | None = None, facts: FileFacts | None = None) -> None:
+        """Do nothing."""
+
+
+class _NoFiles:
+    """Where a preview opens files: nothing is written; see OutputFiles."""
+
+    def open(self, url: str) -> _NoFile:
+        return _NoFile()
+
+
+class PreviewChain:
+    """All partitioned operators of a part of an app, one partition of each.
+
+    What the operators emit that the driver feeds is passed on in pieces, which grow: an operator that is slow sees few
+    records, and one that drops most of them sees many.
+
+    Args:
+        app: The whole app, whose streams tell which ports are connected.
+        part: The part that leads to the port.
+        program: The same for tasks.
+        port: Where records are looked at.
+        limits: How far to go.
+        prescans: What the pre-scans kept, by operator.
+        seen: Takes what is seen.
+    """
+
+    def __init__(
+        self,
+        app: LogicalPlan,
+        part: PlacedApp,
+        program: Program,
+        port: PreviewPort,
+        limits: PreviewLimits,
+        prescans: Mapping[str, SavedState],
+        seen: Seen,
+    ) -> None:
+        self.seen = seen
+        self._limits = limits
+        self._begun_s = math.inf
+        self._piece = max(1, limits.records)
+        self._passed = self._emitted_bytes = self._bytes_before = 0
+        self._progress = Progress()
+        self._arrived: deque[tuple[PortRef, Any]] = deque()
+        self._consumers: dict[PortRef, list[Consumer]] = {}
+        self._is_ending = False
+        names = [name for stage in part.plan.stages for name in stage.operators]
+        counters = {name: Counts() for name in names}
+        operators = {name: pickle.loads(program.operators[name]) for name in names}
+        self._chain = Chain(operators, (), counters, partition=0)
+        self._heads = {ex.edge.target.operator for stage in part.plan.stages for ex in stage.inputs if ex.is_assigned}
+        self._connect(part, port)
+        self._set_up: list[str] = []
+        try:
+            self._setup(app, part, port, counters, prescans)
+            self._chain.begin_window(_WINDOW)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, part: PlacedApp, port: PreviewPort) -> None:
+        """Wire the operators; heads lead to what waits here, and all others to each other."""
+        exchanges = {exchange.edge: exchange for stage in part.plan.stages for exchange in stage.inputs}
+        for ref in self._chain.buffers:
+            self._consumers[ref] = [self._counter(ref)]
+            if ref.port == REJECTS:
+                self._chain.connect(ref, self._take_rejects(ref.operator))
+        for edge in [edge for stage in part.plan.stages for edge in (*stage.edges, *stage.outputs)]:
+            exchange = exchanges.get(edge)
+            split = None if exchange is None else router_of(exchange, 1, 0)
+            self._consumers[edge.source].append(self._passing(edge, split))
+        for ref in port.sources:
+            self._consumers[ref].append(self._show)
+        for ref, consumers in self._consumers.items():
+            if ref.operator in self._heads:
+                self._chain.connect(ref, self._hold(ref))
+            else:
+                for consumer in consumers:
+                    self._chain.connect(ref, consumer)
+
+    def _setup(
+        self,
+        app: LogicalPlan,
+        part: PlacedApp,
+        port: PreviewPort,
+        counters: Mapping[str, Counts],
+        prescans: Mapping[str, SavedState],
+    ) -> None:
+        connected = {ref for edge in app.edges for ref in (edge.source, edge.target)} | {port.ref}
+        for name, operator in self._chain.operators.items():
+            saved, prescan = prescans.get(name), None
+            if saved is not None and isinstance(operator, PreScanner):
+                prescan = StateCodec.of_prescans(name, operator.prescan()).decode(saved)
+            # Rejects are looked at whether or not the app does anything with them.
+            rejects = {REJECTS} & operator.output_ports.keys()
+            context = OperatorContext(
+                app=part.name,
+                operator=name,
+                counters=counters[name],
+                skipped=self.seen.left_out,
+                progress=self._progress,
+                connected=frozenset({ref.port for ref in connected if ref.operator == name} | rejects),
+                storage=part.storage,
+                outputs=_NoFiles(),
+                prescan=prescan,
+            )
+            self._chain.call(name, operator.setup, context)
+            self._set_up.append(name)
+
+    def _counter(self, ref: PortRef) -> Consumer:
+        def count(payload: Any) -> None:
+            self.seen.given[ref] += len(payload)
+
+        return count
+
+    def _passing(self, edge: Edge, split: Callable[[Any], Any] | None) -> Consumer:
+        """Gives what an edge carries to its target; through the router of an exchange, whose keys must be there."""
+        consume = self._chain.consumer_of(edge.target)
+
+        def take(payload: Any) -> None:
+            self.seen.taken[edge.target.operator] += len(payload)
+            for _, part in ((0, payload),) if split is None else split(payload):
+                consume(part)
+
+        return take
+
+    def _hold(self, ref: PortRef) -> Consumer:
+        """Keeps what a head emits until it is passed on."""
+
+        def hold(payload: Any) -> None:
+            if isinstance(payload, RecordBatch):
+                payload = self._from_offset(payload)
+                self._take_note(payload)
+            self._arrived.append((ref, payload))
+            if self._is_ending:
+                self._pass_on()
+
+        return hold
+
+    def _take_note(self, batch: RecordBatch) -> None:
+        """Note what was read; what lies before the offset does not count, and takes no time of the sample."""
+        if len(batch):
+            self._begun_s = min(self._begun_s, time.monotonic())
+        elif self._limits.offset and not self.has_read:
+            self._bytes_before = self._progress.bytes_read
+            return
+        self._emitted_bytes += batch.nbytes()
+        self.seen.urls.update((redacted(each.url), None) for each in batch.blocks if hasattr(each, "url"))
+
+    def _from_offset(self, batch: RecordBatch) -> RecordBatch:
+        offsets = batch.offsets()
+        if not self._limits.offset or not len(batch):
+            return batch
+        return batch.filter(pa.array((offsets == UNKNOWN) | (offsets >= self._limits.offset)))
+
+    def _take_rejects(self, operator: str) -> Consumer:
+        def take(batch: RecordBatch) -> None:
+            for record in batch.to_pylist():
+                reject = reject_of(record)
+                if reject is not None and reject.offset < self._limits.offset:
+                    continue
+                self.seen.reject_count += 1
+                if operator not in self.seen.rejecting:
+                    self.seen.rejecting.append(operator)
+                if reject is not None and len(self.seen.rejects) < self._limits.records:
+                    self.seen.rejects.append(reject)
+
+        return take
+
+    def _show(self, payload: RecordBatch) -> None:
+        missing = self._limits.records - self.seen.count
+        if missing > 0 and len(payload):
+            self.seen.batches.append(payload if len(payload) <= missing else payload.take(np.arange(missing)))
+        self.seen.count += len(payload)
+        self.seen.at_end += len(payload) * self._is_ending
+
+    @property
+    def has_read(self) -> bool:
+        """Whether any record was read."""
+        return self._begun_s < math.inf
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that were read, as far as readers tell; else bytes of the records that they made."""
+        return self._progress.bytes_read - self._bytes_before or self._emitted_bytes
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there is enough to show, or as much was read as may be; little that is read may hold much."""
+        return self._has_enough or max(self.size_bytes, self._emitted_bytes) >= self._limits.read_bytes
+
+    @property
+    def _has_enough(self) -> bool:
+        is_sampled = self._passed >= SAMPLE_RECORDS or time.monotonic() - self._begun_s > SAMPLE_S
+        return self.seen.count >= self._limits.records and is_sampled
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether records that were read have not been passed on."""
+        return bool(self._arrived)
+
+    def feed(self, target: PortRef, item: Any) -> bool:
+        """Give a tuple to an operator, and pass on what it emits; stops when there is enough.
+
+        Returns:
+            Whether all of the tuple was taken.
+
+        Raises:
+            DagflowError: An operator failed.
+        """
+        operator = self._chain.operators[target.operator]
+        offset = self._limits.offset
+        if (
+            offset
+            and isinstance(operator, Seekable)
+            and self._chain.call(target.operator, operator.lies_before, item, offset)
+        ):
+            return True
+        with contextlib.closing(self._chain.feed(target, [item])) as steps:  # type: ignore[type-var]  # a generator
+            for _ in steps:
+                self._pass_on()
+                if self.is_enough:
+                    return False
+        self._pass_on()
+        return True
+
+    def _pass_on(self) -> None:
+        """Pass on what waits, as long as there is not enough."""
+        while self._arrived and not self._has_enough:
+            ref, payload = self._arrived.popleft()
+            if isinstance(payload, RecordBatch) and len(payload) > self._piece:
+                self._arrived.appendleft((ref, payload.take(np.arange(self._piece, len(payload)))))
+                payload = payload.take(np.arange(self._piece))
+            for consumer in self._consumers[ref]:
+                consumer(payload)
+            self._passed += len(payload)
+            self._piece = max(self._piece, self._passed)
+
+    def finish(self) -> None:
+        """Let the operators end the window: they emit what they make of all that they took in.
+
+        Raises:
+            DagflowError: An operator failed.
+        """
+        self._is_ending = True
+        self._arrived.clear()
+        self._chain.end_window()
+
+    def close(self) -> None:
+        """End the operators.
+
+        Raises:
+            DagflowError: An operator failed to.
+        """
+        self._chain.teardown(self._set_up)

@@ -1,0 +1,138 @@
+"""The port that a preview looks at, and the part of an app that leads to it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from dagflow.api.control import PreviewSource
+from dagflow.errors import PlanError, Problem
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.physical import Edge, PortRef
+from dagflow.spec.problems import did_you_mean, listed, quoted
+
+REJECTS = "errors"
+"""Port at which a reader gives what it refuses, each as a JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewPort:
+    """Where records are looked at.
+
+    Attributes:
+        ref: The port.
+        sources: The output ports whose records are seen there; the port itself, where it is one.
+    """
+
+    ref: PortRef
+    sources: tuple[PortRef, ...]
+
+
+def find_port(app: LogicalPlan, at: str | None) -> PreviewPort:
+    """The port that a preview looks at.
+
+    Args:
+        app: The app.
+        at: "operator.port", or an operator for its only port of records; None for what the app's output would get.
+
+    Raises:
+        PlanError: There is no such port, or no records flow there.
+    """
+    if at is None:
+        return _default_port(app)
+    name, ref = _split(app, at)
+    if name not in app.operators:
+        raise _mistake(f"there is no operator {quoted(name)}{did_you_mean(name, app.operators)}", app)
+    operator = app.operators[name].operator
+    ports = {**operator.input_ports, **operator.output_ports}
+    if ref and ref not in ports:
+        raise _mistake(f"operator {quoted(name)} has no port {quoted(ref)}{did_you_mean(ref, ports)}", app)
+    found = [port for port in _ports_of(app, name) if ref in ("", port.port)]
+    if not found:
+        raise _mistake(f"no records pass {quoted(at)}", app)
+    return _seen_at(app, found[0])
+
+
+def _split(app: LogicalPlan, at: str) -> tuple[str, str]:
+    """The operator and the port that a text names; operators of a module have dots in their names."""
+    if at in app.operators:
+        return at, ""
+    name, _, port = at.rpartition(".")
+    return (name, port) if name else (port, "")
+
+
+def _ports_of(app: LogicalPlan, name: str) -> Iterator[PortRef]:
+    """The ports of an operator where records pass: first those by which they leave."""
+    operator = app.operators[name].operator
+    yield from (PortRef(name, port) for port, each in operator.output_ports.items() if each.carries_records)
+    connected = {edge.target for edge in app.edges}
+    inputs = (PortRef(name, port) for port, each in operator.input_ports.items() if each.carries_records)
+    yield from (ref for ref in inputs if ref in connected)
+
+
+def _seen_at(app: LogicalPlan, ref: PortRef) -> PreviewPort:
+    if ref.port in app.operators[ref.operator].operator.output_ports:
+        return PreviewPort(ref, (ref,))
+    return PreviewPort(ref, tuple(edge.source for edge in app.edges if edge.target == ref))
+
+
+def _mistake(text: str, app: LogicalPlan) -> PlanError:
+    ports = list(dict.fromkeys(str(ref) for name in app.operators for ref in _ports_of(app, name)))
+    return PlanError([Problem("--at", 0, 0, text)], hint=f"records pass {', '.join(ports)}" if ports else "")
+
+
+def _default_port(app: LogicalPlan) -> PreviewPort:
+    """What the first operator takes in whose records go nowhere else, but for rejects; else what a reader emits."""
+    outputs, inner = _record_edges(app)
+    ends = [edge.target for edge in outputs if edge.source.port != REJECTS and edge.target.operator not in inner]
+    if ends:
+        order = list(app.operators)
+        return _seen_at(app, min(ends, key=lambda ref: order.index(ref.operator)))
+    emitted = [ref for name in app.operators for ref in _ports_of(app, name) if ref.port != REJECTS]
+    if not emitted:
+        raise _mistake("the app has no operator that emits records", app)
+    return _seen_at(app, emitted[-1])
+
+
+def _record_edges(app: LogicalPlan) -> tuple[list[Edge], set[str]]:
+    """The edges by which records pass, and the operators that such edges leave."""
+    edges = [
+        e for e in app.edges if app.operators[e.source.operator].operator.output_ports[e.source.port].carries_records
+    ]
+    return edges, {edge.source.operator for edge in edges}
+
+
+def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> LogicalPlan:
+    """The part of an app that leads to a port, with operators of its own, ready to be looked at.
+
+    Args:
+        app: The app, which is left as it is.
+        port: The port.
+        file: The only file to read; None for all.
+
+    Raises:
+        PlanError: It is not clear what reads the file.
+    """
+    names = _upstream(app, {ref.operator for ref in port.sources})
+    nodes = {name: _copied(node) for name, node in app.operators.items() if name in names}
+    edges = tuple(edge for edge in app.edges if {edge.source.operator, edge.target.operator} <= names)
+    sources = {name: node.operator for name, node in nodes.items() if isinstance(node.operator, PreviewSource)}
+    if file is not None and len(sources) != 1:
+        names_of = f"operators {listed(sources)} give files" if sources else "no operator gives files"
+        raise PlanError([Problem("--file", 0, 0, f"{names_of} to {port.ref}, and one has to")])
+    for source in sources.values():
+        source.begin_preview(file)
+    return replace(app, operators=nodes, edges=edges)
+
+
+def _copied(node: OperatorNode) -> OperatorNode:
+    return replace(node, operator=copy.copy(node.operator))
+
+
+def _upstream(app: LogicalPlan, names: Iterable[str]) -> set[str]:
+    """The operators, and all whose tuples or records reach them."""
+    found = set(names)
+    while more := {edge.source.operator for edge in app.edges if edge.target.operator in found} - found:
+        found |= more
+    return found

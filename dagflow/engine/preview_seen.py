@@ -1,0 +1,71 @@
+"""What a preview has seen so far."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagflow.api.context import Skipped
+from dagflow.api.records import RecordBatch
+from dagflow.plan.physical import PortRef
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewReject:
+    """What a reader refused.
+
+    Attributes:
+        file: The file.
+        offset: Its first byte in the content of the file.
+        length: How many bytes it has.
+        reason: Why.
+        raw: Its bytes, or as many of its first bytes as were kept.
+    """
+
+    file: str
+    offset: int
+    length: int
+    reason: str
+    raw: bytes
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a preview has seen.
+
+    Attributes:
+        batches: Batches that arrived at the port, with as many records as are shown.
+        count: Records that arrived there.
+        at_end: How many of them were emitted when there was no more to read.
+        rejects: What readers refused, as much as is shown.
+        reject_count: How much they refused.
+        rejecting: Operators that refused something.
+        taken: Records that each operator took in.
+        given: Records that left each port.
+        urls: The files, as far as they had records.
+        left_out: What was left out of files that cannot be read.
+    """
+
+    batches: list[RecordBatch] = field(default_factory=list)
+    count: int = 0
+    at_end: int = 0
+    rejects: list[PreviewReject] = field(default_factory=list)
+    reject_count: int = 0
+    rejecting: list[str] = field(default_factory=list)
+    taken: Counter[str] = field(default_factory=Counter)
+    given: Counter[PortRef] = field(default_factory=Counter)
+    urls: dict[str, None] = field(default_factory=dict)
+    left_out: list[Skipped] = field(default_factory=list)
+
+
+def reject_of(record: Any) -> PreviewReject | None:
+    """What a reader says of what it refused; None where an author's port of that name says something else."""
+    try:
+        facts = json.loads(record)
+        raw = b64decode(facts["raw"])
+        return PreviewReject(facts["url"], int(facts["offset"]), int(facts["length"]), facts["reason"], raw)
+    except (ValueError, TypeError, KeyError):
+        return None

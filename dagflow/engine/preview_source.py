@@ -1,0 +1,106 @@
+"""What the control operators of an app emit, a little at a time, for a preview."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+from dagflow.api.context import WindowBudget
+from dagflow.engine.control_graph import ControlGraph, index_operators
+from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.prescan import PreScans
+from dagflow.errors import DagflowError
+from dagflow.execution.program import Program
+from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.journal import SavedState
+from dagflow.plan.physical import PortRef
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.location import absolute, join
+from dagflow.storage.pending import pending_tag
+
+_MOST_TUPLES = 1024
+"""Tuples of a step, at most."""
+
+_TUPLE_BYTES = 1 << 20
+"""Bytes of a tuple of a step, on average, at most."""
+
+
+class _Services:
+    """What control operators of a preview are offered; see ControlServices."""
+
+    follow = False
+
+    def __init__(self, state_url: str, operator_index: int) -> None:
+        self.state_url = state_url
+        self.operator_index = operator_index
+        self.tuples = 1
+
+    @property
+    def budget(self) -> WindowBudget:
+        """Little at first: the first record waits for all of it."""
+        return WindowBudget(self.tuples, self.tuples * _TUPLE_BYTES)
+
+    def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        return [function(item) for item in items]
+
+    def watched(self, what: str) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+class PreviewInput:
+    """What the control operators of an app emit, completed by pre-scans, in the order of a run.
+
+    The state that they keep goes to a temporary directory, which is removed at the end.
+
+    Args:
+        app: The part of an app that is looked at.
+        program: The same for tasks.
+    """
+
+    def __init__(self, app: PlacedApp, program: Program) -> None:
+        self._app = app
+        self._directory = tempfile.TemporaryDirectory(prefix="dagflow-preview-")
+        index = index_operators(app.plan.control, {})
+        self._services = {
+            name: _Services(join(absolute(self._directory.name), name), index[name]) for name in app.plan.control
+        }
+        self._prescans = PreScans(app.operators, lambda: InlineRuntime(program))
+        try:
+            outputs = TaskOutputs(app.storage, pending_tag("preview", 0), "process")
+            self._control = ControlGraph(app, self._services, outputs, index)
+        except BaseException:
+            self._directory.cleanup()
+            raise
+
+    def __enter__(self) -> PreviewInput:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the control operators; a failure of theirs does not hide an earlier one."""
+        try:
+            with contextlib.nullcontext() if error is None else contextlib.suppress(DagflowError):
+                self._control.close()
+        finally:
+            self._directory.cleanup()
+
+    def steps(self) -> Iterator[Mapping[PortRef, list[Any]]]:
+        """The tuples by input port, step by step, until the control operators have no more.
+
+        Raises:
+            DagflowError: An operator, or its pre-scan, failed.
+        """
+        step = 0
+        while (emission := self._control.emit(step := step + 1)) is not None:
+            yield self._prescans.complete(emission).tuples
+            for services in self._services.values():
+                services.tuples = min(2 * services.tuples, _MOST_TUPLES)
+
+    def prescan_states(self) -> dict[str, SavedState]:
+        """What the pre-scans of the steps so far keep, by operator."""
+        return self._prescans.state()

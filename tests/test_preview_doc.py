@@ -1,0 +1,28 @@
+"""The commands and the code of docs/preview.md show what the page says."""
+
+import contextlib
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands.inspected_app import invoke
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "preview.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("example", re.findall(r"```console\n\$ dagflow (.*?)```", PAGE, re.DOTALL))
+def test_commands_of_the_page_print_what_it_shows(example: str) -> None:
+    """They run on the sample input."""
+    command, _, shown = example.partition("\n")
+    with contextlib.chdir(ROOT):
+        assert invoke(*command.split()) == (0, shown, "")
+
+
+def test_the_code_of_the_page_works(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints three records."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    with contextlib.chdir(ROOT):
+        exec(code, {})
+    assert len(capsys.readouterr().out.splitlines()) == 3
