@@ -4,7 +4,8 @@ import os
 import sys
 
 _ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
-if _ALLOCATOR not in os.environ and "pyspark.worker" not in sys.orig_argv:
+_TASKS = {"pyspark.worker", "dagflow.runtime.worker_server"}
+if _ALLOCATOR not in os.environ and _TASKS.isdisjoint(sys.orig_argv):
     # Arrow chooses while it is imported, and its Parquet writer never asks again. Its own allocator keeps what was
     # freed, 45 of 195 MiB of a driver; tasks are faster with it.
     os.environ[_ALLOCATOR] = "system"

@@ -141,6 +141,8 @@ class OperatorError(DagflowError):
         url: The file of the record at hand, or "".
         offset: Byte offset of the record at hand, or -1.
         trace: The traceback as text, for the log.
+        line: The line of the author's code that raised, as "file:line: code", or "".
+        record: The record at hand as Python shows it, or "".
     """
 
     def __init__(
@@ -154,6 +156,8 @@ class OperatorError(DagflowError):
         offset: int = -1,
         trace: str = "",
         hint: str = "",
+        line: str = "",
+        record: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.operator = operator
@@ -162,6 +166,8 @@ class OperatorError(DagflowError):
         self.url = url
         self.offset = offset
         self.trace = cut_text(trace, MAX_TRACE)
+        self.line = line
+        self.record = record
 
     def _located(self) -> str:
         place = [f"window {self.window_id}"] if self.window_id >= 0 else []
@@ -169,6 +175,10 @@ class OperatorError(DagflowError):
         text = f"{', '.join(place)}: {self.message}"
         if self.url:
             text += f" at {self.url}" + (f" offset {self.offset}" if self.offset >= 0 else "")
+        if self.line:
+            text += f"\n    at {self.line}"
+        if self.record:
+            text += f"\n    record: {self.record}"
         return text
 
 

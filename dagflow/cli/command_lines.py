@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from dagflow.engine.run import RunOptions
+from dagflow.runtime.local import usable_cores
 from dagflow.storage.location import redacted
 
 _SECRET = re.compile(r"secret|passw|token|credential|(access|account|private|api).?key", re.IGNORECASE)
@@ -43,6 +44,8 @@ def _settings(overrides: Sequence[str], options: RunOptions) -> list[str]:
     words = []
     for override in overrides:
         words += ["--set", _veiled(override)]
+    if options.workers is not None:
+        words += ["--local"] if options.workers == usable_cores() else ["--local", "--workers", f"{options.workers}"]
     if options.master is not None:
         words += ["--master", options.master]
     for key, value in options.conf.items():

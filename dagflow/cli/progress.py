@@ -17,6 +17,7 @@ from rich.text import Text
 from dagflow.cli import output
 from dagflow.cli.render import account, progress_line, table
 from dagflow.cli.shared_options import Redact
+from dagflow.execution.breakpoints import is_debugging
 from dagflow.execution.output_limit import OUTPUT_LOGGER
 from dagflow.report.snapshot import RunRates, RunSnapshot
 
@@ -78,7 +79,7 @@ class LineDisplay(Display):
         figures = replace(snapshot, seconds=0.0, rates=RunRates())
         # A run that follows and has nothing to do is silent, one that works on a long window is not.
         has_news = any(snapshot.backlog.values()) or figures != self._told
-        if snapshot.seconds >= self._next_s and has_news:
+        if snapshot.seconds >= self._next_s and has_news and not is_debugging():
             self._next_s = snapshot.seconds + LINE_INTERVAL_S
             self._told = figures
             output.note(progress_line(snapshot))
@@ -161,17 +162,18 @@ class LiveDisplay(Display):
         return table(self.app, self.last, self._spinner, self._status)
 
 
-def display_for(app: str, redact: Redact = str, *, is_quiet: bool) -> Display:
+def display_for(app: str, redact: Redact = str, *, is_quiet: bool, is_plain: bool = False) -> Display:
     """The display that suits stderr: a live one on a terminal that can redraw, otherwise lines.
 
     Args:
         app: The app's name.
         redact: Makes a message fit to be printed.
         is_quiet: Whether only errors are wanted.
+        is_plain: Whether others may write to the terminal meanwhile.
     """
     if is_quiet:
         return Display(app, redact)
-    if sys.stderr is not None and sys.stderr.isatty():
+    if not is_plain and sys.stderr is not None and sys.stderr.isatty():
         console = Console(stderr=True, highlight=False)
         if console.is_terminal and not console.is_dumb_terminal:
             return LiveDisplay(app, console, redact)

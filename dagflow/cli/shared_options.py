@@ -11,6 +11,7 @@ import click
 
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
+from dagflow.runtime.local import usable_cores
 from dagflow.spec.problems import did_you_mean, quoted
 from dagflow.spec.spark_master import MASTERS, is_master
 from dagflow.storage.context import StorageContext
@@ -20,6 +21,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
 
 _SHORTEST_SECRET = 4
+
+MAX_WORKERS = 1024
+"""More processes than a machine has cores, and few enough to start."""
 
 
 @dataclass(slots=True)
@@ -180,6 +184,33 @@ def master_option(function: F) -> F:
         callback=known,
         help="Spark master, for example local[4] or spark://host:7077.",
     )(function)
+
+
+def local_options(function: F) -> F:
+    """Add `--local` and `--workers N`, given to the command as `workers`: a count, or None for Spark."""
+
+    def counted(context: click.Context, parameter: click.Parameter, value: int | None) -> int | None:
+        if not context.params.pop("is_local"):
+            if value is not None:
+                raise click.BadParameter("it goes with --local; on Spark, --master says how many tasks run at once")
+            return None
+        if context.params.get("master") or context.params.get("conf"):
+            raise click.UsageError("--local runs without Spark, and takes neither --master nor --conf")
+        return value or usable_cores()
+
+    workers = click.option(
+        "--workers",
+        type=click.IntRange(1, MAX_WORKERS),
+        metavar="N",
+        callback=counted,
+        help="With --local: how many processes; 1 runs the tasks in this one, so that breakpoint() works. Default: one "
+        "for each core.",
+    )
+    # Eager options are read first, in the order of the command.
+    local = click.option(
+        "--local", "is_local", is_flag=True, is_eager=True, help="Run in processes of this machine, without Spark."
+    )
+    return workers(local(function))
 
 
 def unknown(what: str, name: str, valid: Collection[str]) -> str:

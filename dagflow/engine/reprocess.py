@@ -112,7 +112,7 @@ def reprocess(
         limits = stall_limits(app.attributes)
         program = Program.of(app.name, placed.plan, placed.operators, storage, "power", limits)
         tasks = lazy_runtime(app, program, options, locations, runtime)
-        parallelism = SparkMaster.parse(options.master or app.attributes.master).parallelism
+        parallelism = options.workers or SparkMaster.parse(options.master or app.attributes.master).parallelism
         reprocessor = Reprocessor(journal, placed, tasks.get, stop, parallelism)
         with pending_files_swept(locations.outputs, journal, storage):
             try:

@@ -44,6 +44,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
 from dagflow.runtime.base import LazyRuntime, Runtime
+from dagflow.runtime.local import start_local
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
 from dagflow.spec.app_spec import Attributes
@@ -68,6 +69,8 @@ class RunOptions:
         fresh: Whether to set the old journal aside, and remove the files that it published.
         replay_command: The command line that runs windows again with what this run was given, up to their ids.
         take_over: Whether to replace a run that is at work on the checkpoint.
+        workers: How many processes of this machine run the tasks, in place of Spark; 1 for this process alone. None
+            for Spark.
     """
 
     checkpoint: str | None = None
@@ -77,6 +80,7 @@ class RunOptions:
     fresh: bool = False
     replay_command: str = "dagflow replay CHECKPOINT"
     take_over: bool = False
+    workers: int | None = None
 
 
 class SilentObserver:
@@ -248,7 +252,7 @@ def _drive(
     runtime: LazyRuntime,
 ) -> RunSnapshot:
     """Put the parts of a driver together, give them the states that earlier runs left, and let it run."""
-    sizing = WindowSizing(SparkMaster.parse(options.master or app.attributes.master).parallelism)
+    sizing = WindowSizing(options.workers or SparkMaster.parse(options.master or app.attributes.master).parallelism)
     control = _control_graph(app, journal, checkpoint, controls, sizing, runtime)
     try:
         store = app.storage.objects(checkpoint)
@@ -319,9 +323,14 @@ def lazy_runtime(
     runtime: RuntimeFactory | None = None,
     watch: DriverWatch | None = None,
 ) -> LazyRuntime:
-    """The runtime of a program, which starts with the first window that has tasks; without a factory it is Spark."""
+    """The runtime of a program, which starts with the first window that has tasks.
+
+    Without a factory it is Spark, or this machine where the options say so.
+    """
     if runtime is not None:
         return LazyRuntime(lambda: runtime(program))
+    if (workers := options.workers) is not None:
+        return LazyRuntime(lambda: start_local(program, workers, Path(".dagflow") / f"{app.name}.local.log"))
 
     def start() -> Runtime:
         # PySpark waits for Java for ever.

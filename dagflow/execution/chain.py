@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dagflow.api.accumulator import Accumulator
@@ -22,6 +22,7 @@ from dagflow.execution.failures import (
     BrokenContractError,
     FailedInput,
     operator_error,
+    shown_record,
 )
 from dagflow.execution.forked import end_if_forked
 from dagflow.execution.operator_clock import OperatorClock
@@ -238,7 +239,9 @@ class Chain:
         except FAILURES as error:
             if self._is_complete(error):
                 raise
-            raise self._failure(operator, method, error, FailedInput.of(batch, len(ends[0]))) from error
+            at = len(ends[0])
+            failed = replace(FailedInput.of(batch, at), record=shown_record(records[at]))
+            raise self._failure(operator, method, error, failed) from error
         finally:
             self._end(earlier)
             for buffer in watched:

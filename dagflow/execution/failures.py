@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sysconfig
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dagflow.api.records import RecordBatch
@@ -15,6 +20,7 @@ from dagflow.errors import (
     RecordError,
     RunStoppedError,
     StorageError,
+    cut_text,
     text_of,
     trace_of,
 )
@@ -30,6 +36,18 @@ INTERRUPTIONS = (GeneratorExit, KeyboardInterrupt)
 """What is raised in an operator from outside."""
 
 
+_OTHERS_CODE = tuple(
+    {
+        *(str(Path(__file__).parents[2] / name) + os.sep for name in ("dagflow", "operators")),
+        *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    }
+)
+"""Where code lies that is not the author's."""
+
+_MAX_RECORD = 200
+"""Characters of a record in an error's message."""
+
+
 class BrokenContractError(Exception):
     """A method of an operator broke its contract; the message continues a sentence that begins with its name."""
 
@@ -41,10 +59,12 @@ class FailedInput:
     Attributes:
         blocks: Blocks, or other tuples, that the input comes from; empty where they are not known.
         offset: Byte offset of the record in its file, -1 where it is not known.
+        record: The record as Python shows it, "" where the operator had more than one, or none.
     """
 
     blocks: Sequence[Any] = ()
     offset: int = -1
+    record: str = ""
 
     @classmethod
     def of(cls, payload: Any, position: int = -1) -> FailedInput:
@@ -97,4 +117,32 @@ def operator_error(
         offset=failed.offset,
         trace=trace_of(error),
         hint=hint,
+        line=line_of(error),
+        record=failed.record,
     )
+
+
+def line_of(error: BaseException) -> str:
+    """The line of the author's code that raised, as "file:line: code"; "" where none of the author's ran.
+
+    Where the author's code called a library that raised, it is the line with that call.
+    """
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_OTHERS_CODE) and not frame.filename.startswith("<"):
+            return f"{_short_path(frame.filename)}:{frame.lineno}: {frame.line}"
+    return ""
+
+
+def _short_path(path: str) -> str:
+    """A path from the working directory where it is below that one."""
+    with contextlib.suppress(OSError, ValueError):
+        return str(Path(path).relative_to(Path.cwd()))
+    return path
+
+
+def shown_record(record: Any) -> str:
+    """A record as Python shows it, cut where it is long; "" where its class cannot be shown."""
+    try:
+        return cut_text(repr(record), _MAX_RECORD)
+    except Exception:  # the class may be an author's
+        return ""

@@ -17,6 +17,7 @@ from dagflow.api.accumulator import Accumulator
 from dagflow.api.context import Counts, OperatorContext, Skipped, VersionKey
 from dagflow.api.operator import Operator, PreScan, PreScanner
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
+from dagflow.execution.breakpoints import breakpoints
 from dagflow.execution.chain import Chain
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
 from dagflow.execution.operator_output import captured, named_records
@@ -183,7 +184,8 @@ class StageTask:
         thread = threading.get_ident() if is_shared else None
         # In a process of its own everything is the operators'; otherwise others write to stderr as well.
         names = ("stdout",) if is_shared else ("stdout", "stderr")
-        with self._watch, captured(*names, take=self._printed, thread=thread), named_records(self._name):
+        taken = captured(*names, take=self._printed, thread=thread)
+        with self._watch, taken, named_records(self._name), breakpoints(is_shared=is_shared):
             yield from self._run(inputs)
         self._printed_lines.flush()
 

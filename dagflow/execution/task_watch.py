@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from types import TracebackType
 
+from dagflow.execution.breakpoints import is_debugging
 from dagflow.execution.stalls import StallLimits, StandstillDetector, stacks_of
 from dagflow.execution.task_progress import StallReport, TaskMessage, WorkAtHand
 
@@ -109,6 +110,8 @@ class TaskWatch:
                 continue
 
     def _look(self) -> None:
+        if is_debugging():
+            return
         if self._ends_process:
             # A watch of the interpreter's own, which needs no lock of Python's: native code may hold it.
             faulthandler.dump_traceback_later(self._limits.timeout_s + GRACE_S, exit=True, file=_STDERR)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
@@ -56,11 +56,7 @@ class InlineRuntime(Runtime):
         slots = self._program.plan.partitions_by_level(window.partitions)
         inputs = driver_inputs(self._program, window)
         for level in range(len(levels)):
-            left = [
-                item
-                for slot, items in enumerate(inputs)
-                for item in run_level(self._program, window, level, slot, iter(items), self._board.record)
-            ]
+            left = [item for slot, items in enumerate(inputs) for item in self._run_slot(window, level, slot, items)]
             if level + 1 == len(levels):
                 return [item for item in left if isinstance(item, TaskResult)]
             keyed = sorted(
@@ -71,6 +67,9 @@ class InlineRuntime(Runtime):
             for (slot, _), _, item in keyed:
                 inputs[slot].append(item)
         return []
+
+    def _run_slot(self, window: WindowTask, level: int, slot: int, items: Iterable[Any]) -> Iterable[Any]:
+        return run_level(self._program, window, level, slot, iter(items), self._board.record)
 
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:
         """Pre-scan at once."""

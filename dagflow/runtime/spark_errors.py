@@ -12,10 +12,11 @@ from pickle import PicklingError
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 
-from dagflow.errors import DagflowError, OperatorError, ProcessEndedError
+from dagflow.errors import DagflowError, ProcessEndedError
 from dagflow.runtime.java_process import OUT_OF_MEMORY_END
 from dagflow.runtime.progress_board import LastReport
 from dagflow.runtime.start_checks import space_hint
+from dagflow.runtime.worker_errors import death_of
 
 
 def first_line(error: BaseException) -> str:
@@ -65,22 +66,9 @@ def worker_death(text: str, last_of: Callable[[int], LastReport | None]) -> Dagf
     failed = _FAILED_TASK.search(text)
     if failed is None or _WORKER_DIED not in text or (last := last_of(int(failed[2]))) is None:
         return None
-    fatal, times = _FATAL.search(text), failed[1]
-    hint = "the system kills a process that takes more memory than there is, and `dmesg` says so"
-    how = f"was killed {times} times, or called os._exit()"
-    if last.is_timed_out:
-        how, hint = f"was ended {times} times because it stood still", "task_timeout_millis says after how long"
-    elif fatal is not None:
-        how, hint = f"died {times} times: {fatal[1]}", "native code did this; `dagflow -v run` shows its stack"
-    work = last.work
-    return OperatorError(
-        f"its Python process {how}{f', in {work.what}' if work.what else ''}",
-        operator=work.operator or f"stage {work.stage}",
-        window_id=work.window_id,
-        partition=work.partition,
-        trace=fatal[0] if fatal is not None else "",
-        hint=hint,
-    )
+    fatal = _FATAL.search(text)
+    said, trace = ("", "") if fatal is None else (fatal[1], fatal[0])
+    return death_of(last, int(failed[1]), "`dagflow -v run` shows its stack", said, trace)
 
 
 def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = str) -> Exception:

@@ -18,8 +18,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from dagflow.runtime.java_process import END_S, JavaProcessOptions
+from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.scratch import SHORT_PLACES, Scratch, sweep
-from dagflow.runtime.spark_log import SparkLog
 from dagflow.runtime.start_checks import require_open_files, require_space, unwritable_log
 
 _NUMPY_CONVERTERS = NumpyArrayConverter, NumpyScalarConverter
@@ -151,9 +151,9 @@ class SparkProcess:
         self._scratches.clear()
 
 
-def _log_at(path: Path) -> SparkLog:
+def _log_at(path: Path) -> ProcessLog:
     try:
-        return SparkLog(path)
+        return ProcessLog(path)
     except OSError as error:
         raise unwritable_log(error, path) from error
 

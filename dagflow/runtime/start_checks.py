@@ -71,10 +71,10 @@ def space_hint() -> str:
     )
 
 
-def unwritable_log(error: OSError, log: Path) -> StorageError:
+def unwritable_log(error: OSError, log: Path, whose: str = "Spark's log") -> StorageError:
     """The error of a start whose log cannot be written."""
     return StorageError(
-        f"cannot write Spark's log: {error.strerror}",
+        f"cannot write {whose}: {error.strerror}",
         url=str(log.absolute()),
         hint="start dagflow in a directory where you may write, with absolute paths in the app",
     )

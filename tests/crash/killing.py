@@ -1,4 +1,4 @@
-"""Real runs of `dagflow run` on Spark, and ways to kill parts of them at random moments."""
+"""Real runs of `dagflow run`, on Spark and without it, and ways to kill parts of them at random moments."""
 
 from __future__ import annotations
 
@@ -153,16 +153,19 @@ class RunProcess:
         members = self.members()
         java = {pid for pid, (_, command) in members.items() if command.split(" ")[0].endswith("java")}
         python = {pid for pid, (_, command) in members.items() if "pyspark.worker" in command}
+        local = {pid for pid, (_, command) in members.items() if "dagflow.runtime.worker_server" in command}
         match target:
             case "driver":
                 return [self.process.pid]
             case "jvm":
                 return sorted(java)
             case "daemon":
-                return sorted(pid for pid in python if members[pid][0] in java)
+                daemons = {pid for pid in python if members[pid][0] in java}
+                return sorted(daemons | {pid for pid in local if members[pid][0] == self.process.pid})
             case "worker":
                 # Workers of a killed daemon stay alive, and Spark keeps using them.
-                return sorted(pid for pid in python if members[pid][0] not in java)
+                workers = {pid for pid in python if members[pid][0] not in java}
+                return sorted(workers | {pid for pid in local if members[pid][0] != self.process.pid})
 
     def kill(self, target: Target, dice: random.Random) -> bool:
         """Kill one process of a kind with SIGKILL; return whether there was one."""
@@ -240,6 +243,7 @@ def kill_until_done(
     targets: list[Target],
     counts: KillCounts,
     before_start: Callable[[int], None] = lambda start: None,
+    options: Callable[[int], Sequence[str]] = lambda start: (),
 ) -> None:
     """Start the run, kill the targets one by one at random moments, then let it finish.
 
@@ -251,6 +255,7 @@ def kill_until_done(
         targets: What to kill, one after the other.
         counts: Takes what happened.
         before_start: Called before each start, with the number of those before.
+        options: More options of the command, by the same number.
 
     Raises:
         AssertionError: A run left processes behind, or did not complete at last.
@@ -259,7 +264,7 @@ def kill_until_done(
     left = list(targets)
     while True:
         before_start(counts.starts)
-        run = RunProcess(folder, "-q")
+        run = RunProcess(folder, "-q", *options(counts.starts))
         counts.starts += 1
         try:
             while left and _strike(run, folder, left[0], dice, counts):

@@ -163,7 +163,9 @@ def test_a_batch_that_fails_is_told_with_all_of_its_blocks() -> None:
     blocks = [Sample(url, b"x" * 50, 100) for url in ("a", "b", "c")]
     origin = Origin(tuple(blocks), np.array([0, 0, 0]), 100, np.arange(3, dtype=np.int32))
     batch = RecordBatch.from_records([b"1", b"2", b"3"], origin=origin)
-    expected = r"take\(\) raised ValueError\(no amount\) in a batch of 3 blocks, from a \[100, 150\) to c \[100, 150\)$"
+    expected = (
+        r"take\(\) raised ValueError\(no amount\) in a batch of 3 blocks, from a \[100, 150\) to c \[100, 150\)\n"
+    )
     with pytest.raises(OperatorError, match=expected):
         run_operator(Calls(take=fail), batch)
 

@@ -1,4 +1,4 @@
-"""The in-process runtime and Spark publish the same bytes."""
+"""The in-process runtime, processes of this machine and Spark publish the same bytes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from dagflow.execution.program import Program
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import LocalRuntime
 from dagflow.testing.backend_contract import BackendContract
 
 FRAME = """\
@@ -80,6 +81,12 @@ class TestInProcess(AppsOfEveryShape):
     def start(self, program: Program) -> Runtime:
         """Start it."""
         return InlineRuntime(program)
+
+
+class TestLocal(AppsOfEveryShape):
+    def start(self, program: Program) -> Runtime:
+        """Two processes of this machine."""
+        return LocalRuntime(program, 2, self._root / "local.log")
 
 
 @pytest.mark.spark

@@ -17,6 +17,7 @@ from dagflow.cli.shared_options import (
     conf_option,
     is_app_file,
     load,
+    local_options,
     master_option,
     set_option,
     take_over_option,
@@ -53,6 +54,7 @@ def _window_ids(context: click.Context, parameter: click.Parameter, values: tupl
 @click.option("--files", "pattern", metavar="GLOB", help="Replay every window that read a file that GLOB names.")
 @click.option("--app", "app", metavar="APP", help="The app, where it is not the file that the last run was given.")
 @set_option
+@local_options
 @master_option
 @conf_option
 @take_over_option
@@ -66,6 +68,7 @@ def command(
     pattern: str | None,
     app: str | None,
     overrides: tuple[str, ...],
+    workers: int | None,
     master: str | None,
     conf: dict[str, str],
     take_over: bool,
@@ -90,7 +93,7 @@ def command(
     except MissingError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
     replayed: list[ReprocessedWindow] = []
-    options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, take_over=take_over)
+    options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, take_over=take_over, workers=workers)
     if chosen:
         stop = StopRequest()
 

@@ -16,6 +16,7 @@ from dagflow.cli.shared_options import (
     Settings,
     conf_option,
     load,
+    local_options,
     master_option,
     set_option,
     take_over_option,
@@ -34,6 +35,7 @@ from dagflow.report.snapshot import RunSnapshot
 @click.argument("app", metavar="APP")
 @set_option
 @click.option("--checkpoint", metavar="URL", help="Keep the journal here instead of where the app says.")
+@local_options
 @master_option
 @conf_option
 @click.option("--follow", is_flag=True, help="Keep watching for new input until stopped.")
@@ -48,6 +50,7 @@ def command(
     app: str,
     overrides: tuple[str, ...],
     checkpoint: str | None,
+    workers: int | None,
     master: str | None,
     conf: dict[str, str],
     follow: bool,
@@ -63,10 +66,11 @@ def command(
     at once. While another run is at work on the checkpoint it is refused; one that was killed does not block it.
     """
     logical = load(app, settings, overrides)
-    options = RunOptions(checkpoint, master, conf, follow=follow, fresh=fresh, take_over=take_over)
+    options = RunOptions(checkpoint, master, conf, follow, fresh, take_over=take_over, workers=workers)
     again = resume_command(app, overrides, options)
     options = replace(options, replay_command=replay_command(logical.attributes.checkpoint, overrides, options))
-    display = display_for(logical.name, settings.redact, is_quiet=quiet)
+    # A table that redraws itself and a debugger do not share a terminal.
+    display = display_for(logical.name, settings.redact, is_quiet=quiet, is_plain=workers == 1)
     try:
         with logging_to(display, is_verbose=settings.is_verbose), display:
             summary = watch(logical, options, display)

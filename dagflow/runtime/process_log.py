@@ -1,4 +1,4 @@
-"""The log of Spark's Java process: what came first and what came last, and never more than a few megabytes."""
+"""The log of another process: what came first and what came last, and never more than a few megabytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 HEAD_BYTES = 1 << 20
-"""What is kept from the beginning: how Spark started, and the first error, which is often the cause of the others."""
+"""What is kept from the beginning: how a process started, and its first error, often the cause of the others."""
 
 TAIL_BYTES = 4 << 20
 """What is kept from the end, at least; the file grows to twice as much before it is cut."""
@@ -16,7 +16,7 @@ _READ_BYTES = 1 << 16
 _MARK = b"\n... %d bytes are left out here ...\n"
 
 
-class SparkLog:
+class ProcessLog:
     """A log file of bounded size that another process writes through a pipe.
 
     The log of the run before is kept beside it, with `.1` behind its name.
@@ -44,7 +44,7 @@ class SparkLog:
         self._left_out_bytes = 0
         self._kept_from = head_bytes
         reading, self.descriptor = os.pipe2(os.O_CLOEXEC)
-        self._copying = threading.Thread(target=self._copy, args=(reading,), name="spark-log", daemon=True)
+        self._copying = threading.Thread(target=self._copy, args=(reading,), name="process-log", daemon=True)
         self._copying.start()
 
     def _copy(self, reading: int) -> None:

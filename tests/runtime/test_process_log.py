@@ -9,14 +9,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.runtime.spark_log import SparkLog
+from dagflow.runtime.process_log import ProcessLog
 
 PATIENCE_S = 60.0
 
 
 def logged(path: Path, pieces: list[bytes], head_bytes: int, tail_bytes: int) -> bytes:
     """What a log holds after a process has written these pieces."""
-    log = SparkLog(path, head_bytes, tail_bytes)
+    log = ProcessLog(path, head_bytes, tail_bytes)
     with open(log.descriptor, "wb", buffering=0) as pipe:
         for piece in pieces:
             pipe.write(piece)

@@ -1,0 +1,238 @@
+"""Runs windows in processes of this machine, without Spark: the same stages, results and published bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dagflow.errors import DagflowError, StorageError
+from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.program import Program
+from dagflow.execution.task import run_level, run_prescan
+from dagflow.execution.task_progress import TaskMessage
+from dagflow.execution.task_watch import TaskHost
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.progress_board import ProgressBoard, WindowProgress
+from dagflow.runtime.scratch import Scratch
+from dagflow.runtime.single_process import SingleProcessRuntime
+from dagflow.runtime.slots import driver_inputs, group_slots
+from dagflow.runtime.spool import SpooledItem, SpoolWriter, read_spooled
+from dagflow.runtime.worker_pool import WorkerPool
+
+JOBS_PER_WORKER = 4
+"""More jobs than processes, so that one that is done early finds another one."""
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class LevelOutcome:
+    """What a job of a level left: results of its tasks, and items for higher levels."""
+
+    results: list[TaskResult]
+    spooled: list[SpooledItem]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelJob:
+    """Runs slots of one level, one after the other.
+
+    Attributes:
+        window: The window, without what the driver assigns.
+        level: The level.
+        slots: Each slot with its items from the driver.
+        directory: Where items for higher levels are stored.
+        spooled: Items from lower levels, by slot, in order.
+    """
+
+    window: WindowTask
+    level: int
+    slots: list[tuple[int, list[Any]]]
+    directory: str
+    spooled: dict[int, list[SpooledItem]] = field(default_factory=dict)
+
+    def __call__(self, program: Program, send: Callable[[TaskMessage], None], host: TaskHost) -> LevelOutcome:
+        """See Job."""
+        results: list[TaskResult] = []
+        with SpoolWriter(self.directory) as spool:
+            for slot, items in self.slots:
+                arrived = itertools.chain(items, read_spooled(self.spooled.get(slot, ())))
+                for item in run_level(program, self.window, self.level, slot, arrived, send, host):
+                    if isinstance(item, TaskResult):
+                        results.append(item)
+                    else:
+                        spool.write(item)
+        return LevelOutcome(results, spool.spooled)
+
+
+@dataclass(frozen=True, slots=True)
+class PrescanJob:
+    """Lets an operator pre-scan items."""
+
+    operator: str
+    items: list[Any]
+
+    def __call__(self, program: Program, send: Callable[[TaskMessage], None], host: TaskHost) -> list[Any]:
+        """See Job."""
+        return list(run_prescan(program, self.operator, self.items))
+
+
+@dataclass(frozen=True, slots=True)
+class MapJob:
+    """Applies a function to items."""
+
+    function: Callable[[Any], Any]
+    items: list[Any]
+
+    def __call__(self, program: Program, send: Callable[[TaskMessage], None], host: TaskHost) -> list[Any]:
+        """See Job."""
+        return list(map(self.function, self.items))
+
+
+def start_local(program: Program, workers: int, log: Path) -> Runtime:
+    """A runtime of this machine.
+
+    Args:
+        program: The app.
+        workers: How many processes run tasks; 1 for this one, where debuggers and profilers see them.
+        log: Where several processes write what operators print.
+
+    Raises:
+        StorageError: A directory that processes need cannot be written to.
+        DagflowError: The processes cannot be started.
+    """
+    if workers == 1:
+        return SingleProcessRuntime(program)
+    try:
+        return LocalRuntime(program, workers, log)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise DagflowError(
+            f"cannot start processes for tasks: {error.strerror or error}",
+            hint=f"they need some space in {tempfile.gettempdir()}; with --workers 1 there are none",
+        ) from error
+
+
+class LocalRuntime(Runtime):
+    """A runtime of several processes on this machine.
+
+    Items on their way to another stage travel in files, so record data never passes through the driver.
+
+    Args:
+        program: The app.
+        workers: How many processes run tasks.
+        log: Where they write what operators print.
+    """
+
+    def __init__(self, program: Program, workers: int, log: Path) -> None:
+        self._program = program
+        self._workers = workers
+        self._board = ProgressBoard(program.limits, log=f"in {log}")
+        self._scratch = Scratch(tempfile.gettempdir())
+        self._pool = WorkerPool(program, workers, log, self._board)
+
+    @property
+    def parallelism(self) -> int:
+        """The number of processes."""
+        return self._workers
+
+    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
+        """Begin a window on a thread of its own, which waits for its jobs."""
+        future: Future[list[TaskResult]] = Future()
+        self._board.open(window.window_id)
+
+        def run() -> None:
+            try:
+                results = self._run(window)
+            except BaseException as error:
+                self._board.close(window.window_id)
+                future.set_exception(error)
+            else:
+                self._board.close(window.window_id)
+                future.set_result(results)
+
+        threading.Thread(target=run, name=f"window {window.window_id}", daemon=True).start()
+        return future
+
+    def progress(self, window_id: int) -> WindowProgress:
+        """How far a window is, by what its tasks have reported."""
+        return self._board.progress(window_id)
+
+    def _run(self, window: WindowTask) -> list[TaskResult]:
+        groups = group_slots(driver_inputs(self._program, window), window.together)
+        lean = replace(window, assigned={})
+        directory = tempfile.mkdtemp(dir=self._scratch.path)
+        results: list[TaskResult] = []
+        waiting: dict[tuple[int, int], list[SpooledItem]] = defaultdict(list)
+        try:
+            for level, slots in enumerate(self._program.plan.partitions_by_level(window.partitions)):
+                if level:
+                    groups = [[(slot, [])] for slot in range(slots)]
+                jobs = [_level_job(lean, level, group, directory, waiting) for group in groups]
+                for outcome in self._results_of(jobs, (window.window_id, -level)):
+                    results += outcome.results
+                    for each in outcome.spooled:
+                        waiting[each.level, each.slot].append(each)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        return results
+
+    def _results_of(self, jobs: Iterable[Any], priority: tuple[float, ...] = ()) -> list[Any]:
+        """The results of jobs, in their order; all have ended, also where one of them has failed."""
+        futures = [self._pool.submit(job, priority) for job in jobs]
+        for future in futures:
+            with contextlib.suppress(BaseException):
+                future.result()
+        return [future.result() for future in futures]
+
+    def prescan(self, operator: str, items: list[Any]) -> list[Any]:
+        """Pre-scan several tuples in each job."""
+        parts = self._results_of(PrescanJob(operator, part) for part in self._parts(items))
+        return [result for part in parts for result in part]
+
+    def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Apply the function to several items in each job."""
+        parts = self._results_of(MapJob(function, part) for part in self._parts(items))
+        return [result for part in parts for result in part]
+
+    def _parts(self, items: list[Any]) -> list[list[Any]]:
+        count = min(len(items), self._workers * JOBS_PER_WORKER)
+        return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
+
+    def cancel(self) -> None:
+        """End the processes, with all that they do."""
+        self._pool.cancel()
+
+    def close(self) -> None:
+        """End the processes, and remove their files."""
+        self._pool.close()
+        self._scratch.close()
+
+
+def _level_job(
+    window: WindowTask,
+    level: int,
+    group: list[tuple[int, list[Any]]],
+    directory: str,
+    waiting: dict[tuple[int, int], list[SpooledItem]],
+) -> LevelJob:
+    spooled = {
+        slot: sorted(waiting.pop((level, slot)), key=lambda each: each.order)
+        for slot, _ in group
+        if (level, slot) in waiting
+    }
+    return LevelJob(window, level, group, directory, spooled)

@@ -1,0 +1,82 @@
+"""Files that carry items from the tasks of one level to those of a higher one, where all of them run on one host."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from dagflow.execution.messages import ShuffleItem
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledItem:
+    """Where one item is stored, and which slot it goes to.
+
+    Attributes:
+        path: The file.
+        offset: Its first byte in the file.
+        length: How many bytes it takes.
+        level: Level of the receiving stage.
+        slot: The slot within that level.
+        order: Its place among the items of the slot.
+    """
+
+    path: str
+    offset: int
+    length: int
+    level: int
+    slot: int
+    order: tuple[int, ...]
+
+
+class SpoolWriter:
+    """Stores the items of one task in a file, which is made with the first item; use it as a context manager.
+
+    Args:
+        directory: Where to make the file; the driver removes it with its window.
+
+    Attributes:
+        spooled: What was stored, in order of arrival.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._file: BinaryIO | None = None
+        self._path = ""
+        self._offset = 0
+        self.spooled: list[SpooledItem] = []
+
+    def write(self, item: ShuffleItem) -> None:
+        """Store an item."""
+        if self._file is None:
+            descriptor, self._path = tempfile.mkstemp(dir=self._directory)
+            self._file = os.fdopen(descriptor, "wb")
+        data = pickle.dumps(item, protocol=5)
+        self._file.write(data)
+        self.spooled.append(SpooledItem(self._path, self._offset, len(data), item.level, item.slot, item.order))
+        self._offset += len(data)
+
+    def __enter__(self) -> SpoolWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
+    """The items that were stored, one at a time, so that a task holds one of them in memory."""
+    with ExitStack() as stack:
+        files: dict[str, BinaryIO] = {}
+        for each in spooled:
+            if each.path not in files:
+                files[each.path] = stack.enter_context(open(each.path, "rb", buffering=0))
+            yield pickle.loads(os.pread(files[each.path].fileno(), each.length, each.offset))

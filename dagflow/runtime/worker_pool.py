@@ -1,0 +1,264 @@
+"""Processes of this machine that do jobs of a run, each one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import pickle
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from dagflow.errors import DagflowError, TransientStorageError, text_of
+from dagflow.execution.program import Program
+from dagflow.execution.task_progress import StallReport, TaskMessage, TaskReport
+from dagflow.runtime.process_log import ProcessLog
+from dagflow.runtime.progress_board import LastReport, ProgressBoard
+from dagflow.runtime.start_checks import unwritable_log
+from dagflow.runtime.worker_errors import death_of
+from dagflow.runtime.worker_server import SIZE_BYTES, Job, Reply, ServerSetup
+
+MAX_ATTEMPTS = 4
+"""How often a job is tried whose process dies, or whose store may do next time what it did not do now."""
+
+LOOK_EVERY_S = 1.0
+"""How often a silent process is looked at."""
+
+END_S = 5.0
+"""How long the end of a killed server is waited for."""
+
+SERVER = "dagflow.runtime.worker_server"
+"""The module of the server; an argument of its process, by which dagflow knows that it runs tasks."""
+
+_FATAL = re.compile(r"Fatal Python error: ([^\n]+)")
+"""What Python's faulthandler leaves of a process that dies by a signal of its own making."""
+
+Priority = tuple[float, ...]
+
+
+class _ProcessDiedError(Exception):
+    """The process of a job is gone."""
+
+    def __init__(self, last: LastReport | None) -> None:
+        super().__init__()
+        self.last = last
+
+
+@dataclass(slots=True, order=True)
+class _Request:
+    """A job that waits: lower priorities first, and of equal ones the one that came first."""
+
+    priority: Priority
+    number: int
+    job: Job | None = field(compare=False, default=None)
+    future: Future[Any] = field(compare=False, default_factory=Future)
+
+
+class WorkerPool:
+    """Processes that do jobs, forked by a server process that has imported what they need.
+
+    Guarantee: no process of the pool outlives this one by more than a moment, also where this one is killed.
+
+    Args:
+        program: The app.
+        workers: How many jobs are done at the same time.
+        log: Where the processes write what operators print, and native code.
+        board: Takes reports of tasks.
+    """
+
+    def __init__(self, program: Program, workers: int, log: Path, board: ProgressBoard) -> None:
+        self._log = log
+        self._board = board
+        self._waiting: queue.PriorityQueue[_Request] = queue.PriorityQueue()
+        self._lock = threading.Lock()
+        self._submitted = 0
+        self._is_closed = False
+        self._server: _Server | None = None
+        ours = [name for name in sys.modules if name.partition(".")[0] == "operators"]
+        self._setup = pickle.dumps(ServerSetup(ours, pickle.dumps(program)))
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"worker-{number}", daemon=True) for number in range(workers)
+        ]
+        # Its imports take a while, in which the driver lists files.
+        self._server = _Server(self._setup, log)
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: Job, priority: Priority = ()) -> Future[Any]:
+        """Have a job done; the future gives its result, or raises a DagflowError, or CancelledError."""
+        with self._lock:
+            self._submitted += 1
+            request = _Request(priority, self._submitted, job)
+        self._waiting.put(request)
+        if self._is_closed:
+            self._drop_waiting()
+        return request.future
+
+    def cancel(self) -> None:
+        """End all processes, and drop the jobs: their futures raise CancelledError."""
+        self._is_closed = True
+        self._drop_waiting()
+        for _ in self._threads:
+            self._waiting.put(_Request((-math.inf,), 0))
+        with self._lock:
+            server, self._server = self._server, None
+        if server is not None:
+            server.kill()
+
+    def close(self) -> None:
+        """End all processes; a second call does nothing."""
+        self.cancel()
+        for thread in self._threads:
+            thread.join(END_S)
+
+    def _drop_waiting(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                request = self._waiting.get_nowait()
+                if request.job is not None:
+                    request.future.set_exception(CancelledError())
+
+    def _serve(self) -> None:
+        """Have one process at a time do jobs; runs on a thread of its own."""
+        process: Connection | None = None
+        while (request := self._waiting.get()).job is not None:
+            for attempt in range(MAX_ATTEMPTS):
+                is_last = attempt + 1 == MAX_ATTEMPTS
+                try:
+                    process = process or self._forked()
+                    request.future.set_result(self._done(process, request.job, is_retry=attempt > 0))
+                    break
+                except TransientStorageError as error:
+                    failure: BaseException | None = error if is_last else None
+                except DagflowError as error:
+                    failure = error
+                except _ProcessDiedError as died:
+                    process = None
+                    failure = self._death(died) if is_last else None
+                except Exception as error:
+                    failure = DagflowError(f"a task cannot be sent: {type(error).__name__}: {text_of(error)}")
+                if self._is_closed:
+                    failure = CancelledError()
+                if failure is not None:
+                    request.future.set_exception(failure)
+                    break
+        if process is not None:
+            process.close()
+
+    def _death(self, died: _ProcessDiedError) -> DagflowError:
+        if died.last is None:
+            return DagflowError("the process of a task died before it did anything", hint=f"{self._log} may say why")
+        log = self._log.read_text(errors="replace") if self._log.exists() else ""
+        fatal = _FATAL.findall(log)[-1:]
+        return death_of(died.last, MAX_ATTEMPTS, f"{self._log} has its stack", "".join(fatal))
+
+    def _forked(self) -> Connection:
+        """A connection to a new process.
+
+        Raises:
+            _ProcessDiedError: The server is gone.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs, self._lock:
+            if self._is_closed:
+                raise _ProcessDiedError(None)
+            if self._server is None:
+                self._server = _Server(self._setup, self._log)
+            try:
+                self._server.fork(theirs)
+            except OSError as error:
+                self._server = None
+                raise _ProcessDiedError(None) from error
+        return Connection(ours.detach())
+
+    def _done(self, process: Connection, job: Job, *, is_retry: bool) -> Any:
+        """The result of a job.
+
+        Raises:
+            DagflowError: It failed.
+            _ProcessDiedError: Its process died.
+        """
+        last: LastReport | None = None
+        try:
+            process.send_bytes(pickle.dumps((job, is_retry), protocol=5))
+            while True:
+                while not process.poll(LOOK_EVERY_S):
+                    self._board.look_for_silence()
+                message: TaskMessage | Reply = pickle.loads(process.recv_bytes())
+                if isinstance(message, Reply):
+                    break
+                last = _last_of(message, last)
+                self._board.record(message)
+        except (EOFError, OSError) as error:
+            process.close()
+            raise _ProcessDiedError(last) from error
+        if message.error is not None:
+            raise message.error
+        return message.result
+
+
+def _last_of(message: TaskMessage, before: LastReport | None) -> LastReport | None:
+    if isinstance(message, StallReport):
+        return LastReport(message.work, message.is_ended)
+    if isinstance(message, TaskReport):
+        return None if message.is_done else LastReport(message.work)
+    return before
+
+
+class _Server:
+    """The process that forks those of the pool.
+
+    Args:
+        setup: What it is given, pickled.
+        log: Where it and its processes write.
+    """
+
+    def __init__(self, setup: bytes, log: Path) -> None:
+        try:
+            written = ProcessLog(log)
+        except OSError as error:
+            raise unwritable_log(error, log, "the log of the tasks") from error
+        # Not `-m`, which would look for dagflow, and all that it imports, in the working directory first.
+        code = f"import sys; sys.path[:] = {[str(each) for each in sys.path]}; from {SERVER} import main; main()"
+        self._control, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-X", "faulthandler", "-c", code, SERVER, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=written.descriptor,
+                    stderr=written.descriptor,
+                    pass_fds=[theirs.fileno()],
+                    # A group of its own: Ctrl-C does not reach it, and it can be ended with all that it has forked.
+                    process_group=0,
+                )
+        finally:
+            os.close(written.descriptor)
+        with contextlib.suppress(OSError):  # it has ended at once, which fork() finds as well
+            self._control.sendall(len(setup).to_bytes(SIZE_BYTES) + setup)
+
+    def fork(self, connection: socket.socket) -> None:
+        """Have a process forked that serves a connection.
+
+        Raises:
+            OSError: The server is gone.
+        """
+        socket.send_fds(self._control, [b"f"], [connection.fileno()])
+
+    def kill(self) -> None:
+        """End it, with all processes of its group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)

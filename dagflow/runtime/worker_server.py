@@ -1,0 +1,143 @@
+"""Starts the processes that run tasks on this machine: imports what every task needs once, and forks for each of them.
+
+Started by WorkerPool, with the descriptor of one end of a socket as its last argument. The driver is
+at the other one: where that closes, the server ends, and all of its processes with it, also after a SIGKILL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Protocol, cast
+
+from dagflow.errors import DagflowError, text_of
+from dagflow.execution.program import Program
+from dagflow.execution.task_progress import TaskMessage
+from dagflow.execution.task_watch import TaskHost
+from dagflow.execution.warm_worker import warm
+
+SIZE_BYTES = 8
+"""The length of the size in front of what the server is given."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Sent to all processes of a run by a terminal or a service manager; the driver decides what they mean."""
+
+
+class Job(Protocol):
+    """A piece of work for one process; picklable."""
+
+    def __call__(self, program: Program, send: Callable[[TaskMessage], None], host: TaskHost) -> Any:
+        """Do the work.
+
+        Args:
+            program: The app.
+            send: Takes reports while the work is under way.
+            host: Where it runs.
+
+        Returns:
+            The result, which is pickled.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSetup:
+    """What the server is given when it starts.
+
+    Attributes:
+        modules: Modules to import before the first fork.
+        program: The app.
+    """
+
+    modules: Sequence[str]
+    program: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The last message about a job.
+
+    Attributes:
+        result: What it returned; None where it failed.
+        error: What it raised.
+    """
+
+    result: Any = None
+    error: DagflowError | None = None
+
+
+def main() -> None:
+    """Fork a process for each socket that arrives, until the driver is gone."""
+    for number in _SIGNALS:
+        # A handler and not SIG_IGN, which programs that operators start would inherit.
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    control = socket.socket(fileno=int(sys.argv[-1]))
+    setup: ServerSetup = pickle.loads(_received(control))
+    for module in ("dagflow.execution.task", *setup.modules):
+        # What is missing is missed again, and told, by the task that needs it.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    # Frozen objects stay shared between all forked processes; a garbage collection would write to their pages.
+    gc.collect()
+    gc.freeze()
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not descriptors:
+            os.killpg(0, signal.SIGKILL)
+        if os.fork() == 0:
+            control.close()
+            _work(Connection(descriptors[0]), pickle.loads(setup.program))
+        os.close(descriptors[0])
+
+
+def _received(control: socket.socket) -> bytes:
+    size = int.from_bytes(control.recv(SIZE_BYTES, socket.MSG_WAITALL))
+    return control.recv(size, socket.MSG_WAITALL)
+
+
+def _work(connection: Connection, program: Program) -> None:
+    """Do the jobs that arrive, one after the other, until the driver closes the connection; never returns."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    lock, pid = threading.Lock(), os.getpid()
+
+    def send(message: TaskMessage | Reply) -> None:
+        """Send a message; the thread that watches a task does so as well."""
+        if os.getpid() != pid:
+            return
+        try:
+            with lock:
+                connection.send_bytes(pickle.dumps(message, protocol=5))
+        except OSError:
+            os._exit(0)  # the driver is gone
+
+    while True:
+        try:
+            arrived = connection.recv_bytes()
+        except (EOFError, OSError):
+            os._exit(0)
+        with warm():
+            send(_reply(arrived, program, send))
+
+
+def _reply(arrived: bytes, program: Program, send: Callable[[TaskMessage], None]) -> Reply:
+    try:
+        job, is_retry = cast("tuple[Job, bool]", pickle.loads(arrived))
+        return Reply(job(program, send, TaskHost(owns_process=True, is_retry=is_retry)))
+    except DagflowError as error:
+        return Reply(error=error)
+    except Exception as error:
+        return Reply(error=DagflowError(f"a task failed: {type(error).__name__}: {text_of(error)}"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The runtime of several processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import OperatorError
+from dagflow.execution.program import Program
+from dagflow.runtime.local import LocalRuntime
+from tests.runtime.bad_operators import DYING, HARMLESS, Misbehaving
+from tests.runtime.runtime_contract import TEXTS, RuntimeContract, Start, exchanging_plan, operators_of, window
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts runtimes, and closes them at the end."""
+    started: list[LocalRuntime] = []
+
+    def begin(program: Program) -> LocalRuntime:
+        started.append(LocalRuntime(program, 2, tmp_path / ".dagflow" / "app.local.log"))
+        return started[-1]
+
+    yield begin
+    for runtime in started:
+        runtime.close()
+
+
+class TestLocalRuntime(RuntimeContract):
+    """Processes of this machine keep the contract."""
+
+
+@pytest.mark.parametrize("how", DYING)
+def test_an_operator_that_ends_its_process_is_named(start: Start, tmp_path: Path, how: str) -> None:
+    """A process that dies each time ends the run with operator and file."""
+    program = Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": Misbehaving(how=how)})
+    with pytest.raises(OperatorError, match=re.escape(DYING[how][1]) + r".*, in read\(\) of s") as caught:
+        start(program).submit(window(TEXTS)).result()
+    assert caught.value.operator == "lines"
+
+
+@pytest.mark.parametrize("how", HARMLESS)
+def test_odd_but_harmless_operators_do_their_work(start: Start, tmp_path: Path, how: str) -> None:
+    """Forks, threads and closed streams of an operator do not touch the runtime."""
+    program = Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": Misbehaving(how=how)})
+    results = start(program).submit(window([b"a b"])).result()
+    assert [result.error for result in results] == [None] * 6
+
+
+def test_all_processes_and_files_go_with_the_runtime(start: Start, tmp_path: Path) -> None:
+    """Cancelling ends a window at once, and closing leaves neither a process nor a temporary file."""
+    runtime = start(Program.of("app", exchanging_plan(), operators_of(tmp_path)))
+    assert len(runtime.map(_pid_of, [0] * 20)) == 20
+    (pid, *_) = runtime.map(_pid_of, [0])
+    assert pid != os.getpid()
+    runtime.close()
+    while _is_alive(pid):
+        threading.Event().wait(0.01)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+def _pid_of(_: int) -> int:
+    return os.getpid()

@@ -1,0 +1,57 @@
+"""The runtime of one thread of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import TransientStorageError
+from dagflow.execution.program import Program
+from dagflow.runtime.single_process import MAX_ATTEMPTS, SingleProcessRuntime
+from tests.execution.sample_operators import Lines, Sample
+from tests.runtime.runtime_contract import RuntimeContract, exchanging_plan, operators_of, window
+
+tries: list[Sample] = []
+
+
+class Unlucky(Lines):
+    """Meets a store that fails the first time."""
+
+    @Lines.samples.each
+    def read(self, sample: Sample) -> Iterator[None]:
+        """Fail once."""
+        tries.append(sample)
+        if len(tries) == 1:
+            raise TransientStorageError("try again", url="store")
+        yield from super().read(sample)
+
+
+class TestSingleProcessRuntime(RuntimeContract):
+    """One thread of this process keeps the contract."""
+
+    @pytest.fixture
+    def start(self) -> Callable[[Program], SingleProcessRuntime]:
+        """Starts the runtime."""
+        return SingleProcessRuntime
+
+
+def test_a_task_whose_store_fails_once_is_run_again(tmp_path: Path) -> None:
+    """As on Spark, a store that may do better next time does not end the run."""
+    tries.clear()
+    runtime = SingleProcessRuntime(Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": Unlucky()}))
+    results = runtime.submit(window([b"a"])).result()
+    assert [result.error for result in results] == [None] * 6
+    assert 1 < len(tries) <= MAX_ATTEMPTS
+    runtime.close()
+
+
+def test_a_cancelled_runtime_drops_what_waits(tmp_path: Path) -> None:
+    """A window that is submitted after the end was asked for never runs."""
+    runtime = SingleProcessRuntime(Program.of("app", exchanging_plan(), operators_of(tmp_path)))
+    runtime.cancel()
+    with pytest.raises(CancelledError, match="the run has ended"):
+        runtime.submit(window([b"a"])).result()
+    runtime.close()
