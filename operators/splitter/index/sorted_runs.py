@@ -142,6 +142,43 @@ class _ParquetFile:
         return self._sink.getvalue()
 
 
+class _RunFiles:
+    """The files of a run, opened one by one as they are read.
+
+    Apart from the cursor that holds what reads them: with a cycle, files would stay open until it is collected.
+
+    Attributes:
+        skip_to: Rows before this path are not needed.
+    """
+
+    def __init__(self, store: ObjectStore, run: Run) -> None:
+        self._store = store
+        self._files = run.files
+        self.skip_to = b""
+
+    def row_groups(self) -> Iterator[pa.Table]:
+        """The rows, group by group."""
+        for file in self._files:
+            if file.last < self.skip_to:
+                continue
+            with self.open(file.name) as source, pq.ParquetFile(source) as parquet:
+                for group in range(parquet.num_row_groups):
+                    statistics = parquet.metadata.row_group(group).column(0).statistics
+                    if statistics is None or not statistics.has_min_max or statistics.max >= self.skip_to:
+                        yield parquet.read_row_group(group, use_threads=False).combine_chunks()
+
+    def parquet_files(self) -> Iterator[pq.ParquetFile]:
+        """The files."""
+        for file in self._files:
+            with self.open(file.name) as source, pq.ParquetFile(source) as parquet:
+                yield parquet
+
+    def open(self, name: str) -> pa.NativeFile:
+        """Open one of the files."""
+        path = self._store.path_of(name)
+        return pa.BufferReader(self._store.read(name)) if path is None else pa.OSFile(path)
+
+
 class RunCursor:
     """Goes through a run once, in order of path, with one row group in memory.
 
@@ -151,27 +188,11 @@ class RunCursor:
     """
 
     def __init__(self, store: ObjectStore, run: Run) -> None:
-        self._store = store
-        self._run = run
         self._first = run.files[0].first if run.files else b""
-        self._groups = self._read(run)
-        self._skip_to = b""
+        self._files = _RunFiles(store, run)
+        self._groups = self._files.row_groups()
         self._group = NO_ENTRIES
         self._last = b""
-
-    def _read(self, run: Run) -> Iterator[pa.Table]:
-        for file in run.files:
-            if file.last < self._skip_to:
-                continue
-            with self._open(file.name) as source, pq.ParquetFile(source) as parquet:
-                for group in range(parquet.num_row_groups):
-                    statistics = parquet.metadata.row_group(group).column(0).statistics
-                    if statistics is None or not statistics.has_min_max or statistics.max >= self._skip_to:
-                        yield parquet.read_row_group(group, use_threads=False).combine_chunks()
-
-    def _open(self, name: str) -> pa.NativeFile:
-        path = self._store.path_of(name)
-        return pa.BufferReader(self._store.read(name)) if path is None else pa.OSFile(path)
 
     def load(self) -> bool:
         """Make sure that a row is in memory; False at the end."""
@@ -206,7 +227,7 @@ class RunCursor:
 
     def read_range(self, first: bytes, last: bytes) -> list[pa.Table]:
         """Take all rows with a path in [first, last]; those before are skipped, unread where possible."""
-        self._skip_to = first
+        self._files.skip_to = first
         tables = []
         # A run that begins further on is not opened yet: of runs side by side only the needed ones are in memory.
         while self.first <= last and self.load():
@@ -222,24 +243,19 @@ class RunCursor:
 
     def identities(self) -> Iterator[npt.NDArray[np.int64]]:
         """The identities of all rows, group by group, without the other columns."""
-        for parquet in self._parquet_files():
+        for parquet in self._files.parquet_files():
             for group in range(parquet.num_row_groups):
                 column = parquet.read_row_group(group, columns=["identity"], use_threads=False).column(0)
                 yield numbers_of(column)
 
     def with_identities(self, wanted: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
         """The rows whose identities are wanted; other columns are read only where there are any."""
-        for parquet in self._parquet_files():
+        for parquet in self._files.parquet_files():
             for group in range(parquet.num_row_groups):
                 column = parquet.read_row_group(group, columns=["identity"], use_threads=False).column(0)
                 is_wanted = np.isin(numbers_of(column), wanted)
                 if is_wanted.any():
                     yield parquet.read_row_group(group, use_threads=False).filter(bool_column(is_wanted))
-
-    def _parquet_files(self) -> Iterator[pq.ParquetFile]:
-        for file in self._run.files:
-            with self._open(file.name) as source, pq.ParquetFile(source) as parquet:
-                yield parquet
 
 
 def compact(

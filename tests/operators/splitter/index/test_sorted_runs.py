@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -131,6 +133,27 @@ def test_only_the_row_groups_of_a_range_are_read(store: ObjectStore) -> None:
     cursor = RunCursor(store, run)
     tables = cursor.read_range(b"%06d" % (2 * GROUP_ROWS + 5), b"%06d" % (2 * GROUP_ROWS + 6))
     assert list(flat(tables)) == [b"%06d" % number for number in range(2 * GROUP_ROWS, 2 * GROUP_ROWS + 7)]
+
+
+def test_a_cursor_that_is_dropped_has_no_file_open(store: ObjectStore) -> None:
+    """Also where it has read only a part: each scan has a cursor for each run, and they close without a collector."""
+    run = run_of(store, {b"%05d" % number: number for number in range(3 * GROUP_ROWS)}, file_rows=4 * GROUP_ROWS)
+    gc.disable()
+    try:
+        cursor = RunCursor(store, run)
+        assert cursor.read_range(b"00001", b"00002")
+        assert open_files(store) == [run.files[0].name]
+        del cursor
+        assert open_files(store) == []
+    finally:
+        gc.enable()
+
+
+def open_files(store: ObjectStore) -> list[str]:
+    """Names of the files of a store that this process has open."""
+    links = [Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    opened = [str(link.readlink()) for link in links if link.is_symlink()]
+    return [path.rpartition("/")[2] for path in opened if path.startswith(store.url)]
 
 
 def test_a_run_is_not_read_before_it_is_reached(store: ObjectStore) -> None:
