@@ -189,16 +189,20 @@ class Driver:
                 self._observer.notice(
                     f"window {window_id} was planned in an earlier run and not committed; it runs again"
                 )
-            if planned[window_id].closes:
+            if planned[window_id].closes and not self._commit_all():
                 # It takes in what all windows before it have left.
-                while self._in_flight and not self._stop.is_requested:
-                    self._commit_oldest(max_in_flight=0)
-                if self._in_flight:
-                    return
+                return
             self._submit(planned[window_id])
             while len(self._in_flight) >= self._max_in_flight and not self._stop.is_requested:
-                # What was planned earlier comes before anything new.
                 self._commit_oldest(max_in_flight=0)
+        # What operators emit next depends on what these windows could read of their files.
+        self._commit_all()
+
+    def _commit_all(self) -> bool:
+        """Commit what is in flight; return whether nothing is, because the run shall not stop."""
+        while self._in_flight and not self._stop.is_requested:
+            self._commit_oldest(max_in_flight=0)
+        return not self._in_flight
 
     def _submit_planned(self, max_in_flight: int) -> None:
         while self._planner.has_emitted and len(self._in_flight) < max_in_flight:

@@ -27,7 +27,6 @@ from operators.splitter.comparison import (
     is_unchanged,
     noted,
     prefix,
-    unreported,
 )
 from operators.splitter.detection_rules import Change, DetectionRules, change_of, is_same_version, looks_appended
 from operators.splitter.index.entries import MOVED, IndexEntry
@@ -238,6 +237,8 @@ class ChangeDetector:
                 lacking += self._lacking(files, own, unchanged)
                 if self._rules.on_change.needs_fingerprints and files.root.is_local:
                     is_other = unchanged & is_other_file(files, own)
+                    if is_other.any():
+                        is_other &= ~in_flight.has(files.index_names)
                     if (others := np.flatnonzero(is_other & (own.fingerprint > UNKNOWN))).size:
                         restored.append((files.take(others), own.take(others)))
                     unchanged &= ~(is_other & (own.fingerprint < UNKNOWN))
@@ -309,14 +310,12 @@ class ChangeDetector:
             in_flight: Files whose readers have not reported yet.
             view: The index; None where nothing is held.
         """
-        changed = [(files, entry) for files, entry in due if entry is not None]
-        too_early = unreported(changed, in_flight, only_longer=view is None)
+        # What becomes of the version that was taken decides what is read of this one.
+        too_early = in_flight.among(files.index_names[0] for files, entry in due if entry is not None)
         self._incomplete += len(too_early)
-        wanted = [
-            prefix(files, entry)
-            for files, entry in changed
-            if looks_appended(entry, files.stats[0]) and files.keys[0] not in too_early
-        ]
+        due = [(files, entry) for files, entry in due if entry is None or files.index_names[0] not in too_early]
+        changed = [(files, entry) for files, entry in due if entry is not None]
+        wanted = [prefix(files, entry) for files, entry in changed if looks_appended(entry, files.stats[0])]
         wanted += [prefix for files in lacking for prefix in prefixes_of(files)]
         wanted += [prefix for files, _ in restored for prefix in prefixes_of(files)]
         prints = dict(zip(wanted, take_fingerprints(wanted, self._in_tasks), strict=True))
@@ -334,8 +333,6 @@ class ChangeDetector:
             others = np.flatnonzero(~is_same).tolist()
             due += [(files.slice(position, position + 1), entries[position]) for position in others]
         for files, entry in due:
-            if entry is not None and files.keys[0] in too_early:
-                continue
             if entry is not None and is_gone(entry.fingerprint) and is_same_version(entry, files.stats[0]):
                 logger.warning("version is back and read after all url=%s", redacted(files.url(0)))
                 yield replace(files, start=read_until(entry.fingerprint, entry.size_bytes))

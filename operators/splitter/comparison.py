@@ -14,7 +14,6 @@ from operators.splitter.detection_rules import looks_appended
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import Prefix
 from operators.splitter.index.index_view import IndexEntries
-from operators.splitter.index.pending_fingerprints import InFlightFiles
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
 from operators.splitter.scan.walk import FIRST_STEP, LAST_STEP
@@ -37,19 +36,6 @@ def noted(files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
     stat = ListedStat(entry.size_bytes, entry.mtime_ns, "", entry.identity)
     root = replace(files.root, prefix=(b"", b""))
     return replace(ListedFiles.single(root, name, stat), is_noted=True, fingerprints=[entry.fingerprint])
-
-
-def unreported(
-    changed: list[tuple[ListedFiles, IndexEntry]], in_flight: InFlightFiles, *, only_longer: bool
-) -> set[bytes]:
-    """Keys of files that cannot be told from rewritten or renamed ones until their readers report."""
-    unsure = [
-        files
-        for files, entry in changed
-        if entry.fingerprint == UNKNOWN and (looks_appended(entry, files.stats[0]) or not only_longer)
-    ]
-    is_pending = in_flight.has([files.index_names[0] for files in unsure]) if unsure else ()
-    return {files.keys[0] for files, pending in zip(unsure, is_pending, strict=True) if pending}
 
 
 def is_other_file(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bool_]:

@@ -236,7 +236,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     def begin_window(self, window_id: int) -> None:
         """Called before anything of the window arrives."""
         self._cutter.begin_window(self.window_limits())
-        self._taken.pending.begin_window(window_id, self._cutter.unfinished)
+        self._taken.pending.begin_window(window_id)
         self._has_noted = False
 
     def emit_tuples(self) -> None:
@@ -258,6 +258,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
                 break
             source.pop(count)
         self._cutter.flush(may_wait=self._is_following)
+        self._taken.pending.end_window(self._cutter.unfinished)
         self._context.counters.update(self._counted_since())
         self._has_news = self._has_noted
         if self._is_following and self.existing == "ignore":
@@ -397,6 +398,6 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         Raises:
             JournalError: A part of the index is missing, or it names files otherwise than the app's roots do.
         """
-        self._taken.restore(state.taken)
         self._cutter.restore(state.cutter)
+        self._taken.restore(state.taken, self._cutter.unfinished)
         self._has_scanned = self._is_first_scan_done = state.is_first_scan_done

@@ -17,7 +17,16 @@ import pyarrow.compute as pc
 
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import parent
-from operators.splitter.index.entries import IndexEntry, Numbers, decoded, encoded, entries_of, merged, without
+from operators.splitter.index.entries import (
+    NO_ENTRIES,
+    IndexEntry,
+    Numbers,
+    decoded,
+    encoded,
+    entries_of,
+    merged,
+    without,
+)
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.run_set import RunSet
 from operators.splitter.index.sorted_runs import Run, RunCursor, RunWriter
@@ -186,6 +195,11 @@ class FileIndex:
         wanted = sorted(set(paths))
         found = zip(wanted, self.view().look_up(wanted), strict=True)
         return {path: entry for path, entry in found if entry is not None}
+
+    def entries_of(self, paths: pa.ChunkedArray | pa.Array) -> pa.Table:
+        """The entries of some paths as a table."""
+        found = self.find(paths.to_pylist())
+        return entries_of(list(found), list(zip(*found.values(), strict=True))) if found else NO_ENTRIES
 
     def with_identities(self, identities: Sequence[int]) -> dict[bytes, IndexEntry]:
         """The entries with one of these identities, by path."""

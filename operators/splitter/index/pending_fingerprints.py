@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -76,25 +76,33 @@ class _PendingWindow(NamedTuple):
 
 
 class InFlightFiles:
-    """Files whose fingerprints readers will report before their windows are committed, as of one moment.
+    """Files of windows that are not committed, as of one moment: what becomes of these versions is not known yet.
 
     Args:
         windows: Pending entries of each window.
+        unfinished: Those of files that are not emitted to their ends.
     """
 
-    def __init__(self, windows: Sequence[_PendingWindow]) -> None:
+    def __init__(self, windows: Sequence[_PendingWindow], unfinished: pa.Table) -> None:
         self._windows = windows
+        self._unfinished = unfinished
 
     def has(self, paths: Sequence[bytes]) -> npt.NDArray[np.bool_]:
         """For each path whether its file is one of them; at least one path, ascending."""
-        return _are_pending(paths, self._windows, NO_ENTRIES)
+        return _are_pending(paths, self._windows, self._unfinished)
+
+    def among(self, paths: Iterable[bytes]) -> set[bytes]:
+        """Those of some paths whose files are among them."""
+        ordered = sorted(set(paths))
+        return {path for path, is_one in zip(ordered, self.has(ordered), strict=True) if is_one} if ordered else set()
 
 
 class PendingFingerprints:
     """Completes entries of the index when readers report what the files begin and end with.
 
     Reports that came after the newest snapshot are kept here until a later one has them; see SourceEventListener.
-    A fingerprint that is never reported, because a file was skipped or a run died, is taken by a later scan.
+    A fingerprint that is never reported is taken by a later scan. What is reported of a window that an earlier run
+    planned belongs to entries that the index has.
 
     Args:
         index: The index.
@@ -112,34 +120,47 @@ class PendingFingerprints:
         self._max_late = max_late
         # A scan asks from its own thread.
         self._lock = threading.Lock()
-        self.window_id = self.snapshot_window = 0
+        self.window_id = self.snapshot_window = self._earlier_runs_window = 0
         # By window, each sorted by path; entries of the newest window that came singly are encoded together.
         self._pending: deque[_PendingWindow] = deque()
         self._single: list[tuple[bytes, IndexEntry]] = []
-        self._late = NO_ENTRIES
+        self._unfinished = self._late = NO_ENTRIES
         self._reported: deque[LateEntries] = deque()
 
-    def begin_window(self, window_id: int, open_files: Sequence[str] = ()) -> None:
+    def begin_window(self, window_id: int) -> None:
         """Entries that are added from now on belong to that window.
 
         Args:
             window_id: The window; it may begin again, as long as nothing was emitted in it.
-            open_files: URLs of files that were taken and not emitted to their ends: no earlier window reports them.
         """
         with self._lock:
             self._encode_singles()
-            if open_files and window_id > self.window_id:
-                entries = self._entries_of([os.fsencode(self._roots.shorten(url)) for url in open_files])
-                if entries.num_rows:
-                    self._pending.append(_PendingWindow.of(window_id, entries))
             self.window_id = window_id
+
+    def end_window(self, unfinished: Sequence[str]) -> None:
+        """Hold what no window reports yet.
+
+        Args:
+            unfinished: URLs of files that were taken and not emitted to their ends.
+        """
+        with self._lock:
+            if not unfinished and not self._unfinished.num_rows:
+                return
+            self._encode_singles()
+            entries = self._entries_of([os.fsencode(self._roots.shorten(url)) for url in unfinished])
+            finished = without(self._unfinished, entries)
+            if finished.num_rows:
+                self._pending.append(_PendingWindow.of(self.window_id, finished))
+            self._unfinished = entries
 
     def _entries_of(self, paths: list[bytes]) -> pa.Table:
         """The newest pending entries of some files."""
+        if not paths:
+            return NO_ENTRIES
         paths.sort()
         near = [each.entries() for each in reversed(self._pending) if each.may_have_any(paths[0], paths[-1])]
-        wanted = binary_column(paths)
-        return merged([table.filter(pc.is_in(table.column("path"), value_set=wanted)) for table in [*near, self._late]])
+        wanted, known = binary_column(paths), [*near, self._unfinished, self._late]
+        return merged([table.filter(pc.is_in(table.column("path"), value_set=wanted)) for table in known])
 
     def add(self, entries: pa.Table) -> None:
         """Make entries pending, as the index has them; they are newer than all that were added before.
@@ -174,14 +195,14 @@ class PendingFingerprints:
         """For each path whether its file is pending; at least one path, ascending."""
         with self._lock:
             self._encode_singles()
-            late, pending = self._late, list(self._pending)
+            late, pending = pa.concat_tables([self._unfinished, self._late]), list(self._pending)
         return _are_pending(paths, pending, late)
 
     def in_flight(self) -> InFlightFiles:
         """The files of windows that are not committed; for all others the index has what was reported."""
         with self._lock:
             self._encode_singles()
-            return InFlightFiles(list(self._pending))
+            return InFlightFiles(list(self._pending), self._unfinished)
 
     def _encode_singles(self) -> None:
         if self._single:
@@ -197,20 +218,26 @@ class PendingFingerprints:
             self._reported.popleft()
         with self._lock:
             self._encode_singles()
-            entries = self._take_due(window_id)
-            # Of a file that was taken again since, the index has a newer version.
-            for later in self._pending:
-                if entries.num_rows and later.may_have_any(*first_and_last(entries)):
-                    entries = without(entries, later.entries())
             reported = _entries_in(events, self._roots)
-            completed, rest = _completed(entries, reported)
-            # Entries that have a fingerprint were pending only in case their files were skipped.
-            is_lacking = numbers_of(rest.column("fingerprint")) == UNKNOWN
-            self._late = _last_taken(rest.filter(bool_column(is_lacking)), self._max_late)
-            completed = merged([completed, *self._skipped(reported)])
+            if window_id <= self._earlier_runs_window:
+                completed, _ = _completed(self._index.entries_of(reported.column("path")), reported)
+            else:
+                completed = self._completed_by(reported, self._take_due(window_id))
             # Recorded under the lock: a scan that does not find them in flight finds them in the index.
             if completed.num_rows:
                 self._reported.append(self._index.record_late(completed, self.snapshot_window + 1))
+
+    def _completed_by(self, reported: pa.Table, entries: pa.Table) -> pa.Table:
+        """Those of some entries that were reported; others that lack a fingerprint stay pending."""
+        # Of a file that was taken again since, the index has a newer version.
+        for later in self._pending:
+            if entries.num_rows and later.may_have_any(*first_and_last(entries)):
+                entries = without(entries, later.entries())
+        completed, rest = _completed(entries, reported)
+        # Entries that have a fingerprint were pending only in case their files were skipped.
+        is_lacking = numbers_of(rest.column("fingerprint")) == UNKNOWN
+        self._late = _last_taken(rest.filter(bool_column(is_lacking)), self._max_late)
+        return merged([completed, *self._skipped(reported)])
 
     def _take_due(self, window_id: int) -> pa.Table:
         """Remove the late entries and those of windows up to one; the newest of each file."""
@@ -226,7 +253,9 @@ class PendingFingerprints:
             return []
         near = [each.entries() for each in self._pending if each.may_have_any(*first_and_last(reported))]
         return [
-            completed for entries in near if (completed := _completed(_with_content(entries), reported)[0]).num_rows
+            completed
+            for entries in [*near, self._unfinished]
+            if (completed := _completed(_with_content(entries), reported)[0]).num_rows
         ]
 
     def state(self) -> FingerprintState:
@@ -238,6 +267,17 @@ class PendingFingerprints:
         self._reported = deque(late for late in state.late if late.until_window > self.snapshot_window)
         for late in self._reported:
             self._index.restore_late(late)
+
+    def resume(self, window_id: int, unfinished: Sequence[str]) -> None:
+        """Go on behind what earlier runs planned; the index was restored.
+
+        Args:
+            window_id: The last window that they planned.
+            unfinished: See end_window().
+        """
+        self.snapshot_window = self._earlier_runs_window = window_id
+        paths = sorted(os.fsencode(self._roots.shorten(url)) for url in unfinished)
+        self._unfinished = self._index.entries_of(binary_column(paths))
 
 
 def _are_pending(paths: Sequence[bytes], windows: Sequence[_PendingWindow], late: pa.Table) -> npt.NDArray[np.bool_]:

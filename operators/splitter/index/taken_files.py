@@ -94,12 +94,16 @@ class TakenFiles:
         window_id = self.pending.snapshot_window = self.pending.window_id
         return TakenState(self.index.snapshot(), self._locations, window_id)
 
-    def restore(self, state: TakenState) -> None:
+    def restore(self, state: TakenState, unfinished: Sequence[str]) -> None:
         """Take back what snapshot() gave.
+
+        Args:
+            state: The state.
+            unfinished: URLs of files that were not emitted to their ends by then.
 
         Raises:
             JournalError: A part of the index is missing, or it names files otherwise than the app's roots do.
         """
         require_same_names(state.locations, self._files, self._roots)
         self.index.restore(state.index)
-        self.pending.snapshot_window = state.window_id
+        self.pending.resume(state.window_id, unfinished)

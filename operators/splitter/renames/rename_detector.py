@@ -46,6 +46,7 @@ class _Round:
     recent: set[int]
     by_identity: dict[int, list[Source]] = field(default_factory=dict)
     by_name: dict[bytes, list[Source]] = field(default_factory=dict)
+    in_flight: set[bytes] = field(default_factory=set)
     moved: set[bytes] = field(default_factory=set)
 
 
@@ -147,12 +148,17 @@ class RenameDetector:
         suspects, self._held = self._held, []
         if not suspects:
             return []
+        # Before the index is looked at, which has what is reported after this.
+        in_flight = self._pending.in_flight()
         recent = self._known.are_recent([suspect.stat.file_id for suspect in suspects])
         steady = [each for each in suspects if self._is_as_listed(each, recent)]
         by_name = self._sources_by_name(steady)
         identities = [source.entry.identity for sources in by_name.values() for source in sources]
         recent = self._known.are_recent(identities) if identities else set()
-        round = _Round(Evidence(self._in_tasks), recent, self._sources_by_identity(steady), by_name)
+        by_identity = self._sources_by_identity(steady)
+        sources = [source for each in (by_name, by_identity) for found in each.values() for source in found]
+        unsure = in_flight.among(source.taken_name for source in sources)
+        round = _Round(Evidence(self._in_tasks), recent, by_identity, by_name, unsure)
         self._fetch(steady, round)
         found = {id(each): self._moved(each, round) for each in steady}
         # Whether a file was replaced, or went elsewhere, is known when all others have been looked at.
@@ -249,6 +255,8 @@ class RenameDetector:
         elif not is_same:
             # Without a fingerprint a new file cannot be told from one that has got the inode of a deleted one.
             return Verdict(suspect, "later") if self._is_pending(source) else None
+        if source.taken_name in round.in_flight:
+            return Verdict(suspect, "later")
         is_read = is_same and entry.fingerprint >= UNKNOWN
         return self._from(suspect, source, read_until(entry.fingerprint, entry.size_bytes), is_read, round)
 
@@ -269,6 +277,11 @@ class RenameDetector:
             if entry.identity in round.recent and self._repeats[suspect.name] < MAX_REPEATS:
                 return Verdict(suspect, "again")
             if not self._still_has(source, round):
+                if source.taken_name in round.in_flight:
+                    return Verdict(suspect, "later")
+                if not _is_exactly_as_listed(suspect):
+                    # It may have been completed, or dated, between the listing and the look into it.
+                    return Verdict(suspect, "later" if self._repeats[suspect.name] >= MAX_REPEATS else "again")
                 return self._from(suspect, source, entry.size_bytes, not found, round)
             is_copy = True
         beginnings = [self._beginning_of(suspect, path, round) for path in earlier_paths(suspect.path)]
@@ -359,6 +372,12 @@ def _has_gone_to(source: Source, path: bytes, entry: IndexEntry) -> bool:
         return False
     now = _stat_of(source.path)
     return source.entry.fingerprint == entry.fingerprint or (now is not None and now.st_ino == entry.identity)
+
+
+def _is_exactly_as_listed(suspect: Suspect) -> bool:
+    now, listed = _stat_of(suspect.path), suspect.stat
+    version = listed.file_id, listed.size_bytes, listed.mtime_ns
+    return now is not None and (now.st_ino, now.st_size, now.st_mtime_ns) == version
 
 
 def _stat_of(path: bytes) -> os.stat_result | None:

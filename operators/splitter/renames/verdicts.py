@@ -78,6 +78,11 @@ class Source:
     entry: IndexEntry
 
     @property
+    def taken_name(self) -> bytes:
+        """The name under which the version was taken, or the tail behind it that may not be read yet."""
+        return self.name.removesuffix(SHORTER)
+
+    @property
     def is_earlier(self) -> bool:
         """Whether the path has held another version since."""
         return EARLIER in self.name

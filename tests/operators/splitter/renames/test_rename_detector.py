@@ -303,7 +303,7 @@ def test_what_was_renamed_and_compressed_later_keeps_its_place(tmp_path: Path) -
 def test_a_tail_that_was_gone_before_it_was_read_is_read_where_it_is_now(
     tmp_path: Path, rotate: Callable[[Path], None]
 ) -> None:
-    """What the file had before the tail is known as well: only that was read."""
+    """Only what it had before the tail was read; that is known when the window of the tail is committed, not before."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
     with Follower(files=str(tmp_path / "in")) as follower:
         assert read(follower.scanned()) == [b"1"]
@@ -312,9 +312,40 @@ def test_a_tail_that_was_gone_before_it_was_read_is_read_where_it_is_now(
         mtime_ns = log.stat().st_mtime_ns
         rotate(log)
         append(log, b"3\n")
+        early = [follower.next_scan(commits=False) for _ in range(3)]
+        assert [block for window in early for block in window.blocks] == []
         gone = FileFingerprints.of("", [str(log)], [4], [mtime_ns], [left_out_from(2)])
         follower.following.handle_source_events(2, [gone])
         assert sorted(read(follower.next_scan()) + read(follower.next_scan())) == [b"2", b"3"]
+
+
+class BusyServices(Services):
+    """Services in whose tasks something happens once."""
+
+    act: Callable[[], object] | None = None
+
+    def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Act, then apply the function."""
+        act, self.act = self.act, None
+        if act is not None:
+            act()
+        return super().in_tasks(function, items)
+
+
+@pytest.mark.parametrize("suffix", [".1", ".1.gz"])
+def test_a_copy_that_is_finished_while_it_is_looked_at_is_one_file(tmp_path: Path, suffix: str) -> None:
+    """Its length and date when it was listed are not those that it keeps, and the next scan finds no other version."""
+    log = write(tmp_path / "in" / "app.log", b"1\n2\n", mtime_s=1000)
+    content = gzip.compress(log.read_bytes()) if suffix.endswith(".gz") else log.read_bytes()
+    services = BusyServices(follow=True)
+    with Follower(services, files=str(tmp_path / "in")) as follower:
+        assert read(follower.scanned()) == [b"1", b"2"]
+        copy = write(tmp_path / "in" / f"app.log{suffix}", content[:11])
+        os.truncate(log, 0)
+        services.act = lambda: write(copy, content, mtime_s=1000)
+        found = [read(follower.next_scan()) for _ in range(4)]
+        assert found == [[]] * 4
+        assert follower.counters["files_renamed"] == 1
 
 
 def test_a_hard_link_to_a_file_that_grew_is_a_file_of_its_own(tmp_path: Path) -> None:
