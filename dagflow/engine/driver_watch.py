@@ -57,6 +57,11 @@ class DriverWatch:
             if work.told:
                 self._tell_end(work)
 
+    def stalls(self) -> list[str]:
+        """The work that stands still and has been told: what it is and for how long, in words; any thread may call."""
+        work = [each for each in list(self._work.values()) if each.told]
+        return [_line(each.told, each.detector.stood_s) for each in work]
+
     def __enter__(self) -> DriverWatch:
         threading.Thread(target=self._run, name="driver-watch", daemon=True).start()
         return self
@@ -77,9 +82,13 @@ class DriverWatch:
             self._tell_end(work)
         else:
             work.told = work.what()
-            logger.warning("%s: no progress for %.0f s\n%s", work.told, standstill.seconds, stacks_of(work.thread))
+            logger.warning("%s\n%s", _line(work.told, standstill.seconds), stacks_of(work.thread))
 
     def _tell_end(self, work: _Work) -> None:
         told, work.told = work.told, ""
         if told:
             logger.warning("%s: went on", told)
+
+
+def _line(work: str, seconds: float) -> str:
+    return f"{work}: no progress for {seconds:.0f} s"

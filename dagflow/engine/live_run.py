@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from dagflow.engine.run_gate import RunGate
-from dagflow.errors import FencedError, RunStoppedError, StorageError
+from dagflow.errors import FencedError, RunStoppedError, StorageError, cut_text
 from dagflow.journal.heartbeat import (
     BEAT_EVERY_S,
     Heartbeat,
@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 MOST_ERROR_CHARACTERS = 2000
 """So much of an error is kept in the heartbeat: enough for its place, its cause, and what to do."""
+
+MOST_STALLS = 20
+MOST_STALL_CHARACTERS = 500
 
 _JOIN_S = 10.0
 
@@ -50,6 +53,7 @@ class LiveRun:
         self._redact = redact
         self._has_ended = threading.Event()
         self._is_refused = False
+        self._stalls: Callable[[], Sequence[str]] = tuple
         self._thread = threading.Thread(target=self._beat_on, name=thread_name(first.nonce), daemon=True)
         # Before the first beat: other runs of this process look for the thread.
         self._thread.start()
@@ -70,6 +74,14 @@ class LiveRun:
     def publishes(self, outputs: Sequence[str]) -> None:
         """Note where the run publishes; the next beat says so."""
         self._last = replace(self._last, outputs=[redacted(url) for url in outputs])
+
+    def asks(self, stalls: Callable[[], Sequence[str]]) -> None:
+        """Have each beat say what has made no progress for long.
+
+        Args:
+            stalls: Gives it, in words; called by the thread that beats.
+        """
+        self._stalls = stalls
 
     def holds(self, epoch: int) -> None:
         """Note that the run has taken over the journal: from here on its heartbeat is the one that counts."""
@@ -119,7 +131,12 @@ class LiveRun:
                 self._is_refused = False
 
     def _write(self) -> None:
-        self._store.replace(self._name, beating(self._last))
+        said = self._last
+        if not said.has_ended:
+            # As many as fit: a heartbeat is a small object, which is written every few seconds.
+            found = self._stalls()[:MOST_STALLS]
+            said = replace(said, stalls=[self._redact(cut_text(each, MOST_STALL_CHARACTERS)) for each in found])
+        self._store.replace(self._name, beating(said))
 
 
 @contextlib.contextmanager

@@ -162,6 +162,7 @@ def run(
         live_run(app, gate, "run") as live,
         contextlib.closing(_open_journal(app, storage, checkpoint, fresh=options.fresh)) as journal,
     ):
+        live.asks(watch.stalls)
         live.holds(journal.epoch)
         finish_reprocess(journal, storage)
         placed = PlacedApp.of(app, storage)
@@ -181,6 +182,7 @@ def run(
         with pending_files_swept(locations.outputs, journal, storage):
             program = _program(app, placed, watch.limits)
             tasks = lazy_runtime(app, program, options, locations, runtime, watch)
+            live.asks(lambda: [*watch.stalls(), *tasks.stalls()])
             return _drive(placed, options, journal, checkpoint, controls, tasks)
 
 

@@ -50,6 +50,7 @@ class Heartbeat:
         epoch: The driver's epoch; 0 before it has one.
         outputs: Locations that the run publishes into, once it has looked at them.
         error: Why it failed, or "".
+        stalls: What has made no progress for long, in words; empty where all goes on.
     """
 
     process: ProcessIdentity
@@ -64,6 +65,7 @@ class Heartbeat:
     epoch: int = 0
     outputs: list[str] = field(default_factory=list)
     error: str = ""
+    stalls: list[str] = field(default_factory=list)
 
     @property
     def has_ended(self) -> bool:

@@ -25,6 +25,7 @@ class DriverReport:
         is_same_machine: Whether it is on this machine.
         app_file: The app file, or "".
         error: Why it failed, or "".
+        stalls: What had made no progress for long when it beat last, in words.
     """
 
     state: Standing
@@ -38,6 +39,7 @@ class DriverReport:
     is_same_machine: bool
     app_file: str = ""
     error: str = ""
+    stalls: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, heartbeat: Heartbeat) -> DriverReport:
@@ -55,6 +57,7 @@ class DriverReport:
             process.is_of_this_kernel(),
             heartbeat.app_file,
             heartbeat.error,
+            tuple(heartbeat.stalls),
         )
 
     @property
@@ -75,6 +78,7 @@ class DriverReport:
             "beat_age_seconds": round(self.beat_age_s, 3),
             "app_file": self.app_file,
             "error": self.error,
+            "stalls": list(self.stalls),
         }
 
 

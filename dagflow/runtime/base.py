@@ -34,6 +34,10 @@ class Runtime(ABC):
         """How far the tasks of a submitted window are, as far as is known; for display only."""
 
     @abstractmethod
+    def stalls(self) -> tuple[str, ...]:
+        """The tasks of all running windows that stand still: which, for how long and in what; any thread may call."""
+
+    @abstractmethod
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:
         """Let an operator pre-scan tuples in parallel, and wait for it.
 
@@ -87,6 +91,10 @@ class LazyRuntime:
             if self._runtime is None:
                 self._runtime = self._start()
             return self._runtime
+
+    def stalls(self) -> tuple[str, ...]:
+        """See Runtime.stalls; does not wait for a runtime that starts."""
+        return () if self._runtime is None else self._runtime.stalls()
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """See ControlServices.in_tasks."""

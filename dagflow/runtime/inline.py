@@ -51,6 +51,10 @@ class InlineRuntime(Runtime):
         """How far a window is, for threads that watch the one that runs it."""
         return self._board.progress(window_id)
 
+    def stalls(self) -> tuple[str, ...]:
+        """The tasks that stand still, for threads that watch the one that runs them."""
+        return self._board.stalls()
+
     def _run(self, window: WindowTask) -> list[TaskResult]:
         levels = self._program.plan.levels
         slots = self._program.plan.partitions_by_level(window.partitions)

@@ -8,8 +8,10 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from msgspec import structs
 
 from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
@@ -60,6 +62,7 @@ class _Task:
         report: Its newest report.
         reported_s: When that came.
         stall: What it said when it stood still; None where it goes on.
+        stalled_s: When it said so.
         is_silent: Whether its silence has been told.
         timed_out: The attempt that was ended because it stood still; -1 for none.
     """
@@ -67,8 +70,14 @@ class _Task:
     report: TaskReport
     reported_s: float
     stall: StallReport | None = None
+    stalled_s: float = 0.0
     is_silent: bool = False
     timed_out: int = -1
+
+    def stall_line(self, now: float) -> str:
+        """What stands still, for how long by now, and in what; "" for a task that goes on."""
+        stall = self.stall
+        return "" if stall is None else structs.replace(stall, seconds=stall.seconds + now - self.stalled_s).line
 
 
 class ProgressBoard:
@@ -118,7 +127,7 @@ class ProgressBoard:
             self._reported_s, self._is_start_told = now, False
             if isinstance(message, StallReport):
                 known = tasks.setdefault(key, _Task(TaskReport(message.work, 0), now))
-                known.reported_s = now
+                known.reported_s = known.stalled_s = now
                 known.stall = None if message.is_over or message.is_ended else message
                 if message.is_ended:
                     known.report, known.timed_out = (
@@ -160,8 +169,18 @@ class ProgressBoard:
         return WindowProgress(
             sum(task.report.bytes_read for task in tasks),
             sum(task.report.is_done for task in tasks),
-            tuple(task.stall.line for task in tasks if task.stall is not None),
+            self._stalls_of(tasks),
         )
+
+    def stalls(self) -> tuple[str, ...]:
+        """The tasks of all windows that stand still: which, for how long by now, and in what."""
+        with self._lock:
+            tasks = [task for window in self._windows.values() for task in window.values()]
+        return self._stalls_of(tasks)
+
+    def _stalls_of(self, tasks: Iterable[_Task]) -> tuple[str, ...]:
+        now = self._now()
+        return tuple(filter(None, (task.stall_line(now) for task in tasks)))
 
     def last_of(self, attempt: int) -> LastReport | None:
         """The last report of an attempt of a task that has not ended; None where there is none."""

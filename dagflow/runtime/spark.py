@@ -149,6 +149,10 @@ class SparkRuntime(Runtime):
         """How far a window is, by what its tasks have reported."""
         return self._board.progress(window_id)
 
+    def stalls(self) -> tuple[str, ...]:
+        """The tasks that stand still, as they have said."""
+        return self._board.stalls()
+
     def _begin(self, what: str, work: Callable[[], T], known: Callable[[str], DagflowError | None]) -> Future[T]:
         """Run a job on a thread of its own.
 

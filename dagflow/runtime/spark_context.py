@@ -74,6 +74,8 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
             undo.callback(process.end)
             context = _context(process, settings)
             undo.pop_all()
+    except DagflowError:
+        raise
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         found = reason_in(log) if _ENDED_EARLY in str(error) else ""
         reason = f"Java ended at once: {found}" if found else first_line(error)

@@ -15,6 +15,8 @@ def test_work_that_waits_is_told_with_its_stack_and_its_end(caplog: pytest.LogCa
     with DriverWatch(StallLimits(0.05)) as watch, watch.doing("operator 'splitter' in a scan"):
         while not caplog.messages:
             threading.Event().wait(0.01)
+        assert watch.stalls() == ["operator 'splitter' in a scan: no progress for 0 s"]
+    assert watch.stalls() == []
     told, over = caplog.messages
     assert told.startswith("operator 'splitter' in a scan: no progress for 0 s\n")
     assert "threading.Event().wait(0.01)" in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dagflow import InputPort, Operator, OutputPort
 from dagflow.engine import driver, live_run
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.run_gate import RunGate
@@ -22,8 +24,10 @@ from dagflow.journal import Journal
 from dagflow.journal.heartbeat import Heartbeat, beating, heartbeat_name, heartbeat_names, newest_heartbeat
 from dagflow.journal.process_identity import ProcessIdentity
 from dagflow.plan.load import load_app
+from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local.objects import LocalObjectStore
+from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
 from tests.engine.test_driver import Watcher, crashing
 
@@ -70,6 +74,37 @@ def test_a_run_beats_while_a_window_runs(tmp_path: Path, quick: None) -> None:
     last = heartbeat(tmp_path)
     assert (last.state, last.error, last.since_ms) == ("completed", "", seen[0].since_ms)
     assert not any(thread.name.startswith("dagflow-heartbeat") for thread in threading.enumerate())
+
+
+class Standing(Operator):
+    """Stands still until `status` has said so."""
+
+    checkpoint: str
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def take(self, record: bytes) -> None:
+        """Wait, and pass it on."""
+        wait_until(lambda: bool(self._told()))
+        self.output.emit(b"; ".join(each.encode() for each in self._told()))
+
+    def _told(self) -> tuple[str, ...]:
+        driver = status(self.checkpoint, StorageContext.default()).driver
+        return () if driver is None else driver.stalls
+
+
+def test_status_names_what_stands_still(tmp_path: Path, quick: None) -> None:
+    """Operator, partition, what it works on and for how long, as long as it lasts; also as JSON."""
+    app = app_of(tmp_path, [b"a"], middle=Standing(checkpoint=str(tmp_path / "journal")))
+    app = replace(app, attributes=replace(app.attributes, stall_warning_millis=20))
+    run(app, runtime=InlineRuntime)
+    (file,) = (path for path in (tmp_path / "out").iterdir() if path.is_file())
+    assert re.match(r"window 1, operator 'middle' partition 0: no progress for \d s in take\(\)", file.read_text())
+    driver = status(str(tmp_path / "journal"), StorageContext.default()).driver
+    assert driver is not None
+    assert driver.to_json()["stalls"] == list(driver.stalls) == []
 
 
 def test_a_run_that_follows_says_that_it_waits_and_stops(tmp_path: Path, quick: None) -> None:

@@ -44,7 +44,7 @@ def test_without_a_heartbeat_the_journal_tells_the_state() -> None:
 def test_a_report_is_json_with_the_process_and_its_times() -> None:
     """For other programs, which compare the times themselves."""
     process = ProcessIdentity("mill7", "ann", 7)
-    beat = Heartbeat(process, "n", "run", "app", "/app.yaml", 10, "failed", 20, 0, error="no disk")
+    beat = Heartbeat(process, "n", "run", "app", "/app.yaml", 10, "failed", 20, 0, error="no disk", stalls=["window 3"])
     report = DriverReport.of(beat)
     said = json.loads(json.dumps(report.to_json()))
     assert said.pop("beat_age_seconds") > 0
@@ -58,4 +58,5 @@ def test_a_report_is_json_with_the_process_and_its_times() -> None:
         "last_beat_ms": 20,
         "app_file": "/app.yaml",
         "error": "no disk",
+        "stalls": ["window 3"],
     }

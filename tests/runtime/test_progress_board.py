@@ -87,13 +87,15 @@ WORK = WorkAtHand(1, 0, 2, "slow", "take() of a.txt [0, 9)", attempt=5)
 
 def test_a_stall_is_told_with_its_stack_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     """Operator, partition, file and stack once; while it lasts the display has it as well."""
-    board = ProgressBoard()
+    now = [0.0]
+    board = ProgressBoard(now=lambda: now[0])
     board.open(1)
     board.record(StallReport(WORK, 61.2, '  File "ops.py", line 3, in take'))
     line = "window 1, operator 'slow' partition 2: no progress for 61 s in take() of a.txt [0, 9)"
     assert board.progress(1).stalls == (line,)
     board.record(TaskReport(WORK, 10))
-    assert board.progress(1).stalls == (line,)
+    now[0] = 20.0
+    assert board.progress(1).stalls == board.stalls() == (line.replace("61", "81"),)
     board.record(StallReport(WORK, 84.0, is_over=True))
     assert board.progress(1).stalls == ()
     told, over = caplog.messages

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.runtime.spark_context import package_zip
+from dagflow.errors import StorageError
+from dagflow.runtime.spark_context import package_zip, start_context
 from tests.cli.processes import PATIENCE_S
 
 PROGRAM = """
@@ -35,6 +36,14 @@ def test_a_stopped_context_leaves_no_socket_and_may_be_stopped_again(tmp_path: P
     folder = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")
+
+
+def test_a_log_that_cannot_be_written_keeps_spark_from_starting(tmp_path: Path) -> None:
+    """The error says what to do, as it does where open files or space for temporary files are missing."""
+    (tmp_path / "file").touch()
+    log = tmp_path / "file" / "spark.log"
+    with pytest.raises(StorageError, match=f"^{log}: cannot write Spark's log: .*\\n    start dagflow in a directory"):
+        start_context("app", "local[1]", {}, log)
 
 
 def test_sources_are_zipped_without_what_python_has_compiled(tmp_path: Path) -> None:

@@ -149,5 +149,6 @@ def _describe(summary: RunSnapshot) -> str:
     ]
     # A location is to be copied, so that it is not wrapped.
     failure = [f"error: {summary.driver.error}"] if summary.driver is not None and summary.driver.error else []
+    stalls = [f"stands still: {each}" for each in summary.driver.stalls] if summary.driver is not None else []
     urls = [f"output: {url}" for url in summary.outputs]
-    return "\n".join([definitions(rows), *left_out_lines(summary), *urls, *failure])
+    return "\n".join([definitions(rows), *left_out_lines(summary), *urls, *stalls, *failure])
