@@ -172,6 +172,10 @@ class LocalRuntime(Runtime):
         """How far a window is, by what its tasks have reported."""
         return self._board.progress(window_id)
 
+    def stalls(self) -> tuple[str, ...]:
+        """The tasks that stand still, as they have said."""
+        return self._board.stalls()
+
     def _run(self, window: WindowTask) -> list[TaskResult]:
         groups = group_slots(driver_inputs(self._program, window), window.together)
         lean = replace(window, assigned={})
