@@ -180,9 +180,7 @@ def run(
         for notice in following_notices(app) if follows else ():
             controls.observer.notice(notice)
         with pending_files_swept(locations.outputs, journal, storage):
-            program = _program(app, placed, watch.limits)
-            tasks = lazy_runtime(app, program, options, locations, runtime, watch)
-            live.asks(lambda: [*watch.stalls(), *tasks.stalls()])
+            tasks = lazy_runtime(app, _program(app, placed, watch.limits), options, locations, runtime, watch)
             return _drive(placed, options, journal, checkpoint, controls, tasks)
 
 
