@@ -94,10 +94,10 @@ START_S = 4.0
 TIDY_S = 20.0
 
 
-def make_folder(folder: Path, files: int, app: str = APP) -> None:
-    """Write an app, its operator, and as input modules of Python's standard library."""
+def make_folder(folder: Path, files: int, app: str = APP, delay_s: float = 0.02) -> None:
+    """Write an app, its slow operator, and as input modules of Python's standard library."""
     (folder / "app.yaml").write_text(app)
-    (folder / "slow_ops.py").write_text(slow_operator(folder))
+    (folder / "slow_ops.py").write_text(slow_operator(folder, delay_s))
     (folder / "in").mkdir()
     for path in sorted(Path(os.__file__).parent.glob("[a-m]*.py"))[:files]:
         (folder / "in" / path.name).write_bytes(path.read_bytes())

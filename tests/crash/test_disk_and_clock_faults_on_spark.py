@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import environment
-from tests.crash.killing import APP, RunProcess, make_folder, require_whole, visible_files, watched
+from tests.crash.killing import APP, RunProcess, hurry, make_folder, require_whole, visible_files, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
@@ -53,7 +53,7 @@ def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
 ) -> None:
     """One checkpoint meets all of them: exit code 1 and the reason each time, and finally every record once."""
     root = disk("size=200k")
-    make_folder(tmp_path, FILES, APP.replace("path: out", f"path: {root}/out"))
+    make_folder(tmp_path, FILES, APP.replace("path: out", f"path: {root}/out"), delay_s=0.1)
     (root / "out").mkdir()
     (tmp_path / "out").symlink_to(root / "out")
     with watched(tmp_path):
@@ -81,6 +81,7 @@ def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
         require_clean_error(tmp_path, "files that this checkpoint did not publish|log record 1 is missing")
         shutil.rmtree(journal, ignore_errors=True)
         aside.rename(journal)
+        hurry(tmp_path)
         assert end_of_a_run(tmp_path) == 0
     require_whole(tmp_path)
 

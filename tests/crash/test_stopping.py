@@ -16,7 +16,7 @@ from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.processes import ENTRY, environment
-from tests.crash.killing import RunProcess, make_folder, published_records, require_whole, visible_files, watched
+from tests.crash.killing import RunProcess, hurry, make_folder, published_records, require_whole, visible_files, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
@@ -54,7 +54,7 @@ def stop_in_the_middle(folder: Path, send: Signaling, *, again: bool = False) ->
 
 def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
     """Signals that reach Java and the workers too: exit code 130, no process left, and finally every record once."""
-    make_folder(tmp_path, files=40)
+    make_folder(tmp_path, files=40, delay_s=0.1)
     with watched(tmp_path):
         for send in (to_every_process, to_the_group(signal.SIGINT)):
             before = len(published_records(tmp_path))
@@ -62,6 +62,7 @@ def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
             assert [path for path in (tmp_path / "out").rglob("*") if path.name[0] == "."] == []
             assert len(published_records(tmp_path)) > before
         assert stop_in_the_middle(tmp_path, to_the_group(signal.SIGHUP), again=True) == 130
+        hurry(tmp_path)
         last = RunProcess(tmp_path, "-q")
         try:
             assert last.end() == 0
@@ -100,7 +101,7 @@ def ask(folder: Path, command: str) -> tuple[int, str, str]:
 
 def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path) -> None:
     """A second run is refused; with --take-over the first ends with 1 and names the second's process."""
-    make_folder(tmp_path, files=24)
+    make_folder(tmp_path, files=24, delay_s=0.1)
     with watched(tmp_path):
         first = RunProcess(tmp_path, "-q")
         second = None
@@ -118,6 +119,7 @@ def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path) -> No
             second = RunProcess(tmp_path, "-q", "--take-over")
             assert second.wait_for(lambda: len(os.listdir(tmp_path / "journal" / "epoch")) == 2)
             os.kill(first.process.pid, signal.SIGCONT)
+            hurry(tmp_path)
             assert first.end() == 1
             assert second.end() == 0
         finally:
