@@ -368,7 +368,7 @@ def test_an_estimate_counts_what_a_run_would_read(tmp_path: Path) -> None:
     assert len(Driver(splitter).everything().blocks) == 72
 
 
-@given(size=st.integers(0, 200), block_size=st.integers(1, 70), threshold=st.integers(1, 5))
+@given(size=st.integers(0, 60), block_size=st.integers(1, 25), threshold=st.integers(1, 5))
 def test_blocks_cover_a_file_exactly(
     tmp_path_factory: pytest.TempPathFactory, size: int, block_size: int, threshold: int
 ) -> None:
