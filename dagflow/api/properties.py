@@ -152,6 +152,15 @@ class HasProperties:
     removed_properties: ClassVar[Mapping[str, str]] = {}
     """For each property that is no more what to do instead; it is part of the error of an app that has it."""
 
+    renamed_methods: ClassVar[Mapping[str, str]] = {}
+    """Today's name of each method by the name that it had: defined under its old name it is not called."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for old, new in cls.renamed_methods.items():
+            if old in vars(cls):
+                raise TypeError(f"{cls.__name__}.{old}() is never called: it is named {new}() now")
+
     def __init__(self, **properties: Any) -> None:
         """Set the properties.
 

@@ -50,6 +50,7 @@ class _Preparation:
 
     def require_apart(self, checkpoint: str) -> None:
         """Refuse an app that would read what it has written itself."""
+        require_outside(self.claims, checkpoint)
         owners = {**self.claims, checkpoint: ""}
         for operator, url, takes_in in self._takers:
             for written, owner in owners.items():
@@ -81,6 +82,26 @@ class Places:
 
     def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
         """Ignore."""
+
+
+def require_outside(outputs: Iterable[str], checkpoint: str) -> None:
+    """Refuse output inside of the checkpoint, which only its owner may enter, and which may be set aside as a whole.
+
+    Args:
+        outputs: Locations that operators publish into.
+        checkpoint: The checkpoint's location.
+
+    Raises:
+        StorageError: One lies there.
+    """
+    inside = f"{absolute(checkpoint)}/"
+    for url in outputs:
+        if f"{absolute(url)}/".startswith(inside):
+            raise StorageError(
+                f"output would lie in the checkpoint {redacted(absolute(checkpoint))}, which only its owner may enter",
+                url=redacted(url),
+                hint="give `checkpoint`, or the operator's path, another directory",
+            )
 
 
 def publishing_places(app: LogicalPlan) -> set[str]:

@@ -252,6 +252,7 @@ def _drive(
     runtime: LazyRuntime,
 ) -> RunSnapshot:
     """Put the parts of a driver together, give them the states that earlier runs left, and let it run."""
+    controls.live.asks(lambda: [*controls.watch.stalls(), *runtime.stalls()])
     sizing = WindowSizing(options.workers or SparkMaster.parse(options.master or app.attributes.master).parallelism)
     control = _control_graph(app, journal, checkpoint, controls, sizing, runtime)
     try:

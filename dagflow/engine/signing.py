@@ -7,7 +7,9 @@ from dataclasses import replace
 from dagflow.api.keyed_state import KeyedOperator, Segment
 from dagflow.api.operator import Operator
 from dagflow.engine.operator_state import is_stateful
+from dagflow.engine.run_gate import RunGate
 from dagflow.engine.segments import SegmentStore
+from dagflow.engine.stop_request import StopRequest
 from dagflow.journal import Journal, JournalRetention, SavedSegment
 from dagflow.storage.objects import ObjectStore
 
@@ -29,11 +31,13 @@ def sign(store: ObjectStore) -> int:
         How many there are.
 
     Raises:
+        LiveRunError: A run is at work; nothing was changed.
         FencedError: Another driver has taken over.
         JournalError: The journal is damaged, or of an unknown version.
         DagflowError: There is no key, and none can be made.
         StorageError: The store failed.
     """
+    RunGate(store, lambda text: None, StopRequest()).require_free()
     journal = Journal.take_over(store, None, JournalRetention())
     segments = SegmentStore(store, journal.epoch)
 

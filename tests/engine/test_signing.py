@@ -12,8 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
-from dagflow.engine.run import run
-from dagflow.errors import DagflowError, JournalError
+from dagflow.engine.live_run import live_run
+from dagflow.engine.run import RunOptions, gate_of, run
+from dagflow.engine.signing import sign
+from dagflow.engine.stop_request import StopRequest
+from dagflow.errors import DagflowError, JournalError, LiveRunError
 from dagflow.journal import Journal, JournalRetention
 from dagflow.journal.retention import archive, take_snapshot
 from dagflow.journal.saved_state import CommittedState, SavedState
@@ -75,6 +78,20 @@ def test_a_checkpoint_of_another_key_goes_on_when_it_was_signed(
         run(total(tmp_path, b"a", b"b"), runtime=InlineRuntime)
     assert CliRunner().invoke(command_line, ["sign", str(tmp_path / "journal")]).exit_code == 0
     assert run(total(tmp_path, b"a", b"b"), runtime=InlineRuntime).state == "completed"
+
+
+def test_a_live_run_is_not_signed_under_its_feet(tmp_path: Path) -> None:
+    """It would end, fenced off; the error says how to end it, and nothing is taken over."""
+    app = total(tmp_path, b"a")
+    run(app, runtime=InlineRuntime)
+    store = StorageContext.default().objects(str(tmp_path / "journal"))
+    epochs = list(store.list("epoch/"))
+    with live_run(app, gate_of(store, RunOptions(), print, StopRequest()), "run") as live:
+        live.holds(1)
+        with pytest.raises(LiveRunError, match=r"another run is at work .*\n    end it first: kill \d+ on "):
+            sign(store)
+    assert list(store.list("epoch/")) == epochs
+    assert sign(store) > 0
 
 
 def test_an_app_that_pickles_needs_a_key_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

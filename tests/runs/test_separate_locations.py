@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from dagflow.engine.run import run
 from dagflow.errors import StorageError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.backends.local import local_file
 
 APP = """\
 name: apart
@@ -71,3 +73,14 @@ def test_what_the_splitter_passes_over_may_be_written(tmp_path: Path, places: di
     assert run(load_app(path), runtime=InlineRuntime).windows == 0
     parts = (tmp_path / places.get("output", "out")).glob("part-*")
     assert sorted(b"".join(part.read_bytes() for part in parts).split()) == [b"one", b"two"]
+
+
+def test_hosts_with_other_inode_numbers_end_in_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their tasks would leave out every file, and each next run would try again; nothing is published."""
+    found = local_file.stat_of
+    with monkeypatch.context() as patch:
+        patch.setattr(local_file, "stat_of", lambda url, status: replace(found(url, status), file_id=status.st_ino + 1))
+        with pytest.raises(StorageError, match=r"it is another file .*, and the driver sees it\n.*same inode numbers"):
+            run(load_app(app(tmp_path, rules=", block_size: 4")), runtime=InlineRuntime)
+    assert not list(tmp_path.rglob("part-*"))
+    assert run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime).records["reader.messages"] == 2

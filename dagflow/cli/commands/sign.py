@@ -6,7 +6,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.shared_options import Settings, storage_of, store_option, verbose_option
+from dagflow.cli.shared_options import Settings, locate, store_option, verbose_option
 from dagflow.engine.signing import sign
 from dagflow.errors import MissingError
 from dagflow.journal import with_roots_of_run
@@ -14,19 +14,20 @@ from dagflow.storage.location import absolute
 
 
 @click.command("sign", short_help="Sign the pickles of a checkpoint as your own.")
-@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @store_option
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, app: str | None) -> int:
-    """Sign the pickles of CHECKPOINT with your key, so that your runs take them.
+    """Sign the pickles of CHECKPOINT, or of that of the app file APP, with your key, so that your runs take them.
 
     Custom operators without a state_type leave pickles, and unpickling runs code: a run takes only those that its
     user has signed. Sign a checkpoint of an earlier version, or of another user or machine, if you know that
     no other user could write to it. No run may be active on it.
     """
+    checkpoint, storage = locate(checkpoint, app, settings)
     try:
-        store = with_roots_of_run(storage_of(app, settings), absolute(checkpoint))
+        store = with_roots_of_run(storage, absolute(checkpoint))
     except MissingError as error:
         raise click.UsageError(str(error)) from error
     output.result(f"signed {count(sign(store), 'pickle')} of {settings.redact(checkpoint)}")

@@ -10,7 +10,8 @@ from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.shared_options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
-from dagflow.errors import DagflowError
+from dagflow.engine.preparation import require_outside
+from dagflow.errors import DagflowError, StorageError
 from dagflow.plan.accumulators import results_of_windows, wants_to_follow
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -40,6 +41,13 @@ def command(app: str, overrides: tuple[str, ...]) -> int:
 
 def warnings_of(logical: LogicalPlan) -> Iterator[str]:
     """What is allowed, and perhaps not meant."""
+    for name, operator in logical.instances.items():
+        # Nothing but the paths is looked at: what operators do before a run may touch the world.
+        path = getattr(operator, "path", "")
+        try:
+            require_outside([path] if isinstance(path, str) and path else [], logical.attributes.checkpoint)
+        except StorageError as error:
+            yield f"operator '{name}': {error}"
     names = results_of_windows(logical)
     if not names or wants_to_follow(logical):
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -92,6 +92,8 @@ class RecordFormat(HasProperties, ABC):
     of a file's blocks, in order, are the records of the file; each block is read for itself, without
     the help of any other.
     """
+
+    renamed_methods: ClassVar[Mapping[str, str]] = {"check_options": "check_properties"}
 
     name: ClassVar[str] = ""
     """What the format is called in YAML; "" for a base class."""

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from dagflow.engine.run import run
+from dagflow.errors import StorageError
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
 from tests.cli.commands.inspected_app import APP, folder, invoke
 
 __all__ = ["folder"]
@@ -57,3 +63,14 @@ def test_a_result_over_the_run_is_refused_where_the_app_follows(folder: Path) ->
     code, _, err = invoke("validate", "app.yaml", "--set", "splitter.follow=true", "--set", "filter.over=run")
     assert code == 2
     assert "operator 'filter': its result over the run is published at the end" in err
+
+
+def test_output_in_the_checkpoint_is_told_and_a_run_refuses_it(folder: Path) -> None:
+    """Only its owner may enter a checkpoint, so that readers would not reach the output."""
+    (folder / "app.yaml").write_text(APP.replace("checkpoint: journal", "checkpoint: out"))
+    code, _, err = invoke("validate", "app.yaml")
+    assert code == 0
+    expected = f"out: output would lie in the checkpoint {folder}/out, which only its owner may enter\n"
+    assert f"warning: operator 'writer': {expected}    give `checkpoint`, or the operator's path, another " in err
+    with pytest.raises(StorageError, match="output would lie in the checkpoint"):
+        run(load_app("app.yaml"), runtime=InlineRuntime)
