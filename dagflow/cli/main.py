@@ -18,6 +18,7 @@ from dagflow.cli.shared_options import Settings, unknown, verbose_option
 from dagflow.errors import DagflowError, RunStoppedError
 
 COMMANDS = (
+    "init",
     "run",
     "validate",
     "plan",

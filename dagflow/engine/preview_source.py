@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from dagflow.api.context import WindowBudget
+from dagflow.api.ports import unbatched
 from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
@@ -17,6 +18,7 @@ from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal import SavedState
+from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.location import absolute, join
@@ -104,3 +106,24 @@ class PreviewInput:
     def prescan_states(self) -> dict[str, SavedState]:
         """What the pre-scans of the steps so far keep, by operator."""
         return self._prescans.state()
+
+
+def first_files(app: LogicalPlan, count: int) -> list[str]:
+    """The first files that an app would read, without those that are empty.
+
+    Args:
+        app: An app whose blocks are larger than any file.
+        count: How many at most.
+
+    Raises:
+        DagflowError: They cannot be listed.
+    """
+    placed = PlacedApp.of(app, app.attributes.storage_context())
+    found: dict[str, None] = {}
+    with PreviewInput(placed, Program.of(app.name, placed.plan, placed.operators, placed.storage)) as source:
+        for tuples in source.steps():
+            items = unbatched(item for items in tuples.values() for item in items)
+            found.update((item.url, None) for item in items if hasattr(item, "url"))
+            if len(found) >= count:
+                break
+    return list(found)[:count]

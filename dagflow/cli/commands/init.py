@@ -1,0 +1,103 @@
+"""`dagflow init`: an app for files that are there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.scaffold.app_guess import AppGuess, guess_app
+from dagflow.cli.scaffold.app_text import SCHEMA_FILE, app_text
+from dagflow.cli.scaffold.file_heads import read_heads
+from dagflow.cli.shared_options import verbose_option
+from dagflow.errors import DagflowError
+from dagflow.spec.json_schema import json_schema
+from dagflow.storage.location import absolute, is_local
+
+APP_FILE = "app.yaml"
+_SAMPLE_FILE = "data/orders.csv"
+_SAMPLE = """\
+order,placed,price,paid,note
+2000,2026-01-01,255.24,false,
+2001,2026-02-02,791.12,false,"blue; not green"
+2002,2026-03-03,779.08,true,"she said ""hello"",
+and left"
+"""
+_IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
+
+
+@click.command("init", short_help="Write an app for files that are there.")
+@click.argument("directory", metavar="DIR")
+@click.option("--from", "location", metavar="FILES", help="A file, directory, glob or URL; by default a sample.")
+@click.option(
+    "--to",
+    metavar="TARGET",
+    default="out",
+    show_default=True,
+    help="Directory for the records, relative to DIR; parquet:out/table writes Parquet.",
+)
+@verbose_option
+def command(directory: str, location: str | None, to: str) -> int:
+    """Write an app into DIR that reads files: it looks at them to find out their format, columns and types.
+
+    Reads the beginnings of a few files, decompressed; changes none. What speaks for each decision is a comment in the
+    app.
+    """
+    folder = Path(directory)
+    if (folder / APP_FILE).exists():
+        raise DagflowError(f"{folder / APP_FILE} is there already, and stays as it is", hint="give another directory")
+    if location is None:
+        files, named = [(_SAMPLE_FILE, _SAMPLE)], _SAMPLE_FILE
+        _write(folder, *files[0])
+        heads_of = str(folder / _SAMPLE_FILE)
+    else:
+        # An app may be started anywhere; a local name means what it means here.
+        named = heads_of = absolute(location) if is_local(location) else location
+    logging.getLogger("operators").setLevel(logging.ERROR)
+    guess = guess_app(heads_of, read_heads(heads_of))
+    text = app_text(_name_of(folder), named, guess.format, to, guess.evidence)
+    _write(folder, APP_FILE, text)
+    _write(folder, SCHEMA_FILE, json.dumps(json_schema(), indent=1) + "\n")
+    if not (folder / ".gitignore").exists():
+        _write(folder, ".gitignore", _ignored(to))
+    _tell(folder, guess)
+    return 0
+
+
+def _write(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DagflowError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _name_of(folder: Path) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-")
+    return name or "app"
+
+
+def _ignored(to: str) -> str:
+    path = to.removeprefix("parquet:")
+    is_inside = is_local(path) and not path.startswith("/") and path.split("/")[0] not in ("", ".", "..")
+    return (f"/{path.split('/')[0]}/\n" if is_inside else "") + _IGNORED
+
+
+def _tell(folder: Path, guess: AppGuess) -> None:
+    lines = [f"{folder / APP_FILE}: an app for the format {guess.format.name}"]
+    lines += [f"    {line}" for line in (*guess.format.evidence, *guess.evidence)]
+    lines += [f"    {column.name}: {_type(column.type)}" for column in guess.format.columns]
+    output.result("\n".join(lines))
+    for warning in guess.warnings:
+        output.note(f"warning: {warning}")
+    enter = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    output.note(f"next: {enter}dagflow preview {APP_FILE}")
+
+
+def _type(given: object) -> str:
+    return f"{given['type']} as {given['format']}" if isinstance(given, dict) else str(given)

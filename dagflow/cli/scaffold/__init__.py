@@ -1,0 +1,1 @@
+"""Writes an app for files that it has looked at."""

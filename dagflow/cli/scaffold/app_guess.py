@@ -1,0 +1,97 @@
+"""Finds the format of files, and proves it by reading them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dagflow.cli.record_table import place
+from dagflow.cli.scaffold.app_text import app_text
+from dagflow.cli.scaffold.file_heads import FileHead, plan_of, require_read
+from dagflow.cli.scaffold.format_guess import FormatGuess, guess_format
+from dagflow.engine.preview import Preview, PreviewOptions, preview
+from dagflow.errors import DagflowError
+
+_CHECKED_RECORDS = 1000
+_NAMED_FILES = 2
+_COLUMN = re.compile(r"column '(.*?)' \(")
+
+
+@dataclass(frozen=True, slots=True)
+class AppGuess:
+    """A format that was tried.
+
+    Attributes:
+        format: The format.
+        evidence: What was seen of the files.
+        warnings: What does not fit.
+    """
+
+    format: FormatGuess
+    evidence: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
+    """The format of files, as most of those that were looked at have it.
+
+    Columns that a file contradicts become text.
+
+    Args:
+        location: Where the files are.
+        heads: The beginnings of the first of them.
+
+    Raises:
+        DagflowError: A file cannot be read as records.
+    """
+    guesses = [_guess(head) for head in heads]
+    counts = Counter(guess.kind for guess in guesses)
+    kind = counts.most_common(1)[0][0]
+    chosen = next(guess for guess in guesses if guess.kind == kind)
+    alike = [head for head, guess in zip(heads, guesses, strict=True) if guess.kind == kind]
+    warnings = [
+        f"{place(head.url)} seems to be something else ({guess.name}); narrow --from down to files of one kind"
+        for head, guess in zip(heads, guesses, strict=True)
+        if guess.kind != kind
+    ]
+    format, refused = _proved(chosen, location, alike)
+    warnings += refused
+    sizes = sum(len(head.data) for head in alike)
+    names = ", ".join(place(head.url) for head in alike[:_NAMED_FILES])
+    more = f" and {len(alike) - _NAMED_FILES} more" if len(alike) > _NAMED_FILES else ""
+    return AppGuess(format, (f"seen in the first {sizes:,} bytes of {names}{more}",), tuple(warnings))
+
+
+def _guess(head: FileHead) -> FormatGuess:
+    try:
+        return guess_format(head.data, is_whole=head.is_whole)
+    except DagflowError as error:
+        raise DagflowError(f"{place(head.url)}: {error.message}", hint=error.hint) from error
+
+
+def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tuple[FormatGuess, list[str]]:
+    """The format, with columns as text that hold something else later on; and what is refused all the same."""
+    refused = [_refused(format, location, head) for head in heads]
+    reasons = [reject.reason for each in refused for reject in each.rejects]
+    wrong = {found[1]: reason for reason in reasons if (found := _COLUMN.search(reason)) is not None}
+    if format.infers and wrong:
+        evidence = (*format.evidence, "columns: infer would refuse objects with other members or types")
+        return _proved(replace(format, infers=False, evidence=evidence), location, heads)
+    mended = format
+    for column in [each for each in format.columns if each.name in wrong and each.type != "string"]:
+        mended = mended.with_text(column.name, wrong[column.name].partition(", in:")[0])
+    if mended != format:
+        return _proved(mended, location, heads)
+    return format, [
+        f"{place(head.url)}: {each.reject_count:,} records are refused, such as: {each.rejects[0].reason}"
+        for head, each in zip(heads, refused, strict=True)
+        if each.rejects
+    ]
+
+
+def _refused(format: FormatGuess, location: str, head: FileHead) -> Preview:
+    app = plan_of(app_text("proof", location, format, "out"))
+    limits = PreviewOptions(at="reader.messages", file=head.url, records=_CHECKED_RECORDS)
+    return require_read(preview(app, limits))

@@ -1,0 +1,117 @@
+"""Writes an app for files of a format, with what speaks for it as comments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from dagflow.cli.scaffold.format_guess import FormatGuess
+from dagflow.errors import DagflowError
+
+SCHEMA_FILE = "app.schema.json"
+
+
+def app_text(name: str, location: str, guess: FormatGuess, to: str, evidence: Sequence[str] = ()) -> str:
+    """The text of an app that reads files and writes their records.
+
+    Args:
+        name: The app's name.
+        location: The files.
+        guess: Their format.
+        to: Where the records go: a directory, or parquet: before one.
+        evidence: What more speaks for the format.
+
+    Raises:
+        DagflowError: Records without columns cannot go there.
+    """
+    lines = [
+        f"# yaml-language-server: $schema={SCHEMA_FILE}",
+        "# Paths are relative to the directory in which dagflow is started.",
+        f"name: {scalar(name)}",
+        "attributes:",
+        "  checkpoint: journal  # what was read and published; without it the next run begins anew",
+        "operators:",
+        "  splitter:",
+        "    class: FileSplitterInput",
+        "    properties:",
+        f"      files: [{scalar(location)}]",
+        "  reader:",
+        "    class: BlockReader",
+        "    properties:",
+        *(f"      # {line}" for line in (*guess.evidence, *evidence)),
+        *_format_lines(guess),
+        "  writer:",
+        *_writer_lines(guess, to),
+        "  rejects:  # records that do not fit, each with file, offset and reason",
+        "    class: RecordWriter",
+        "    properties: {path: rejects}",
+        "    partition: parallel",
+        "streams:",
+        "  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}",
+        "  records: {from: reader.messages, to: writer.input}",
+        "  refused: {from: reader.errors, to: rejects.input}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _format_lines(guess: FormatGuess) -> Iterator[str]:
+    if not (guess.options or guess.has_columns):
+        yield f"      format: {guess.name}"
+        return
+    yield "      format:"
+    yield f"        type: {guess.name}"
+    for option, value in guess.options.items():
+        yield f"        {option}: {_value(value)}"
+    if guess.infers:
+        yield "        columns: infer  # those of the first file"
+    elif guess.columns:
+        yield "        columns:"
+        width = max(len(f"{scalar(each.name)}: {_value(each.type)}") for each in guess.columns)
+        for each in guess.columns:
+            entry = f"{scalar(each.name)}: {_value(each.type)}"
+            yield f"          {entry:<{width}}  # {_comment(each.evidence)}".rstrip(" #")
+
+
+def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
+    kind, colon, path = to.partition(":")
+    if not colon or "//" in path[:2]:
+        kind, path = "", to
+    if kind not in ("", "parquet"):
+        raise DagflowError(f"--to: there is no target '{kind}'", hint="give a directory, or parquet:DIRECTORY")
+    if kind and not guess.has_columns:
+        raise DagflowError(
+            f"--to {kind}: records of the format {guess.name} have no columns",
+            hint="write them as they are, with --to DIRECTORY, or give them columns with an operator of your own",
+        )
+    form = ", format: parquet" if kind else ""
+    yield "    class: RecordWriter"
+    what = "" if kind else "  # as lines of JSON" if guess.has_columns else "  # as they are"
+    yield f"    properties: {{path: {scalar(path.rstrip('/') or '/')}{form}}}{what}"
+    yield "    partition: parallel"
+
+
+def scalar(text: str) -> str:
+    """A text as YAML, in quotes where it would mean something else without."""
+    try:
+        is_plain = yaml.safe_load(f"{{a: [{text}], {text}: 1}}") == {"a": [text], text: 1} and text.isprintable()
+    except yaml.YAMLError:
+        is_plain = False
+    return text if is_plain and "#" not in text else json.dumps(text, ensure_ascii=False)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool | int):
+        return json.dumps(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {_value(each)}' for name, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    # Types such as decimal(18, 2) need no quotes where nothing stands around them.
+    return value if value.startswith("decimal(") else scalar(value)
+
+
+def _comment(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)

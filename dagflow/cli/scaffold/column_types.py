@@ -1,0 +1,121 @@
+"""Tells the types of columns by their values."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+NULL_WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None", "#N/A", "-")
+"""Words that stand for no value where all other values of a column are numbers, times or truth values."""
+
+_WHOLE = re.compile(r"[+-]?\d{1,18}")
+_CODE = re.compile(r"[+-]?0\d+")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|NaN|inf|Infinity)")
+_FRACTION = re.compile(r"[+-]?\d{1,12}\.(\d{1,6})")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(Z|[+-]\d\d:?\d\d)?")
+_DATES = ("%d.%m.%Y", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d-%b-%Y", "%Y%m%d")
+_DIGITS = 18
+_LEAST_DECIMALS = 3
+"""Values with as many digits behind the point, two at least, that make a decimal of a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnGuess:
+    """What a column seems to hold.
+
+    Attributes:
+        name: Its name.
+        type: Its type as an app writes it: a name, or a mapping with type and format.
+        evidence: Why.
+        null_words: Words in it that stand for no value.
+    """
+
+    name: str
+    type: Any
+    evidence: str
+    null_words: tuple[str, ...] = ()
+
+    def as_text(self, evidence: str) -> ColumnGuess:
+        """The same column as text, for another reason."""
+        return ColumnGuess(self.name, "string", evidence)
+
+
+def guess_column(name: str, values: Sequence[str]) -> ColumnGuess:
+    """The type of a column.
+
+    Args:
+        name: Its name.
+        values: Its values in a sample of rows.
+    """
+    present = [value for value in values if value]
+    if not present:
+        return ColumnGuess(name, "string", "empty in all rows")
+    words = tuple(word for word in NULL_WORDS if word in present)
+    for left_out in ((), words) if words else ((),):
+        typed = [value for value in present if value not in left_out]
+        kind, evidence = next(_types(typed), ("string", "")) if typed else ("string", "")
+        if kind != "string":
+            return ColumnGuess(name, kind, evidence, left_out)
+    return ColumnGuess(name, "string", "leading zeros" if any(map(_CODE.fullmatch, present)) else _example(present))
+
+
+def _types(values: Sequence[str]) -> Iterator[tuple[Any, str]]:
+    """The types that all values have, the narrowest first; none for text."""
+
+    def all_match(matches: Callable[[str], object]) -> bool:
+        return all(matches(value) for value in values)
+
+    if set(values) <= {"true", "false", "True", "False", "TRUE", "FALSE"}:
+        yield "bool", _example(values)
+    if any(map(_CODE.fullmatch, values)):
+        return
+    if all_match(_is_date("%Y-%m-%d")) and all(len(value) == 10 for value in values):
+        yield "date32", _example(values)
+    if all_match(_WHOLE.fullmatch):
+        if all_match(_is_date("%Y%m%d")) and all(len(value) == 8 for value in values):
+            yield {"type": "date32", "format": "%Y%m%d"}, _example(values)
+        yield "int64", _example(values)
+    fractions = [_FRACTION.fullmatch(value) for value in values]
+    scales = {len(found[1]) for found in fractions if found is not None}
+    if all(fractions) and len(scales) == 1 and len(values) >= _LEAST_DECIMALS and min(scales) > 1:
+        yield f"decimal({_DIGITS}, {scales.pop()})", f"as many digits behind the point in all rows, {_example(values)}"
+    if all_match(_NUMBER.fullmatch):
+        yield "double", _example(values)
+    stamps = [_STAMP.fullmatch(value) for value in values]
+    if all(stamps) and all_match(_is_stamp):
+        zones = [bool(found and found[3]) for found in stamps]
+        if all(zones) or not any(zones):
+            yield "timestamp[us, UTC]" if zones[0] else "timestamp[us]", _example(values)
+    patterns = [pattern for pattern in _DATES[:-1] if all_match(_is_date(pattern))]
+    if len(patterns) == 1:
+        yield {"type": "date32", "format": patterns[0]}, _example(values)
+    elif patterns:
+        yield "string", ""
+
+
+def _is_date(pattern: str) -> Callable[[str], bool]:
+    def check(value: str) -> bool:
+        try:
+            datetime.datetime.strptime(value, pattern)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
+def _is_stamp(value: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _example(values: Sequence[str]) -> str:
+    shortest = min(values[:100], key=len)
+    text = shortest if len(shortest) <= 30 else shortest[:29] + "…"
+    return f"such as {' '.join(text.split())}"

@@ -1,0 +1,103 @@
+"""Recognises rows of fields: their delimiter, header, encoding, and the types of columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_SHARE = 0.97
+"""Part of the rows that have as many fields as most, where they are rows at all."""
+
+_NAME = re.compile(r"[^\W\d][\w .()/%#°-]{0,60}")
+_VALUE = re.compile(r"\s*([+-]?[\d.,]+%?|0x[\da-f]+|\d{4}-\d\d-\d\d.*|true|false)\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvGuess:
+    """How rows are written.
+
+    Attributes:
+        delimiter: What stands between fields.
+        skipped: Comment lines before the header.
+        has_header: Whether the first row names the columns.
+        columns: The columns.
+        rows: Rows that were looked at.
+        evidence: Why the delimiter and the header are those.
+    """
+
+    delimiter: str
+    skipped: int
+    has_header: bool
+    columns: tuple[ColumnGuess, ...]
+    rows: int
+    evidence: tuple[str, ...]
+
+
+def guess_csv(text: str, *, is_whole: bool) -> CsvGuess | None:
+    """How the rows of a text are written; None where it has none.
+
+    Args:
+        text: The beginning of a file.
+        is_whole: Whether it is all of the file; otherwise the last row may be cut.
+    """
+    lines = text.splitlines(keepends=True)
+    skipped = len(list(itertools.takewhile(lambda line: line.startswith("#"), lines)))
+    body = "".join(lines[skipped:])
+    found = [(rows, each) for each in DELIMITERS if (rows := _rows(body, each, is_whole=is_whole))]
+    if not found:
+        return None
+    # The one that cuts rows into most fields.
+    rows, delimiter = max(found, key=lambda each: len(each[0][0]))
+    width = len(rows[0])
+    evidence = [f"{width} fields between {DELIMITERS[delimiter]} in {len(rows):,} rows"]
+    has_header = _is_header(rows)
+    names = rows[0] if has_header else [f"column_{number}" for number in range(1, width + 1)]
+    body_rows = rows[1:] if has_header else rows
+    columns = [guess_column(name, [row[index] for row in body_rows]) for index, name in enumerate(names)]
+    evidence.append("the first row names the columns" if has_header else "the first row is no header")
+    if skipped:
+        evidence.append(f"{skipped} comment lines come first")
+    return CsvGuess(delimiter, skipped, has_header, tuple(columns), len(rows), tuple(evidence))
+
+
+def _rows(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
+    """The rows, where nearly all have the same number of fields, at least two; else none."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+    except csv.Error:
+        return []
+    if not is_whole:
+        rows = rows[:-1]
+    if len(rows) < 2:
+        return []
+    ((width, count),) = Counter(map(len, rows)).most_common(1)
+    if width < 2 or len(rows[0]) != width or count < _SHARE * len(rows):
+        return []
+    return [row for row in rows if len(row) == width]
+
+
+def _is_header(rows: Sequence[Sequence[str]]) -> bool:
+    first, rest = rows[0], rows[1:]
+    if len(set(first)) < len(first) or any(not cell or _VALUE.fullmatch(cell) for cell in first):
+        return False
+    if any(guess_column("", [row[index] for row in rest]).type != "string" for index in range(len(first))):
+        return True
+    is_repeated = any(cell == row[index] for row in rest for index, cell in enumerate(first))
+    return not is_repeated and all(map(_NAME.fullmatch, first))
+
+
+def uneven(lines: Sequence[str]) -> tuple[str, ...]:
+    """What keeps lines from being rows, where a delimiter is in all of them."""
+    for delimiter, name in DELIMITERS.items():
+        counts = {line.count(delimiter) + 1 for line in lines if line}
+        if counts and min(counts) > 2:
+            return (f"{min(counts)} to {max(counts)} fields between {name}, and csv wants as many in each row",)
+    return ()

@@ -1,0 +1,195 @@
+"""Recognises the record format of a file by its first bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dagflow.cli.scaffold.column_types import ColumnGuess
+from dagflow.cli.scaffold.csv_guess import guess_csv, uneven
+from dagflow.errors import DagflowError
+
+_BINARY = {
+    b"PAR1": "Parquet",
+    b"ORC": "ORC",
+    b"Obj\x01": "Avro",
+    b"PK\x03\x04": "a zip archive, as Excel and Word write it",
+    b"\x89PNG": "a picture",
+    b"%PDF": "PDF",
+    b"SQLite format 3": "an SQLite database",
+    b"\x7fELF": "a program",
+}
+_STAMPED = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(Z|[+-]\d\d:?\d\d)?\]? +\S")
+_STAMP_PATTERN = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
+_FIELD = re.compile(r"[A-Za-z][\w-]*:(\s|$)")
+_TAG = re.compile(r"""<(/?)([A-Za-z_][\w.:-]*)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*?)?(/?)>""")
+_MOST_LINES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FormatGuess:
+    """The format that a file seems to have.
+
+    Attributes:
+        name: The format's name.
+        options: Its options, as an app writes them, but for columns.
+        evidence: Why.
+        columns: The columns, of a format that has some.
+        infers: Whether the reader finds out the columns itself.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    evidence: tuple[str, ...] = ()
+    columns: tuple[ColumnGuess, ...] = ()
+    infers: bool = False
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether records have columns."""
+        return bool(self.columns) or self.infers
+
+    @property
+    def kind(self) -> tuple[str, str, tuple[str, ...]]:
+        """Equal for files that one reader can read."""
+        return self.name, str(self.options.get("delimiter", "")), tuple(column.name for column in self.columns)
+
+    def with_text(self, column: str, evidence: str) -> FormatGuess:
+        """The same with one column as text."""
+        columns = tuple(each.as_text(evidence) if each.name == column else each for each in self.columns)
+        return replace(self, columns=columns)
+
+
+def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
+    """The format of a file.
+
+    Args:
+        head: Its first bytes, decompressed.
+        is_whole: Whether that is all of it.
+
+    Raises:
+        DagflowError: It is of a kind that is not read as records.
+    """
+    for magic, kind in _BINARY.items():
+        if head.startswith(magic):
+            raise DagflowError(f"it is {kind}, which no record format reads", hint="convert it to CSV or lines of JSON")
+    text, encoding = _decoded(head)
+    if encoding.startswith("utf-16"):
+        return FormatGuess("lines", {"encoding": encoding}, (f"a byte order mark of {encoding}",))
+    if "\0" in text:
+        raise DagflowError(
+            f"it is binary: a zero byte at offset {head.index(0):,}",
+            hint="formats for binary records are fixed, length_prefixed and whole_file; write the app yourself",
+        )
+    lines = text.splitlines()
+    if not is_whole and len(lines) > 1:
+        lines = lines[:-1]
+    lines = lines[:_MOST_LINES]
+    found = (
+        _json(lines)
+        or _xml(text)
+        or _document(text)
+        or _log(lines)
+        or _csv(text, encoding, is_whole=is_whole)
+        or _paragraphs(lines)
+    )
+    return found or FormatGuess("lines", {}, (f"{len(lines):,} lines without another structure", *uneven(lines)))
+
+
+def _decoded(head: bytes) -> tuple[str, str]:
+    """The text, and its encoding."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return head.decode("utf-16", "replace"), "utf-16"
+    for cut in range(4):
+        # The last character may be cut.
+        try:
+            return head[: len(head) - cut].decode("utf-8-sig"), "utf-8"
+        except UnicodeDecodeError:
+            continue
+    is_windows = any(0x80 <= byte < 0xA0 for byte in head)
+    encoding = "cp1252" if is_windows else "latin-1"
+    return head.decode(encoding, "replace"), encoding
+
+
+def _json(lines: list[str]) -> FormatGuess | None:
+    objects = []
+    for line in filter(str.strip, lines):
+        try:
+            objects.append(json.loads(line))
+        except ValueError:
+            return None
+    if not objects or not all(isinstance(each, dict) for each in objects):
+        return None
+    members = list(dict.fromkeys(name for each in objects for name in each))
+    evidence = (f"each of {len(objects):,} lines is a JSON object", f"members: {', '.join(members[:12])}")
+    return FormatGuess("json_lines", {}, evidence, infers=True)
+
+
+def _xml(text: str) -> FormatGuess | None:
+    """The element below the outermost one that occurs most."""
+    if not text.lstrip().startswith("<"):
+        return None
+    depth, counts = 0, Counter[str]()
+    for found in _TAG.finditer(text):
+        is_end, name, is_empty = found.groups()
+        depth -= bool(is_end)
+        if depth == 1 and not is_end:
+            counts[name] += 1
+        depth += not (is_end or is_empty)
+    ((tag, count),) = counts.most_common(1) or [("", 0)]
+    if count < 2:
+        return FormatGuess("whole_file", {}, ("an XML document without elements that repeat",))
+    return FormatGuess("xml", {"tag": tag}, (f"{count:,} elements <{tag}> below the outermost one",))
+
+
+def _document(text: str) -> FormatGuess | None:
+    """A value of JSON over several lines: no format divides it, and an operator may."""
+    start = text.lstrip()[:1]
+    if not start or start not in "[{" or not re.match(r"[\[{]\s*([\[{\"\]}\d]|true|false|null|-)", text.lstrip()):
+        return None
+    return FormatGuess("whole_file", {}, ("a JSON document over several lines, which is one record",))
+
+
+def _log(lines: list[str]) -> FormatGuess | None:
+    stamped = sum(bool(_STAMPED.match(line)) for line in lines)
+    if not lines or not _STAMPED.match(lines[0]) or stamped < 2:
+        return None
+    if stamped == len(lines):
+        return FormatGuess("lines", {}, (f"each of {stamped:,} lines begins with a time",))
+    evidence = f"{stamped:,} of {len(lines):,} lines begin with a time, and the others continue them"
+    return FormatGuess("regex", {"pattern": _STAMP_PATTERN}, (evidence,))
+
+
+def _csv(text: str, encoding: str, *, is_whole: bool) -> FormatGuess | None:
+    found = guess_csv(text, is_whole=is_whole)
+    if found is None:
+        return None
+    options: dict[str, Any] = {}
+    evidence = list(found.evidence)
+    if found.delimiter != ",":
+        options["delimiter"] = found.delimiter
+    if found.skipped:
+        options["skip_header"] = found.skipped
+    if not found.has_header:
+        options["header"] = False
+    if encoding != "utf-8":
+        options["encoding"] = encoding
+        evidence.append("bytes that are no UTF-8")
+    words = sorted({word for column in found.columns for word in column.null_words})
+    if words:
+        options["null_values"] = ["", *words]
+    return FormatGuess("csv", options, tuple(evidence), found.columns)
+
+
+def _paragraphs(lines: list[str]) -> FormatGuess | None:
+    """Blocks of "Name: value" lines between blank lines, as of mails and package lists."""
+    filled = [line for line in lines if line.strip() and not line[0].isspace()]
+    named = sum(bool(_FIELD.match(line)) for line in filled)
+    blanks = sum(not line.strip() for line in lines)
+    if not filled or not blanks or named < 0.9 * len(filled):
+        return None
+    return FormatGuess("paragraphs", {}, (f"{named:,} lines such as {filled[0][:30]!r}, and {blanks:,} blank ones",))

@@ -1,0 +1,121 @@
+"""An app that is written for files reads all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from pyarrow import parquet
+
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from tests.cli.commands.inspected_app import invoke
+
+ODD = '"order id",#no,"yes",größe,"a: b"\n1,x,y,"10",\n2,x,"{y}","",\n'
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A working directory."""
+    with contextlib.chdir(tmp_path):
+        yield tmp_path
+
+
+def rows_of(app: Path) -> list[dict[str, object]]:
+    """Run an app, and return what it has written; nothing may be refused."""
+    with contextlib.chdir(app):
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+        assert not [path for path in Path("rejects").glob("*") if path.is_file()]
+        lines = [line for path in Path("out").iterdir() if path.is_file() for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+def test_without_files_an_app_for_a_sample_is_made(folder: Path) -> None:
+    """It runs, and a preview of it is the next thing to do."""
+    code, out, err = invoke("init", "orders")
+    assert (code, err) == (0, "next: cd orders && dagflow preview app.yaml\n")
+    assert "    price: decimal(18, 2)" in out.splitlines()
+    names = {path.name for path in (folder / "orders").iterdir()}
+    assert names == {"app.yaml", "app.schema.json", ".gitignore", "data"}
+    assert (folder / "orders" / "app.yaml").read_text().startswith("# yaml-language-server: $schema=app.schema.json\n")
+    assert "/out/" in (folder / "orders" / ".gitignore").read_text().splitlines()
+    assert len(rows_of(folder / "orders")) == 3
+
+
+def test_an_app_is_written_once(folder: Path) -> None:
+    """One that is there stays as it is."""
+    (folder / "app.yaml").write_text("mine")
+    code, _, err = invoke("init", ".")
+    assert (code, err.startswith("app.yaml is there already, and stays as it is\n")) == (1, True)
+    assert [path.name for path in folder.iterdir()] == ["app.yaml"]
+
+
+def test_an_app_reads_files_from_wherever_it_is_started(folder: Path) -> None:
+    """Names of columns that YAML would take for something else are in quotes; a glob stays one."""
+    (folder / "in").mkdir()
+    (folder / "in" / "a.csv.gz").write_bytes(gzip.compress(ODD.encode()))
+    (folder / "in" / "b.csv").write_text(ODD)
+    assert invoke("init", "x", "--from", "in/*.csv*")[0] == 0
+    app = yaml.safe_load((folder / "x" / "app.yaml").read_text())
+    assert app["operators"]["splitter"]["properties"]["files"] == [f"{folder}/in/*.csv*"]
+    columns = {"order id": "int64", "#no": "string", "yes": "string", "größe": "int64", "a: b": "string"}
+    assert app["operators"]["reader"]["properties"]["format"] == {"type": "csv", "columns": columns}
+    rows = rows_of(folder / "x")
+    assert rows[0] == {"order id": 1, "#no": "x", "yes": "y", "größe": 10, "a: b": ""}
+    assert len(rows) == 4
+
+
+def test_a_column_is_what_all_files_have(folder: Path) -> None:
+    """A type that a later file, or a later row, contradicts becomes text, and the app says why."""
+    (folder / "in").mkdir()
+    (folder / "in" / "a.csv").write_text("n,m\n" + "1,1\n" * 100_000 + "1,late\n")
+    (folder / "in" / "b.csv").write_text("n,m\nx,2\n")
+    code, out, _ = invoke("init", "x", "--from", "in")
+    assert (code, out.splitlines()[-2:]) == (0, ["    n: string", "    m: string"])
+    assert "# column 'n' (int64): 'x' is no whole number" in (folder / "x" / "app.yaml").read_text()
+
+
+def test_objects_that_differ_stay_lines(folder: Path) -> None:
+    """Inferred columns would refuse some of them."""
+    (folder / "a.jsonl").write_text('{"a": 1}\n{"a": "x", "b": 1}\n')
+    (folder / "b.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    for name, columns in (("a", None), ("b", "infer")):
+        assert invoke("init", name, "--from", f"{name}.jsonl")[0] == 0
+        reader = yaml.safe_load((folder / name / "app.yaml").read_text())["operators"]["reader"]
+        format = reader["properties"]["format"]
+        assert (format.get("columns") if isinstance(format, dict) else None) == columns
+    assert rows_of(folder / "b") == [{"a": 1}, {"a": 2}]
+
+
+def test_records_with_columns_can_go_to_parquet(folder: Path) -> None:
+    """Those without are refused; so is a target that is not known."""
+    (folder / "a.csv").write_text("n\tm\n1\t2024-02-29\n")
+    assert invoke("init", "x", "--from", "a.csv", "--to", "parquet:out/table")[0] == 0
+    with contextlib.chdir(folder / "x"):
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+        (path,) = Path("out/table").glob("*.parquet")
+        assert parquet.read_table(path).schema.names == ["n", "m"]
+    (folder / "a.txt").write_text("one\n")
+    for target, message in (("parquet:out", "records of the format lines have no columns"), ("orc:out", "'orc'")):
+        code, _, err = invoke("init", "y", "--from", "a.txt", "--to", target)
+        assert (code, message in err, (folder / "y").exists()) == (1, True, False)
+
+
+def test_files_of_several_kinds_are_told_apart(folder: Path) -> None:
+    """The app is for those that are most; files that cannot be read, or are not there, are named."""
+    (folder / "in").mkdir()
+    for name, text in {"a.csv": "n,m\n1,2\n", "b.csv": "n,m\n3,4\n", "c.txt": "one\n"}.items():
+        (folder / "in" / name).write_text(text)
+    code, out, err = invoke("init", "x", "--from", "in")
+    assert (code, out.splitlines()[0]) == (0, "x/app.yaml: an app for the format csv")
+    assert "warning: in/c.txt seems to be something else (lines)" in err
+    (folder / "in" / "a.csv").write_bytes(b"PAR1")
+    for location, message in (("in/a.csv", "in/a.csv: it is Parquet"), ("none", "none: no such file or directory")):
+        code, _, err = invoke("init", "y", "--from", location)
+        assert (code, message in err) == (1, True)

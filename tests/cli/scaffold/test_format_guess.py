@@ -1,0 +1,60 @@
+"""The format of a file is told by its first bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagflow.cli.scaffold.format_guess import guess_format
+from dagflow.errors import DagflowError
+
+LOG = "2024-03-04 10:01:05,170 INFO started\n2024-03-04 10:01:06,170 ERROR failed\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "options"),
+    [
+        ("a,b\n1,2\n", "csv", {}),
+        ("a;b;c\n1;2,5;3\n", "csv", {"delimiter": ";"}),
+        ("a\tb\n1\t2\n", "csv", {"delimiter": "\t"}),
+        ("# made by\n# hand\na,b\n1,2\n", "csv", {"skip_header": 2}),
+        ("1,2\n3,4\n", "csv", {"header": False}),
+        ('a,b\n"x\n\n,",2\n"""",3\n', "csv", {}),
+        ("a,b\n1,n/a\n2,3\n", "csv", {"null_values": ["", "n/a"]}),
+        ("2024-01-01 10:00:00,1\n2024-01-01 10:00:01,2\n", "csv", {"header": False}),
+        ('{"a": 1}\n\n{"b": [1]}\n', "json_lines", {}),
+        ('[\n  {"a": 1}\n]\n', "whole_file", {}),
+        ("<r><x>1</x><x a='>'>2</x><y/></r>", "xml", {"tag": "x"}),
+        ("<note>one</note>", "whole_file", {}),
+        (LOG, "lines", {}),
+        (LOG + "\tat x\n", "regex", {"pattern": r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d"}),
+        ("[not json] a, b\nanother, line, here\n", "lines", {}),
+        ("A: 1\nB: 2\n more\n\nA: 3\n", "paragraphs", {}),
+        ("one\ntwo\n", "lines", {}),
+        ("a,b,c\n1,2,3,4\n1,2,3\n", "lines", {}),
+        ("x", "lines", {}),
+    ],
+)
+def test_a_format_is_told_by_the_first_bytes(text: str, name: str, options: dict[str, object]) -> None:
+    """Also where these are not all of the file, so that the last record is cut."""
+    for head, is_whole in ((text, True), (text + text[-4:-1] * 2 if name == "lines" else text, name != "lines")):
+        found = guess_format(head.encode(), is_whole=is_whole)
+        assert (found.name, dict(found.options)) == (name, options)
+    assert found.evidence
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding"), [("a,b\né,1\n".encode("latin-1"), "latin-1"), ("a,b\n€,1\n".encode("cp1252"), "cp1252")]
+)
+def test_bytes_that_are_no_utf_8_have_an_encoding(head: bytes, encoding: str) -> None:
+    """Western ones, told by the bytes that only Windows uses; a character that is cut is no sign."""
+    assert guess_format(head, is_whole=True).options["encoding"] == encoding
+    assert "encoding" not in guess_format("a,b\n1,2\n3,é".encode()[:-1], is_whole=False).options
+    assert guess_format("a\n".encode("utf-16"), is_whole=True).options == {"encoding": "utf-16"}
+
+
+@pytest.mark.parametrize(("head", "what"), [(b"PAR1\x15", "it is Parquet"), (b"a\0b", "a zero byte at offset 1")])
+def test_what_is_not_text_is_refused(head: bytes, what: str) -> None:
+    """With what it is, and what to do."""
+    with pytest.raises(DagflowError, match=what) as error:
+        guess_format(head, is_whole=True)
+    assert error.value.hint
