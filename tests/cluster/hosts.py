@@ -56,7 +56,7 @@ def wait_until(is_so: Callable[[], bool], what: str, most_s: float = START_S) ->
     while not is_so():
         if time.monotonic() > deadline:
             raise TimeoutError(f"after {most_s} s still not: {what}")
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def bare_python(folder: Path, without: Sequence[str] = ()) -> str:

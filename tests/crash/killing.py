@@ -177,13 +177,13 @@ class RunProcess:
             return True
         return False
 
-    def wait_for(self, is_there: Callable[[], bool], most_s: float = PATIENCE_S) -> bool:
+    def wait_for(self, is_there: Callable[[], bool], most_s: float = PATIENCE_S, pause_s: float = 0.01) -> bool:
         """Wait until a condition holds or the run has ended; return whether it holds."""
         deadline = time.monotonic() + most_s
         while self.process.poll() is None and time.monotonic() < deadline:
             if is_there():
                 return True
-            time.sleep(0.01)
+            time.sleep(pause_s)
         return is_there()
 
     def end(self, timeout_s: float = PATIENCE_S) -> int:

@@ -25,6 +25,8 @@ STORAGE = StorageContext.default()
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
 FILES = 24
+LOOK_S = 0.2
+"""How often the bucket is listed: each time costs its server as much as a window does."""
 # Java resolves its host's name, so the name must exist.
 _RENAME = ["unshare", "--uts", "sh", "-c", 'hostname localhost && exec "$@"', "sh"]
 RENAMED = _RENAME if os.geteuid() == 0 and subprocess.run([*_RENAME, "true"], check=False).returncode == 0 else []
@@ -89,7 +91,7 @@ def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(home: Path, s3
     places = [elsewhere(home, f"rival{number}", s3_root) for number in range(3)]
     rivals = [RunProcess(places[0], "-q")]
     try:
-        assert rivals[0].wait_for(published(s3_root, 4))
+        assert rivals[0].wait_for(published(s3_root, 4), pause_s=LOOK_S)
         rivals += [RunProcess(place, "-q", "--take-over") for place in places[1:]]
         codes = [rivals[0].end()]
         before = objects(s3_root)
@@ -113,7 +115,7 @@ def test_another_machine_goes_on_with_nothing_but_the_checkpoint(home: Path, s3_
     place = elsewhere(home, "dead", s3_root, "32KiB")
     dead = RunProcess(place, "-q")
     try:
-        assert dead.wait_for(published(s3_root, 6))
+        assert dead.wait_for(published(s3_root, 6), pause_s=LOOK_S)
         os.kill(dead.process.pid, signal.SIGKILL)
         assert dead.end() == -signal.SIGKILL
     finally:

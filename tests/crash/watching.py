@@ -61,7 +61,7 @@ def main() -> None:
     """Watch the directory of the command line until there is input on stdin, and print what was seen."""
     watcher = Watcher(Path(sys.argv[1]))
     # The pause leaves most of the CPU to the watched runs.
-    while not select.select([sys.stdin], [], [], 0.01)[0]:
+    while not select.select([sys.stdin], [], [], 0.03)[0]:
         watcher.look()
     watcher.look()
     sys.stdout.write(watcher.to_json())
