@@ -20,7 +20,7 @@ from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN, is_gone, read_until
 from dagflow.storage.location import redacted
 from operators.splitter.comparison import (
-    has_gone,
+    has_changed,
     in_larger_steps,
     is_other_file,
     is_tail,
@@ -29,13 +29,14 @@ from operators.splitter.comparison import (
     prefix,
 )
 from operators.splitter.detection_rules import Change, DetectionRules, change_of, is_same_version, looks_appended
-from operators.splitter.index.entries import MOVED, IndexEntry
+from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
+from operators.splitter.renames.index_notes import notes_after, notes_before
 from operators.splitter.renames.rename_detector import COPY_GRACE_S, MAX_REPEATS, RenameDetector
-from operators.splitter.renames.verdicts import EARLIER, SHORTER, Verdict, earlier_name
+from operators.splitter.renames.verdicts import SHORTER, Verdict
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
@@ -117,7 +118,8 @@ class ChangeDetector:
         yield from self._with_fingerprints([self._resolved()])
         self._renames.end_scan()
         self._incomplete_scans = self._incomplete_scans + 1 if self._is_incomplete_scan else 0
-        self.has_more = self.has_more or self._renames.has_more or self._is_incomplete_scan
+        is_due = self._is_incomplete_scan and self._incomplete_scans <= MAX_REPEATS
+        self.has_more = self.has_more or self._renames.has_more or is_due
 
     def all_changes(self) -> Generator[ListedFiles]:
         """Scan as often as it takes to give everything; see changes()."""
@@ -203,18 +205,23 @@ class ChangeDetector:
             own = np.full(len(files), UNKNOWN)
             own[needing] = list(itertools.islice(prints, len(needing)))
             marked = replace(files, fingerprints=own.tolist())
-            may_be_lost = not isinstance(step, _Resolved) and self._incomplete_scans < MAX_REPEATS
-            lost = self._lost(marked, needing) if may_be_lost else set()
+            lost = set() if isinstance(step, _Resolved) else self._lost(marked, needing)
             if lost:
-                self._is_incomplete_scan = True
                 marked = marked.take(np.array([row for row in range(len(files)) if row not in lost], np.intp))
             if len(marked):
                 yield marked
 
     def _lost(self, files: ListedFiles, needing: npt.NDArray[np.intp]) -> set[int]:
-        """Rows of files that had other names before a task could look at them: the next scan finds them there."""
+        """Rows of files that were renamed or truncated before a task could look at them: another scan finds them.
+
+        Without fingerprints they would not be known under another name.
+        """
         unseen = (row for row in needing.tolist() if files.fingerprints[row] == UNKNOWN and files.size_bytes[row] > 0)
-        return {row for row in unseen if has_gone(files.keys[row], files.stats[row])}
+        lost = {row for row in unseen if has_changed(files.keys[row], files.stats[row])}
+        self._is_incomplete_scan = self._is_incomplete_scan or bool(lost)
+        if self._incomplete_scans >= MAX_REPEATS:
+            self._counters[names.UNSETTLED] += len(lost)
+        return lost
 
     def _compared(self, rules: DetectionRules, *, holds: bool = True) -> Iterator[list[ListedFiles]]:
         now_millis = self._clock.now_millis()
@@ -345,7 +352,8 @@ class ChangeDetector:
             elif files.is_directory(0):
                 yield files
             elif is_tail(files, entry, prints):
-                yield noted(files, files.index_names[0] + SHORTER, entry)
+                if not is_gone(entry.fingerprint):
+                    yield noted(files, files.index_names[0] + SHORTER, entry)
                 yield self._judge(files, entry, entry.fingerprint)
             else:
                 self._renames.hold(files, entry)
@@ -354,25 +362,40 @@ class ChangeDetector:
         """What became of the files that were held: first what must be known before it is replaced in the index."""
         verdicts = self._renames.resolved()
         step = _Resolved()
-        decided = [each for each in verdicts if each.outcome not in ("later", "again")]
+        decided = self._there([each for each in verdicts if each.outcome not in ("later", "again")])
         self._incomplete += len(verdicts) - len(decided)
-        replaced = {each.suspect.name: each.suspect for each in decided if each.suspect.entry is not None}
-        for name, suspect in replaced.items():
-            if suspect.entry is not None and suspect.entry.size_bytes > 0:
-                step.append(noted(suspect.files, earlier_name(name, suspect.entry), suspect.entry))
-        for verdict in decided:
-            if verdict.source is not None and not verdict.is_read:
-                step.append(noted(verdict.suspect.files, verdict.suspect.name + SHORTER, verdict.source.entry))
+        read = self._read_of(decided)
+        step.extend(notes_before(decided, read))
         for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
             step.append(self._decided(verdict))
-        for verdict in decided:
-            if (source := verdict.source) is not None:
-                name = earlier_name(source.name, source.entry) if source.name in replaced else source.name
-                for consumed in (name, source.name.partition(EARLIER)[0] + SHORTER):
-                    step.append(noted(verdict.suspect.files, consumed, IndexEntry(MOVED, 0, 0)))
+        step.extend(notes_after(decided, read))
         self._give(step)
         discovered_ms = self._clock.now_millis()
         return _Resolved(replace(files, discovered_ms=discovered_ms) for files in step)
+
+    def _there(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """The verdicts on files that are still there, with the fingerprints that are needed before they are read."""
+        wanted = [each.suspect.files if not each.is_read else None for each in verdicts]
+        prefixes = [[] if files is None else self._prefixes(files) for files in wanted]
+        prints = iter(take_fingerprints([prefix for each in prefixes for prefix in each], self._in_tasks))
+        found = []
+        for verdict, own in zip(verdicts, [[next(prints) for _ in each] for each in prefixes], strict=True):
+            suspect = verdict.suspect
+            if own:
+                marked = replace(suspect.files, fingerprints=own)
+                if self._lost(marked, np.array([0])):
+                    continue
+                verdict = replace(verdict, suspect=replace(suspect, files=marked))
+            found.append(verdict)
+        return found
+
+    def _read_of(self, verdicts: Sequence[Verdict]) -> dict[bytes, IndexEntry]:
+        """What was read of versions that are replaced or have moved, by name: of a gone tail what was before it."""
+        taken = {each.suspect.name: each.suspect.entry for each in verdicts if each.suspect.entry is not None}
+        taken |= {each.source.name: each.source.entry for each in verdicts if each.source is not None}
+        gone = [name + SHORTER for name, entry in taken.items() if is_gone(entry.fingerprint)]
+        before = self._index.find(gone) if gone else {}
+        return {name: before.get(name + SHORTER, entry) for name, entry in taken.items()}
 
     def _give(self, given: Iterable[ListedFiles]) -> None:
         """Note which files the scan gives: under another name they are no new files."""

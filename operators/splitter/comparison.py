@@ -74,11 +74,12 @@ def is_unchanged(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bo
     return same
 
 
-def has_gone(path: bytes, stat: ListedStat) -> bool:
-    """Whether a listed file is not there any more under its name; not where it only cannot be opened."""
+def has_changed(path: bytes, stat: ListedStat) -> bool:
+    """Whether a file is not as it was listed any more; not where it only cannot be opened."""
     try:
-        return os.stat(path).st_ino != stat.file_id
+        now = os.stat(path)
     except FileNotFoundError:
         return True
     except OSError:
         return False
+    return (now.st_ino, now.st_size, now.st_mtime_ns) != (stat.file_id, stat.size_bytes, stat.mtime_ns)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.storage.fingerprint import left_out_from
+from dagflow.storage.fingerprint import gone_from, left_out_from
 from operators.files.source_events import FileFingerprints
 from operators.splitter.renames.rename_detector import COPY_GRACE_S
 from tests.operators.splitter.driving import Follower, Services, Window, write
@@ -320,14 +320,16 @@ def test_a_tail_that_was_gone_before_it_was_read_is_read_where_it_is_now(
 
 
 class BusyServices(Services):
-    """Services in whose tasks something happens once."""
+    """Services in whose tasks something happens once, at one of their calls."""
 
     act: Callable[[], object] | None = None
+    calls = 1
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Act, then apply the function."""
-        act, self.act = self.act, None
-        if act is not None:
+        self.calls -= self.act is not None
+        if self.act is not None and not self.calls:
+            act, self.act = self.act, None
             act()
         return super().in_tasks(function, items)
 
@@ -346,6 +348,71 @@ def test_a_copy_that_is_finished_while_it_is_looked_at_is_one_file(tmp_path: Pat
         found = [read(follower.next_scan()) for _ in range(4)]
         assert found == [[]] * 4
         assert follower.counters["files_renamed"] == 1
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_log_that_is_renamed_while_it_is_looked_at_is_read_once(tmp_path: Path, call: int) -> None:
+    """Also one that has just taken the name of a rotated log: without a fingerprint it would not be known again."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    services = BusyServices(follow=True)
+    with Follower(services, files=str(tmp_path / "in")) as follower:
+        found = read(follower.scanned())
+        log.rename(log.with_name("app.log-20261123"))
+        append(log, b"2\n3\n")
+
+        def rename_again() -> None:
+            log.rename(rotated := log.with_name("app.log-20261124"))
+            append(rotated, b"4\n")
+            append(log, b"5\n")
+
+        services.act, services.calls = rename_again, call
+        found += read_until_quiet(follower)
+        append(log, b"6\n")
+        found += read_until_quiet(follower)
+        assert sorted(found) == [b"%d" % number for number in range(1, 7)]
+
+
+def test_a_log_that_is_truncated_while_it_is_looked_at_is_left_for_a_scan(tmp_path: Path) -> None:
+    """Without its fingerprint it would not be known in a copy, after it has grown again and was read."""
+    log = write(tmp_path / "in" / "app.log", b"1\n2\n3\n")
+    services = BusyServices(follow=True)
+
+    def rotate() -> None:
+        copy_and_truncate(log)
+        append(log, b"4\n")
+
+    services.act = rotate
+    with Follower(services, files=str(tmp_path / "in"), pack_bytes=0) as follower:
+        windows = [follower.scanned(), *(follower.next_scan() for _ in range(4))]
+        planned = [block for window in windows for block in window.blocks]
+        assert {block.url.rpartition("/")[2]: block.end for block in planned} == {"app.log": 2, "app.log.1": 6}
+        assert all(block.fingerprint for block in planned)
+
+
+def read_until_quiet(follower: Follower) -> list[bytes]:
+    """What some scans give."""
+    return [record for _ in range(5) for record in read(follower.next_scan())]
+
+
+def test_a_copy_that_is_known_late_goes_on_behind_what_was_read(tmp_path: Path) -> None:
+    """The tail that the log had when it was truncated was gone, and the log has had other tails since."""
+    log = write(tmp_path / "in" / "app.log", b"1\n", mtime_s=1000)
+    services = BusyServices(follow=True)
+    with Follower(services, files=str(tmp_path / "in")) as follower:
+        found = read(follower.scanned())
+        append(log, b"2\n")
+        assert len(follower.next_scan().blocks) == 1
+        mtime_ns = log.stat().st_mtime_ns
+        copy_and_truncate(log)
+        append(log, b"3\n")
+        gone = FileFingerprints.of("", [str(log)], [4], [mtime_ns], [gone_from(2, is_rewritten=True)])
+        follower.following.handle_source_events(2, [gone])
+        services.act = lambda: os.utime(log.with_name("app.log.1"), (2000, 2000))
+        for line in (b"4\n", b"5\n", b"6\n"):
+            found += read(follower.next_scan())
+            append(log, line)
+        found += [record for _ in range(2) for record in read(follower.next_scan())]
+        assert sorted(found) == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
 
 def test_a_hard_link_to_a_file_that_grew_is_a_file_of_its_own(tmp_path: Path) -> None:
