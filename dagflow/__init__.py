@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 _ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
 _TASKS = {"pyspark.worker", "dagflow.runtime.worker_server"}
@@ -23,10 +24,14 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
 
+if TYPE_CHECKING:
+    from dagflow.app.app import App
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Accumulator",
+    "App",
     "BacklogStats",
     "CommitListener",
     "ControlOperator",
@@ -44,3 +49,13 @@ __all__ = [
     "StreamCodec",
     "Unified",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what runs apps when it is asked for: tasks import this package as well, and run none."""
+    if name == "App":
+        # Imported late: it takes a third of a second.
+        from dagflow.app.app import App
+
+        return App
+    raise AttributeError(f"module 'dagflow' has no attribute '{name}'")

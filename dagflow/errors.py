@@ -93,7 +93,7 @@ class Problem:
     Attributes:
         file: The app file as the user named it, or "" for the command line.
         line: 1-based line, 0 where there is none.
-        column: 1-based column, 0 where there is none.
+        column: 1-based column, 0 where it is not known.
         message: What was found, what was expected, and the nearest valid name if one is close.
     """
 
@@ -103,7 +103,9 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: " if self.file else ""
+        # Python code that builds an app is known by its lines only.
+        column = f":{self.column}" if self.column else ""
+        place = f"{self.file}:{self.line}{column}: " if self.line else f"{self.file}: " if self.file else ""
         return place + self.message
 
 

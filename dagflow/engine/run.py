@@ -16,7 +16,7 @@ from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
-from dagflow.engine.live_run import live_run
+from dagflow.engine.live_run import app_file_of, live_run
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
@@ -210,7 +210,7 @@ def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *,
         store,
         app=app.name,
         retention=JournalRetention(kept_windows=app.attributes.retain_windows),
-        source=absolute(app.spec.file) if app.spec is not None else "",
+        source=app_file_of(app),
         roots={name: absolute(url) for name, url in app.attributes.roots.items()},
     )
     if any(map(pickles_state, app.instances.values())):

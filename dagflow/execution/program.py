@@ -69,6 +69,13 @@ def pickled_operator(name: str, operator: Operator) -> bytes:
         OperatorError: It cannot be pickled.
     """
     try:
+        if type(operator).__module__ == "__main__":
+            # Imported late: few apps have an operator of the script or the notebook that runs them, whose class no
+            # other process could import.
+            import cloudpickle
+
+            pickled: bytes = cloudpickle.dumps(operator, protocol=5)
+            return pickled
         return pickle.dumps(operator, protocol=5)
     except Exception as error:  # an author's class may raise anything here
         attribute = _unpicklable_attribute(operator)

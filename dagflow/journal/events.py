@@ -173,7 +173,7 @@ class Operators:
 
 
 @dataclass(frozen=True, slots=True)
-class App:
+class NewApp:
     """A run has begun whose app is not that of the run before.
 
     Attributes:
@@ -213,7 +213,7 @@ Event = (
     | Reprocessed
     | Outputs
     | Operators
-    | App
+    | NewApp
     | SetAside
     | Cleared
 )

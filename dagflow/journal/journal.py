@@ -12,7 +12,7 @@ from types import MappingProxyType
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.compaction import compact_archives
-from dagflow.journal.events import App, Done, Event, Fence, Operators, Outputs, Reprocessed, RunOrigin, Start
+from dagflow.journal.events import Done, Event, Fence, NewApp, Operators, Outputs, Reprocessed, RunOrigin, Start
 from dagflow.journal.log import DIRECTORIES, Log, Replay, SlotTakenError, apply_record, load
 from dagflow.journal.retention import (
     JournalRetention,
@@ -63,7 +63,7 @@ class Journal:
         self._seq = replay.seq
         self._snapshot_seq = replay.snapshot_seq
         self._maintain_from = 0
-        self._noted: list[Done | Outputs | Operators | App] = []
+        self._noted: list[Done | Outputs | Operators | NewApp] = []
         self._closed_by = ""
         self._signer = Signer()
         self.state: JournalState = replay.state
@@ -279,9 +279,9 @@ class Journal:
     def note_app(self, facts: AppFacts) -> None:
         """Note the app of a run that has begun; it becomes durable with the next record."""
         if facts != self.state.facts:
-            self._note(App(facts))
+            self._note(NewApp(facts))
 
-    def _note(self, event: Done | Outputs | Operators | App) -> None:
+    def _note(self, event: Done | Outputs | Operators | NewApp) -> None:
         self.state.apply(event)
         self._noted.append(event)
 

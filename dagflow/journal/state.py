@@ -8,11 +8,11 @@ from typing import Any, assert_never
 
 from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.events import (
-    App,
     Cleared,
     Done,
     Event,
     Fence,
+    NewApp,
     Operators,
     Outputs,
     Repair,
@@ -151,7 +151,7 @@ class JournalState:
                 self.outputs = sorted({*self.outputs, *event.urls})
             case Operators():
                 self.operators = event.names
-            case App():
+            case NewApp():
                 self.facts = event.facts
             case SetAside():
                 self._set_aside(event.name)

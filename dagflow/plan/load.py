@@ -58,7 +58,20 @@ def load_app(
         SpecError: Every mistake, at least one of which is in the form of the app.
         PlanError: Every mistake; the app is well-formed, and cannot be wired.
     """
-    spec, of_form = read(path, overrides=overrides, search_path=search_path, environ=environ)
+    return logical_plan(*read(path, overrides=overrides, search_path=search_path, environ=environ))
+
+
+def logical_plan(spec: AppSpec | None, of_form: Sequence[Problem] = ()) -> LogicalPlan:
+    """The DAG of an app that was read.
+
+    Args:
+        spec: The app as far as it was understood; None where too little was.
+        of_form: What was found wrong with its form.
+
+    Raises:
+        SpecError: Every mistake, at least one of which is in the form of the app.
+        PlanError: Every mistake; the app is well-formed, and cannot be wired.
+    """
     problems = Problems()
     edges = wire(spec, problems) if spec is not None else ()
     if of_form or spec is None:

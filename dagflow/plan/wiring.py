@@ -160,7 +160,7 @@ class _Wiring:
         return True
 
     def _check_types(self, start: Endpoint, source: Port, end: Endpoint, target: Port, is_union: bool) -> bool:
-        if source.carries_records != target.carries_records or not _fits(source.type, target.type):
+        if not fits(source, target):
             message = f"'{start.shown}' gives {source.type_name}, and '{end.shown}' takes {target.type_name}"
             self._problems.add(start.place if is_union else end.place, f"port types do not fit: {message}")
             return False
@@ -225,7 +225,11 @@ class _Wiring:
             self._problems.add(place, f"stream '{closing.stream}' closes a cycle: {words}")
 
 
-def _fits(given: object, taken: object) -> bool:
+def fits(source: Port, target: Port) -> bool:
+    """Whether what one port gives is what the other one takes."""
+    given, taken = source.type, target.type
+    if source.carries_records != target.carries_records:
+        return False
     if given is taken:
         return True
     return isinstance(given, type) and isinstance(taken, type) and issubclass(given, taken)

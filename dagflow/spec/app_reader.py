@@ -57,7 +57,7 @@ class AppReader(NodeReader):
             self.problems.add(root.place, f"an app is a mapping with {', '.join(APP_KEYS)}; got {kind_of(root)}")
             return None
         self.check_keys(root, APP_KEYS, "an app")
-        name = self._name(root)
+        name, attributes = self.head(root)
         operators = self.section(root, "operators", required=True)
         reader = GraphReader(self.search_path, self.environment, self.problems, self.file)
         operators = apply(operators, overrides, self.environment, self.problems)
@@ -65,13 +65,18 @@ class AppReader(NodeReader):
         return AppSpec(
             file=self.file,
             name=name,
-            attributes=self._attributes(self.section(root, "attributes"), name),
+            attributes=attributes,
             operators=graph.operators,
             streams=graph.streams,
             search_path=graph.search_path,
             secrets=dict(self.environment.secrets),
             place=root.place,
         )
+
+    def head(self, root: Mapping) -> tuple[str, Attributes]:
+        """The app's name and attributes."""
+        name = self._name(root)
+        return name, self._attributes(self.section(root, "attributes"), name)
 
     def identity(self) -> tuple[str, str]:
         """The app's name and the location of its checkpoint; "" for both where the file is no app."""

@@ -53,7 +53,7 @@ class OperatorReader(NodeReader):
             class_name=class_node.shown if isinstance(class_node, Scalar) else "",
             operator_class=cls,
             properties=properties,
-            partition=self._partition(name, partition),
+            partition=self.partition(name, partition),
             place=place,
             class_place=class_node.place if class_node is not None else place,
             partition_place=partition.place if partition is not None else place,
@@ -109,7 +109,7 @@ class OperatorReader(NodeReader):
             ).run()
         return values
 
-    def _partition(self, operator: str, node: Node | None) -> Partition:
+    def partition(self, operator: str, node: Node | None) -> Partition:
         """Read `partition`: parallel, a count, or a key; None where it is absent, and after a problem."""
         what = f"partition of operator '{operator}'"
         if isinstance(node, Scalar) and node.text == "parallel":

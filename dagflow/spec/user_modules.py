@@ -37,7 +37,8 @@ def user_modules(modules: Iterable[str], search_path: Sequence[str]) -> list[Pat
 
 
 def _is_installed(top: str) -> bool:
-    return top in ("dagflow", "operators", "pyspark") or top in sys.stdlib_module_names
+    # What a script or a notebook defines itself is sent with its operators.
+    return top in ("dagflow", "operators", "pyspark", "__main__") or top in sys.stdlib_module_names
 
 
 def _imports(origin: Path) -> set[str]:

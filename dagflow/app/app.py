@@ -1,0 +1,354 @@
+"""An app as an object of Python."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from dagflow.api.operator import Operator
+from dagflow.api.partitioning import PartitionPolicy
+from dagflow.app.app_plan import AppPlan
+from dagflow.app.caller import place_of_caller
+from dagflow.app.run_result import RunResult
+from dagflow.app.watching import run_watched
+from dagflow.engine.preview import DEFAULT_RECORDS, Preview, PreviewOptions, preview
+from dagflow.engine.run import RunOptions
+from dagflow.errors import AppError, PlanError, Problem, SpecError
+from dagflow.plan.load import logical_plan
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.wiring import fits
+from dagflow.runtime.local import usable_cores
+from dagflow.spec.app_reader import Overrides, read
+from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
+from dagflow.spec.class_lookup import search_path_of
+from dagflow.spec.code_reader import CodeReader
+from dagflow.spec.problems import Place, Problems
+
+
+class App:
+    """A DAG of operators with the attributes of an app.
+
+    An app may be loaded, built, or loaded and extended. All checks are those of YAML; the place of a mistake is the
+    line of Python that made it.
+
+    Args:
+        name: The app's name, of small letters, digits and '-'.
+        attributes: The attributes of an app by name, such as checkpoint; see docs/dags.md.
+    """
+
+    def __init__(self, name: str, **attributes: Any) -> None:
+        place = place_of_caller()
+        folders = search_path_of(place.file) if Path(place.file).is_file() else (str(Path.cwd()),)
+        self._problems = Problems()
+        self._of_file: Sequence[Problem] = ()
+        self._reader = CodeReader(folders, self._problems)
+        self._spec = self._reader.app(name, attributes, place)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], set: Overrides = ()) -> Self:
+        """The app of a YAML file.
+
+        Args:
+            path: The file.
+            set: Properties to set on top of it: values as YAML by "operator.property".
+
+        Raises:
+            SpecError: The file is no app at all; other mistakes are told by validate(), and by what needs the plan.
+        """
+        spec, problems = read(path, overrides=set)
+        if spec is None:
+            raise SpecError(problems)
+        app = cls.__new__(cls)
+        app._problems, app._of_file, app._spec = Problems(), problems, spec
+        app._reader = CodeReader(spec.search_path, app._problems)
+        return app
+
+    @property
+    def name(self) -> str:
+        """The app's name."""
+        return self._spec.name
+
+    @property
+    def spec(self) -> AppSpec:
+        """The app as it was written."""
+        return self._spec
+
+    def add(
+        self,
+        operator: Operator,
+        name: str | None = None,
+        *,
+        partition: Any = None,
+        partitioner: PartitionPolicy | None = None,
+    ) -> AppOperator:
+        """Add an operator.
+
+        Args:
+            operator: The operator; the app makes instances of its own with the same properties.
+            name: Its name in the app; by default that of its class, as block_reader.
+            partition: "parallel", a number, or a mapping such as {"by": "user", "count": 4}, as in YAML.
+            partitioner: The policy that decides how many partitions it has.
+
+        Returns:
+            The operator in the app, to be connected.
+        """
+        place = place_of_caller()
+        name = name or _free(_snake_case(type(operator).__name__), self._spec.operators)
+        if name in self._spec.operators:
+            self._problems.add(place, f"there is an operator '{name}' already")
+        added = self._reader.operator(name, operator, partition, partitioner, place)
+        self._spec = replace(self._spec, operators={**self._spec.operators, name: added})
+        return AppOperator(self, name)
+
+    def operator(self, name: str) -> AppOperator:
+        """The operator of a name, to be connected.
+
+        Raises:
+            KeyError: There is none.
+        """
+        if name not in self._spec.operators:
+            raise KeyError(f"app '{self.name}' has no operator '{name}'; it has {', '.join(self._spec.operators)}")
+        return AppOperator(self, name)
+
+    def stream(
+        self, source: str | Sequence[str], to: str | Sequence[str], *, name: str | None = None, broadcast: bool = False
+    ) -> None:
+        """Connect ports, as a stream of YAML does.
+
+        Args:
+            source: An output port as "operator.port", or several.
+            to: An input port, or several.
+            name: The stream's name; by default one that names its first operators.
+            broadcast: Whether every partition of the targets gets everything.
+        """
+        place = place_of_caller()
+        sources, targets = self._ends(source, place), self._ends(to, place)
+        first = "-".join(end.operator for end in (*sources[:1], *targets[:1]))
+        name = name or _free(first, self._spec.streams)
+        added = StreamSpec(name, sources, targets, place, place if broadcast else None)
+        self._spec = replace(self._spec, streams={**self._spec.streams, name: added})
+
+    def _ends(self, ports: str | Sequence[str], place: Place) -> tuple[Endpoint, ...]:
+        ends = []
+        for text in [ports] if isinstance(ports, str) else ports:
+            operator, dot, port = text.rpartition(".")
+            if dot:
+                ends.append(Endpoint(operator, port, place, text))
+            else:
+                self._problems.add(place, f"expected operator.port, got '{text}'")
+        return tuple(ends)
+
+    def connect(self, source: AppPort, target: AppPort, *, broadcast: bool = False) -> None:
+        """Connect two ports; a port that leads somewhere already then leads to both."""
+        for stream in self._spec.streams.values():
+            ends = [(end.operator, end.port) for end in stream.sources]
+            if ends == [(source.operator, source.port)] and (stream.broadcast_place is not None) == broadcast:
+                more = replace(stream, targets=(*stream.targets, *self._ends(str(target), place_of_caller())))
+                self._spec = replace(self._spec, streams={**self._spec.streams, stream.name: more})
+                return
+        self.stream(str(source), str(target), broadcast=broadcast)
+
+    def validate(self) -> list[Problem]:
+        """Every mistake of the app, in order; none of a valid one."""
+        try:
+            self.logical()
+        except AppError as error:
+            return list(error.problems)
+        return []
+
+    def logical(self) -> LogicalPlan:
+        """The checked DAG, with fresh operators.
+
+        Raises:
+            AppError: The app has mistakes; all of them.
+        """
+        return logical_plan(self._spec, [*self._of_file, *self._problems.found])
+
+    def plan(self) -> AppPlan:
+        """What would run, and where: text, and a picture in a notebook.
+
+        Raises:
+            AppError: The app has mistakes.
+        """
+        return AppPlan(self.logical())
+
+    def preview(
+        self, at: str | None = None, records: int = DEFAULT_RECORDS, *, file: str | None = None, offset: int = 0
+    ) -> Preview:
+        """The first records that reach a port, without journal and output; see `dagflow preview`.
+
+        Args:
+            at: The port as "operator.port"; by default what the output would get.
+            records: How many.
+            file: The only file to read.
+            offset: Where to begin in it.
+
+        Raises:
+            AppError: The app has mistakes, or the port is not there.
+            DagflowError: The preview failed before anything was read.
+        """
+        return preview(self.logical(), PreviewOptions(at, records, file, offset))
+
+    def run(
+        self,
+        *,
+        local: bool = False,
+        workers: int | None = None,
+        checkpoint: str | None = None,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        follow: bool = False,
+        fresh: bool = False,
+        take_over: bool = False,
+        quiet: bool = False,
+    ) -> RunResult:
+        """Run the app until all input is processed and published; see `dagflow run`.
+
+        Args:
+            local: Whether to run in processes of this machine, without Spark.
+            workers: With local, how many processes; 1 for this one, where debuggers work. By default one for each core.
+            checkpoint: Where the journal is, instead of where the app says.
+            master: The Spark master, instead of the app's.
+            conf: Spark's own settings.
+            follow: Whether to keep watching for new input until interrupted.
+            fresh: Whether to start over, and remove what was published.
+            take_over: Whether to replace a run that is at work on the checkpoint.
+            quiet: Whether to show no progress.
+
+        Raises:
+            AppError: The app has mistakes.
+            DagflowError: The run failed; its journal is resumable.
+            ValueError: Options do not go together.
+            KeyboardInterrupt: It was interrupted, and has stopped in order.
+        """
+        if workers is not None and not local:
+            raise ValueError("workers goes with local=True; on Spark, master says how many tasks run at once")
+        if workers is not None and workers < 1:
+            raise ValueError(f"workers is {workers}, and must be at least 1")
+        if local and (master is not None or conf):
+            raise ValueError("local=True runs without Spark, and takes neither master nor conf")
+        options = RunOptions(
+            checkpoint=checkpoint,
+            master=master,
+            conf=conf or {},
+            follow=follow,
+            fresh=fresh,
+            take_over=take_over,
+            workers=(workers or usable_cores()) if local else None,
+        )
+        return RunResult(run_watched(self.logical(), options, is_quiet=quiet))
+
+    def __repr__(self) -> str:
+        return f"App('{self.name}': {len(self._spec.operators)} operators, {len(self._spec.streams)} streams)"
+
+    def _repr_html_(self) -> str:
+        """The plan's picture, or the mistakes."""
+        try:
+            return self.plan()._repr_html_()
+        except AppError as error:
+            # Imported late: only notebooks need it.
+            import html
+
+            return f"<pre>{html.escape(str(error))}</pre>"
+
+
+class AppPort:
+    """A port of an operator of an app.
+
+    Attributes:
+        operator: The operator's name.
+        port: The port's name.
+    """
+
+    def __init__(self, app: App, operator: str, port: str) -> None:
+        self._app = app
+        self.operator = operator
+        self.port = port
+
+    def __str__(self) -> str:
+        return f"{self.operator}.{self.port}"
+
+    def to(self, target: Operator | AppOperator | AppPort, *, broadcast: bool = False, **options: Any) -> AppOperator:
+        """Connect this output port; see AppOperator.to."""
+        return self._app.operator(self.operator)._connect(self.port, target, broadcast, options)
+
+
+class AppOperator:
+    """An operator of an app, to be connected.
+
+    Attributes:
+        name: Its name in the app.
+    """
+
+    def __init__(self, app: App, name: str) -> None:
+        self._app = app
+        self.name = name
+
+    def __getitem__(self, port: str) -> AppPort:
+        return AppPort(self._app, self.name, port)
+
+    def to(self, target: Operator | AppOperator | AppPort, *, broadcast: bool = False, **options: Any) -> AppOperator:
+        """Connect this operator with another one, by the first ports that fit.
+
+        Args:
+            target: An operator, which is added, or an operator or a port of the app.
+            broadcast: Whether every partition of the target gets everything.
+            options: What add() takes beside an operator that is added: name, partition, partitioner.
+
+        Returns:
+            The target in the app.
+
+        Raises:
+            PlanError: No ports fit.
+        """
+        return self._connect(None, target, broadcast, options)
+
+    def _connect(
+        self, port: str | None, target: Operator | AppOperator | AppPort, broadcast: bool, options: dict[str, Any]
+    ) -> AppOperator:
+        if isinstance(target, Operator):
+            target = self._app.add(target, **options)
+        elif options:
+            raise TypeError(f"{', '.join(options)}: only for an operator that is added here")
+        if isinstance(target, AppPort):
+            reached, inputs = self._app.operator(target.operator), [target.port]
+        else:
+            reached, inputs = target, list(target._class.input_ports)
+        self._app.connect(*self._fitting([port] if port else list(self._class.output_ports), reached, inputs))
+        return reached
+
+    @property
+    def _class(self) -> type[Operator]:
+        found = self._app.spec.operators[self.name].operator_class
+        return found or Operator
+
+    def _fitting(self, outputs: list[str], target: AppOperator, inputs: list[str]) -> tuple[AppPort, AppPort]:
+        given, taken = self._class.output_ports, target._class.input_ports
+        if len(outputs) == len(inputs) == 1:
+            return self[outputs[0]], target[inputs[0]]  # the checks of the app say what is wrong with them
+        for output in outputs:
+            for input in inputs:
+                if output in given and input in taken and fits(given[output], taken[input]):
+                    return self[output], target[input]
+        place = place_of_caller()
+        message = (
+            f"no output port of operator '{self.name}' ({', '.join(outputs) or 'it has none'}) fits an input port of "
+            f"operator '{target.name}' ({', '.join(inputs) or 'it has none'})"
+        )
+        raise PlanError([Problem(place.file, place.line, 0, message)])
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _free(name: str, taken: Mapping[str, object]) -> str:
+    """The name, or the name with the first number that makes it a new one."""
+    number, found = 2, name
+    while found in taken:
+        found, number = f"{name}_{number}", number + 1
+    return found

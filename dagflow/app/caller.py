@@ -1,0 +1,21 @@
+"""Where code outside of this package is: the place of what it says of an app."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from dagflow.spec.problems import Place
+
+_HERE = str(Path(__file__).parent) + os.sep
+
+
+def place_of_caller() -> Place:
+    """The line of the innermost code that does not belong to this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    relative = os.path.relpath(file) if os.path.isabs(file) else file
+    return Place(file if relative.startswith("..") else relative, frame.f_lineno)

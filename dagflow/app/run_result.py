@@ -1,0 +1,91 @@
+"""What a run has done."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+from dagflow.cli.figures import count, duration, size
+from dagflow.cli.render import account
+from dagflow.journal import LeftOut
+from dagflow.report.snapshot import RunSnapshot
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run has done; a notebook shows it as a small table.
+
+    Attributes:
+        snapshot: All figures.
+    """
+
+    snapshot: RunSnapshot
+
+    @property
+    def state(self) -> str:
+        """How it ended: "completed" or "stopped"."""
+        return self.snapshot.state
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.snapshot.seconds
+
+    @property
+    def files(self) -> int:
+        """How many files it began."""
+        return self.snapshot.files
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it read."""
+        return self.snapshot.bytes
+
+    @property
+    def records(self) -> dict[str, int]:
+        """How many records left each port, by "operator.port"."""
+        return self.snapshot.records
+
+    @property
+    def rejected(self) -> int:
+        """How many records were refused."""
+        return self.snapshot.rejected
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What operators counted themselves, by "operator:name"."""
+        return self.snapshot.counts
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Where the operators publish."""
+        return self.snapshot.outputs
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What all runs together have left out of the input."""
+        return self.snapshot.left_out
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `dagflow run --json` prints."""
+        return self.snapshot.to_json()
+
+    def __str__(self) -> str:
+        return account(self.snapshot)
+
+    def __repr__(self) -> str:
+        return account(self.snapshot)
+
+    def _repr_html_(self) -> str:
+        figures = self.snapshot
+        rows = [
+            (f"{figures.app}", f"{figures.state} in {duration(figures.seconds)}"),
+            ("read", f"{count(figures.files, 'file')}, {size(figures.bytes)}"),
+            *((port, count(number, "record")) for port, number in self.records.items() if number),
+            ("rejected", f"{figures.rejected:,}"),
+            ("left out", f"{count(figures.left_out.ranges, 'range')}, {size(figures.left_out.bytes)}"),
+            ("output", ", ".join(self.outputs)),
+        ]
+        cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in rows)
+        return f"<table>{cells}</table>"

@@ -1,0 +1,249 @@
+"""Apps as objects of Python."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagflow import App, InputPort, Operator, OutputPort
+from dagflow.errors import PlanError, SpecError
+from dagflow.plan.description import describe
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
+from dagflow.spec.app_spec import KeyedPartition
+from operators.reader.block_reader import BlockReader
+from operators.sink.record_writer import RecordWriter
+from operators.splitter.splitter import FileSplitterInput
+from operators.transform.record_filter import RecordFilter
+from tests.cli.processes import PATIENCE_S, environment
+
+ROOT = Path(__file__).parents[2]
+APPS = sorted((ROOT / "apps").glob("*.yaml"))
+
+
+def rebuilt(plan: LogicalPlan) -> App:
+    """The same app, built in code from what a file has said."""
+    spec = plan.spec
+    assert spec is not None
+    app = App(spec.name, checkpoint=spec.attributes.checkpoint)
+    for name, each in spec.operators.items():
+        partition: Any = each.partition
+        if isinstance(partition, KeyedPartition):
+            partition = (
+                {"by": str(partition.codec), "count": partition.count}
+                if partition.count
+                else {"by": str(partition.codec)}
+            )
+        app.add(each.construct(), name, partition=partition)
+    for name, stream in spec.streams.items():
+        app.stream(
+            [f"{end.operator}.{end.port}" for end in stream.sources],
+            [f"{end.operator}.{end.port}" for end in stream.targets],
+            name=name,
+            broadcast=stream.broadcast_place is not None,
+        )
+    return app
+
+
+def require_equal(one: LogicalPlan, other: LogicalPlan) -> None:
+    """Fail unless two plans are the same, up to what the journal remembers of them."""
+    assert one.edges == other.edges
+    assert describe(one).operators == describe(other).operators
+    assert describe(one).fingerprint == describe(other).fingerprint or describe(one).code != describe(other).code
+
+
+@pytest.mark.parametrize("path", APPS, ids=[path.stem for path in APPS])
+def test_an_app_in_code_has_the_plan_of_its_file(path: Path) -> None:
+    """Whatever an app of the examples says, the same operators and streams in code give the same plan."""
+    with contextlib.chdir(ROOT):
+        plan = load_app(path)
+        require_equal(App.load(path).logical(), plan)
+        require_equal(rebuilt(plan).logical(), plan)
+
+
+KINDS: dict[str | None, Any] = {
+    "parallel": "parallel",
+    "1": 1,
+    "3": 3,
+    "{by: record, count: 2}": {"by": "record", "count": 2},
+    None: None,
+}
+"""Values of `partition`, by how YAML writes them."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from(list(KINDS))), min_size=1, max_size=6))
+def test_any_tree_has_the_same_plan_in_code_and_yaml(steps: list[tuple[int, str | None]]) -> None:
+    """Filters hang below any earlier one, with any partition; code and YAML agree about plan and mistakes."""
+    operators, targets = "", {"reader.messages": ["w0.input"]}
+    app = App("tree", checkpoint="journal")
+    splitter = app.add(FileSplitterInput(files="in"), "splitter")
+    reader = app.add(BlockReader(format="lines"), "reader")
+    outputs = ["reader.messages"]
+    splitter.to(reader)
+    app.add(RecordWriter(path="out"), "w0", partition="parallel")
+    for number, (parent, kind) in enumerate(steps):
+        name, source = f"f{number}", outputs[parent % len(outputs)]
+        partition = f", partition: {kind}" if kind else ""
+        operators += f"  {name}: {{class: RecordFilter, properties: {{drop: {{prefix: x}}}}{partition}}}\n"
+        targets.setdefault(source, []).append(f"{name}.input")
+        outputs.append(f"{name}.output")
+        given: Any = (
+            {"by": "record", "count": 2} if kind and "by" in kind else int(kind) if kind in ("1", "3") else kind
+        )
+        app.add(RecordFilter(drop={"prefix": "x"}), name, partition=given)
+    streams = "".join(
+        f"  {source.partition('.')[0]}: {{from: {source}, to: [{', '.join(ends)}]}}\n"
+        for source, ends in targets.items()
+    )
+    text = (
+        "name: tree\nattributes: {checkpoint: journal}\noperators:\n"
+        "  splitter: {class: FileSplitterInput, properties: {files: in}}\n"
+        "  reader: {class: BlockReader, properties: {format: lines}}\n"
+        "  w0: {class: RecordWriter, properties: {path: out}, partition: parallel}\n"
+        f"{operators}streams:\n"
+        "  splitter-reader: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}\n"
+        f"{streams}"
+    )
+    for source, ends in targets.items():
+        app.stream(source, ends, name=source.partition(".")[0])
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "app.yaml").write_text(text)
+        loaded = App.load(Path(folder) / "app.yaml")
+        assert [problem.message for problem in app.validate()] == [problem.message for problem in loaded.validate()]
+        if not app.validate():
+            require_equal(app.logical(), loaded.logical())
+
+
+class Loud(Operator):
+    """Emits what it takes in capital letters."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def shout(self, record: bytes) -> None:
+        """Emit one record."""
+        self.output.emit(record.upper())
+
+
+def chain(folder: Path) -> App:
+    """Splitter, reader, an operator of one's own, writer."""
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "in" / "a.txt").write_text("one\ntwo\n")
+    app = App("loud", checkpoint=str(folder / "journal"))
+    reader = app.add(FileSplitterInput(files=str(folder / "in"))).to(BlockReader(format="lines"))
+    reader.to(Loud(), partition="parallel").to(RecordWriter(path=str(folder / "out")), partition="parallel")
+    return app
+
+
+def test_a_chain_runs_and_tells_what_it_did(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """In this process, and in others; a second run finds nothing to do; nothing is printed to standard output."""
+    app = chain(tmp_path)
+    done = app.run(local=True, workers=1)
+    assert (done.state, done.files, done.bytes, done.rejected) == ("completed", 1, 8, 0)
+    assert done.records["loud.output"] == 2 and done.outputs == (str(tmp_path / "out"),)
+    assert [path.read_text() for path in (tmp_path / "out").iterdir()] == ["ONE\nTWO\n"]
+    assert "<th>loud.output</th><td>2 records</td>" in done._repr_html_() and "completed" in str(done)
+    assert app.run(local=True, quiet=True).records == {}
+    captured = capfd.readouterr()
+    assert captured.out == "" and "loud: completed in" in captured.err
+
+
+def test_a_plan_and_a_preview_need_no_run(tmp_path: Path) -> None:
+    """A notebook shows the plan as a picture, and the first records at any port."""
+    app = chain(tmp_path)
+    assert "stage 0" in str(app.plan()) and app.plan()._repr_html_().startswith("<svg")
+    assert app._repr_html_() == app.plan()._repr_html_()
+    records = app.preview("loud.output", 1).records
+    assert [record.values for record in records] == [{"record": b"ONE"}]
+    assert not (tmp_path / "journal").exists() and not (tmp_path / "out").exists()
+
+
+def test_all_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
+    """Of the name, attributes, partitions, ports and streams; a run refuses the app."""
+    app = App("Bad name", checkpont="x")
+    app.add(FileSplitterInput(files="in"), "s")
+    app.add(BlockReader(), "r", partition="paralel")
+    app.stream("s.blocks_metadata_outptu", "r.blocks_metadata_input")
+    messages = [str(problem) for problem in app.validate()]
+    wanted = [
+        "'name': expected",
+        "no 'checkpont'; did you mean",
+        "did you mean 'parallel'",
+        "did you mean 'blocks_meta",
+    ]
+    for message, words in zip(messages, wanted, strict=True):
+        assert words in message and "test_app.py:" in message
+    with pytest.raises(SpecError, match="checkpont"):
+        app.run(local=True)
+    assert "checkpont" in app._repr_html_()
+    with pytest.raises(PlanError, match="no output port of operator 'r'"):
+        app.operator("r").to(app.operator("s"))
+
+
+def test_options_of_runs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    """As on the command line."""
+    app = chain(tmp_path)
+    with pytest.raises(ValueError, match="workers goes with local=True"):
+        app.run(workers=2)
+    with pytest.raises(ValueError, match="takes neither master nor conf"):
+        app.run(local=True, master="local[2]")
+    with pytest.raises(ValueError, match="at least 1"):
+        app.run(local=True, workers=0)
+
+
+SCRIPT = """\
+from dagflow import App, InputPort, Operator, OutputPort
+
+class Loud(Operator):
+    "Emits what it takes in capital letters."
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def shout(self, record):
+        self.output.emit(record.upper())
+
+app = App.load("app.yaml")
+app.operator("reader").to(Loud(), partition="parallel").to(app.operator("writer"))
+print(app.run(local=True, workers=2).records["loud.output"])
+"""
+
+YAML = """\
+name: script
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: in}}
+  reader: {class: BlockReader}
+  writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+"""
+
+
+@pytest.mark.e2e
+def test_a_script_runs_operators_of_its_own_in_processes(tmp_path: Path) -> None:
+    """A class of the script, which other processes cannot import; the script needs no guard of its main part."""
+    (tmp_path / "app.yaml").write_text(YAML)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("one\ntwo\n")
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+    assert [path.read_text() for path in (tmp_path / "out").iterdir()] == ["ONE\nTWO\n"]
