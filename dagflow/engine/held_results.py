@@ -106,7 +106,8 @@ class HeldResults:
         for name in planned.closes:
             if name in self._kept:
                 given[name] = self._kept[name].parts
-        for name in planned.holds:
+        # In a window that publishes, only stages behind the result run: others would not leave the merged part.
+        for name in planned.holds if not planned.closes else ():
             taken = {id(part) for others in self._given.values() for part in others.get(name, ())}
             kept = self._kept[name].parts if name in self._kept else []
             if merged := parts_to_merge([part for part in kept if id(part) not in taken]):

@@ -120,6 +120,33 @@ def _require_rolled(folder: Path) -> None:
     _require_nothing_pending(folder)
 
 
+COUNTS_APP = _app(
+    "block_size: 16KiB, blocks_threshold: 4",
+    "format: lines",
+    "  run: {class: CountBy, properties: {by: record, over: run}, partition: parallel}\n"
+    "  times: {class: CountBy, properties: {by: record, over: {millis: 700}}, partition: parallel}\n"
+    "  out: {class: RecordWriter, properties: {path: out, format: json_lines}, partition: parallel}\n"
+    "  parts: {class: RecordWriter, properties: {path: parts, format: json_lines}, partition: parallel}",
+    "  late: {from: slow.output, to: [run.input, times.input]}\n  all: {from: run.output, to: out.input}\n"
+    "  some: {from: times.output, to: parts.input}",
+)
+
+
+def _require_counts(folder: Path) -> None:
+    """One result of all runs together; those of times are several, and add up to it."""
+    expected: Counter[str] = Counter()
+    for path in (folder / "in").iterdir():
+        expected.update(path.read_text("utf-8").removesuffix("\n").split("\n"))
+    for place in ("out", "parts"):
+        found: Counter[str] = Counter()
+        rows = [json.loads(line) for path in _visible(folder / place) for line in path.read_text().splitlines()]
+        for row in rows:
+            found[row["record"]] += row["count"]
+        _require_equal(found.elements(), expected.elements())
+        assert (len(rows) == len(expected)) == (place == "out"), f"{len(rows)} rows in {place}"
+    _require_nothing_pending(folder)
+
+
 SMALL_FILES_APP = _app(
     "pack_bytes: 4KiB, blocks_threshold: 100",
     "format: lines",
@@ -239,6 +266,7 @@ KINDS = (
     Kind("blocks", lambda folder: make_folder(folder, files=120, app=APP), require_whole),
     Kind("state", lambda folder: make_folder(folder, files=16), _require_state, _repartition),
     Kind("rolled", lambda folder: make_folder(folder, files=60, app=ROLLED_APP), _require_rolled),
+    Kind("counts", lambda folder: make_folder(folder, files=60, app=COUNTS_APP), _require_counts),
     Kind("small-files", _make_small_files, _require_small_files),
     Kind("merge", _make_merge, _require_merge),
     Kind("csv", _make_csv, _require_csv),

@@ -25,6 +25,7 @@ from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import SavedPart, WindowPlan, read_state
 from dagflow.metrics.counters import Counters
+from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.unifiers import unified
 from dagflow.report.snapshot import RunSnapshot
@@ -253,3 +254,39 @@ def test_starting_over_forgets_what_was_held_back(tmp_path: Path) -> None:
         run(counting(tmp_path), runtime=until(6))
     run(counting(tmp_path), RunOptions(fresh=True), runtime=InlineRuntime)
     assert results(tmp_path) == [counted(TEXTS)]
+
+
+TWO_RESULTS = """\
+name: two
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [in], blocks_threshold: 1, pack_bytes: 0}}
+  reader: {class: BlockReader}
+  often: {class: CountBy, properties: {by: record, over: {millis: 1}}, partition: parallel}
+  once: {class: CountBy, properties: {by: record, over: run}, partition: parallel}
+  often_out: {class: RecordWriter, properties: {path: often, format: json_lines}, partition: parallel}
+  once_out: {class: RecordWriter, properties: {path: once, format: json_lines}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  words: {from: reader.messages, to: [often.input, once.input]}
+  some: {from: often.output, to: often_out.input}
+  all: {from: once.output, to: once_out.input}
+"""
+
+
+def test_a_result_that_is_published_leaves_the_parts_of_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they are enough to be merged: the stage that would merge them does not run in such a window."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.yaml").write_text(TWO_RESULTS)
+    (tmp_path / "in").mkdir()
+    for number in range(3 * held_results.FAN_IN):
+        (tmp_path / "in" / f"{number:02}").write_text("a\nb\n")
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    for place in ("often", "once"):
+        counts: Counter[str] = Counter()
+        for path in (tmp_path / place).glob("part-*"):
+            for line in path.read_text().splitlines():
+                counts[json.loads(line)["record"]] += json.loads(line)["count"]
+        assert counts == {"a": 3 * held_results.FAN_IN, "b": 3 * held_results.FAN_IN}
