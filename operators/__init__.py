@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from operators.sink.merger import FileMerger
     from operators.sink.metadata_writer import MetadataWriter
     from operators.sink.record_writer import RecordWriter
+    from operators.sink.table_writer import TableWriter
     from operators.splitter.named_files import FileSplitterBase
     from operators.splitter.splitter import FileSplitterInput
     from operators.stateful.deduplicator import Deduplicator
@@ -45,6 +46,7 @@ __all__ = [
     "RecordWriter",
     "SourceCleaner",
     "StatelessPartitioner",
+    "TableWriter",
     "TopN",
     "read_block",
 ]
@@ -67,6 +69,7 @@ _MODULE_BY_NAME = {
     "RecordFormat": "operators.reader.formats.base",
     "RecordFilter": "operators.transform.record_filter",
     "RecordWriter": "operators.sink.record_writer",
+    "TableWriter": "operators.sink.table_writer",
     "TopN": "operators.aggregate.top_n",
     "SourceCleaner": "operators.sink.cleaner",
     "StatelessPartitioner": "operators.partitioning.stateless",

@@ -55,6 +55,7 @@ HEAVY = frozenset(
             "moto",
             "duckdb",
             "polars",
+            "deltalake",
             "dask",
             "hypothesis",
         ),
@@ -70,6 +71,7 @@ SLOW_MODULES = (
     "dagflow.cli.commands",
     "dagflow.engine",
     "dagflow.runtime.java",
+    "operators.sink.tables.delta_target",
 )
 """Our own modules that import heavy libraries."""
 

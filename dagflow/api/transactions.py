@@ -93,6 +93,13 @@ class Target(ABC):
             DagflowError: Why the window must not be committed; nothing of it is visible anywhere.
         """
 
+    def sync(self) -> None:  # noqa: B027  # most targets are durable by themselves
+        """Called after a window was added where the app says durability: power: make it survive a power loss.
+
+        Raises:
+            StorageError: It may not.
+        """
+
 
 class TransactionalSink(Capability):
     """Declares a partitioned operator whose files a transaction makes visible, and not their names.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from dagflow.api.operator import Operator
-from dagflow.errors import DagflowError, StorageError
+from dagflow.api.transactions import TransactionalSink
+from dagflow.errors import DagflowError, Problem, StorageError
 from dagflow.journal import Journal
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.probe import RunLocations
@@ -113,6 +114,22 @@ def publishing_places(app: LogicalPlan) -> set[str]:
     except DagflowError:
         return set()  # the run itself says what is wrong
     return places.claims
+
+
+def target_problems(app: LogicalPlan) -> list[Problem]:
+    """What makes the transactional targets of an app unusable, as far as they can be read from here."""
+    places, problems = Places(app.attributes.storage_context()), []
+    for name, operator in app.instances.items():
+        if isinstance(operator, TransactionalSink):
+            try:
+                operator.prepare(places)
+            except StorageError:
+                continue  # the app may be valid where its target is not
+            except DagflowError as error:
+                spec = app.spec.operators.get(name) if app.spec is not None else None
+                at = ("", 0, 0) if spec is None else (spec.place.file, spec.place.line, spec.place.column)
+                problems.append(Problem(*at, f"operator '{name}': {error.message}"))
+    return problems
 
 
 def prepare(

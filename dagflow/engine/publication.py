@@ -135,6 +135,7 @@ class TransactionPublisher(Publisher):
         target: Its target.
         placement: Puts files in their places.
         journal: Says which windows are decided, and whether another driver has taken over.
+        durability: What windows survive.
         pause: Waits for some seconds.
     """
 
@@ -144,6 +145,7 @@ class TransactionPublisher(Publisher):
         target: Target,
         placement: Placement,
         journal: Journal,
+        durability: Durability,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._operator = operator
@@ -151,6 +153,7 @@ class TransactionPublisher(Publisher):
         self._placement = placement
         self._journal = journal
         self._writer = writer_of(journal.state, operator)
+        self._durability = durability
         self._pause = pause
 
     def require_not_ahead(self) -> None:
@@ -169,6 +172,8 @@ class TransactionPublisher(Publisher):
             state = self._state()
             if state.marker >= window_id:
                 self._require_own(window, state)
+                if self._durability == "power":
+                    self._target.sync()
                 return state.version
             if attempt == ATTEMPTS:
                 break
@@ -266,7 +271,7 @@ class Publication:
         for name, operator in operators.items():
             if isinstance(operator, TransactionalSink):
                 target = operator.transaction_target(storage)
-                self._publishers[name] = TransactionPublisher(name, target, placement, journal)
+                self._publishers[name] = TransactionPublisher(name, target, placement, journal, durability)
 
     def require_not_ahead(self) -> None:
         """Refuse to begin where a target knows more windows than the journal.

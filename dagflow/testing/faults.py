@@ -182,6 +182,10 @@ class FaultyTarget(Target):
     def check(self, files: Sequence[PendingFile]) -> None:
         self._inner.check(files)
 
+    @override
+    def sync(self) -> None:
+        self._inner.sync()
+
 
 class _FaultyState(TargetState):
     def __init__(self, inner: TargetState, faults: Faults) -> None:

@@ -84,6 +84,7 @@ class FileSink:
         prefix: What names of numbered files begin with.
         max_bytes: The size at which a numbered file ends and the next one begins; None for no limit.
         max_open: How many numbered files are open at the same time, of several directories or several layouts.
+        suffix: What names of numbered files end with, before the extension.
     """
 
     def __init__(
@@ -94,12 +95,14 @@ class FileSink:
         prefix: str = "part",
         max_bytes: int | None = None,
         max_open: int = 1,
+        suffix: str = "",
     ) -> None:
         self._context = context
         self._root = root
         self._prefix = prefix
         self._max_bytes = max_bytes
         self._max_open = max_open
+        self._suffix = suffix
         # By directory; the one that was not written to for the longest time comes first.
         self._numbered: dict[str, list[_SinkFile]] = {}
         self._named: _SinkFile | None = None
@@ -177,7 +180,8 @@ class FileSink:
             oldest = next(name for name, held in self._numbered.items() if held)
             self._end_numbered(oldest, self._numbered[oldest][0])
         partition = self._context.partition
-        name = f"{self._prefix}-{self._window_id:08d}-{partition:05d}-{self._count:04d}{format.extension}"
+        name = f"{self._prefix}-{self._window_id:08d}-{partition:05d}-{self._count:04d}"
+        name = f"{name}{self._suffix}{format.extension}"
         self._count += 1
         url = join(self._root, directory, name) if directory else join(self._root, name)
         file = self._open(url, batch, format, self._max_bytes)

@@ -7,13 +7,16 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
+from dagflow import Operator
 from dagflow.api.transactions import Target
 from dagflow.engine.run import RunOptions, run
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import Faults, FaultyTarget
+from operators.sink.table_writer import TableWriter
 from tests.engine.dags import dag
 from tests.engine.sample_app import Source
 from tests.execution.sample_operators import Lines
@@ -33,11 +36,27 @@ class FaultyTable(SqliteTable):
         return FaultyTarget(super().transaction_target(storage), self.faults)
 
 
-def app(root: Path, texts: list[bytes], database: Path | None = None, name: str = "table") -> LogicalPlan:
-    """Texts, words, rows of a database."""
-    table = FaultyTable(database=str(database or root / "db"))
+class FaultyDelta(TableWriter):
+    """A Delta table whose transactions fail as those of a FaultyTable."""
+
+    def transaction_target(self, storage: StorageContext) -> Target:
+        """The table, with the same faults."""
+        return FaultyTarget(super().transaction_target(storage), FaultyTable.faults)
+
+
+def app(root: Path, texts: list[bytes], name: str = "table", table: Operator | None = None) -> LogicalPlan:
+    """Texts, words, rows of a database, or of another table."""
+    table = table or FaultyTable(database=str(root / "db"))
     edges = [edge.replace("table", name) for edge in EDGES]
     return dag(root, {"source": Source(texts=texts), "lines": (Lines(), 2), name: (table, "parallel")}, edges)
+
+
+def delta_app(root: Path, texts: list[bytes]) -> LogicalPlan:
+    """Texts, words, rows of a Delta table that is partitioned by window."""
+    writer = FaultyDelta(
+        table=f"delta:{root / 'db'}", metadata_columns="window", partition_by=["_dagflow_window"], target_file_bytes=1
+    )
+    return app(root, texts, table=writer)
 
 
 def work(logical: LogicalPlan, options: RunOptions = RunOptions()) -> int:  # noqa: B008  # frozen
@@ -50,6 +69,14 @@ def rows(database: Path) -> list[bytes]:
     with contextlib.closing(sqlite3.connect(database)) as connection, contextlib.suppress(sqlite3.OperationalError):
         return sorted(record for (record,) in connection.execute("SELECT record FROM records"))
     return []
+
+
+def delta_rows(path: Path) -> list[bytes]:
+    """The records of a Delta table, sorted; none where there is no table."""
+    if not DeltaTable.is_deltatable(str(path)):
+        return []
+    found: list[bytes] = DeltaTable(str(path)).to_pyarrow_table(columns=["record"])["record"].to_pylist()
+    return sorted(found)
 
 
 def with_faults(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Faults:

@@ -34,6 +34,7 @@ from operators import (
     RecordFilter,
     RecordWriter,
     SourceCleaner,
+    TableWriter,
     TopN,
 )
 
@@ -185,6 +186,12 @@ class TestRecordWriter(RecordOperatorContract):
     def operator(self) -> Operator:
         """It writes part files."""
         return RecordWriter(path="/out")
+
+
+class TestTableWriter(RecordOperatorContract):
+    def operator(self) -> Operator:
+        """It writes data files for a table that is not there yet."""
+        return TableWriter(table="delta:/out")
 
 
 class TestCountBy(RecordOperatorContract):

@@ -10,8 +10,8 @@ from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.shared_options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
-from dagflow.engine.preparation import require_outside
-from dagflow.errors import DagflowError, StorageError
+from dagflow.engine.preparation import require_outside, target_problems
+from dagflow.errors import DagflowError, PlanError, StorageError
 from dagflow.plan.accumulators import results_of_windows, wants_to_follow
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -26,11 +26,13 @@ _WITHIN_S = 0.3
 @set_option
 @verbose_option
 def command(app: str, overrides: tuple[str, ...]) -> int:
-    """Check APP whole, and report every mistake at once.
+    """Check APP whole, and report every mistake at once; tables that it writes to, too.
 
     Runs nothing and starts no Spark. Ends with exit code 2 where there is a mistake.
     """
     logical = load_app(app, overrides=list(overrides))
+    if problems := target_problems(logical):
+        raise PlanError(problems)
     operators = count(len(logical.operators), "operator")
     streams = count(len({edge.stream for edge in logical.edges}), "stream")
     output.note(f"{app}: app '{logical.name}' is valid: {operators}, {streams}")

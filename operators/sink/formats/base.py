@@ -12,6 +12,7 @@ from dagflow.api.context import OutputFiles
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import FileSources
+from dagflow.storage.file_facts import FileFacts
 
 
 class FileStream:
@@ -23,6 +24,7 @@ class FileStream:
 
     Attributes:
         size_bytes: Bytes written so far.
+        facts: What a transactional target has to know of the file; set by its encoder before it is closed.
     """
 
     def __init__(self, files: OutputFiles, url: str) -> None:
@@ -31,6 +33,7 @@ class FileStream:
         self._file = files.open(url)
         self._companions: list[tuple[str, bytes]] = []
         self.size_bytes = 0
+        self.facts: FileFacts | None = None
 
     def write(self, data: Buffer) -> None:
         """Append bytes.
@@ -47,7 +50,7 @@ class FileStream:
 
     def close(self, *, records: int, sources: FileSources | None = None) -> None:
         """Hand the file to the window's commit, and then its companions: an index never precedes its file."""
-        self._file.close(records=records, sources=sources)
+        self._file.close(records=records, sources=sources, facts=self.facts)
         for suffix, data in self._companions:
             companion = self._files.open(self._url + suffix)
             companion.write(data)

@@ -68,6 +68,10 @@ class ParquetEncoder(ChunkedEncoder):
         stream: Takes the bytes.
         schema: The columns.
         max_bytes: The size that the file should have; None for no limit.
+
+    Attributes:
+        schema: The columns.
+        footers: The file's footer, once it is finished.
     """
 
     def __init__(self, format: ParquetSink, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
@@ -76,10 +80,17 @@ class ParquetEncoder(ChunkedEncoder):
         require_distinct_columns(schema.names, "Parquet")
         if not schema.names:
             raise ValueError("records without columns cannot be written as Parquet")
-        self._schema = schema
+        self.schema = schema
+        self.footers: list[pq.FileMetaData] = []
         self._row_groups = 0
         level = _ZSTD_LEVEL if format.compression == "zstd" else None
-        self._writer = pq.ParquetWriter(self._file, schema, compression=format.compression, compression_level=level)
+        self._writer = pq.ParquetWriter(
+            self._file,
+            schema,
+            compression=format.compression,
+            compression_level=level,
+            metadata_collector=self.footers,
+        )
 
     def measure(self, rows: pa.RecordBatch, room: int) -> tuple[int, int]:
         """A part of the rows, by their average size."""
@@ -92,13 +103,13 @@ class ParquetEncoder(ChunkedEncoder):
     def write_chunk(self, held: list[pa.RecordBatch]) -> None:
         """Write a row group; none where there are no rows."""
         if held:
-            tables = [pa.Table.from_batches([rows]).cast(self._schema) for rows in held]
+            tables = [pa.Table.from_batches([rows]).cast(self.schema) for rows in held]
             self._writer.write_table(pa.concat_tables(tables))
             self._row_groups += 1
 
     def end_bytes(self) -> int:
         """The size of the footer, about."""
-        columns = len(self._schema.names)
+        columns = len(self.schema.names)
         return _FOOTER_BYTES + columns * (_FOOTER_BYTES_PER_COLUMN + _FOOTER_BYTES_PER_CHUNK * self._row_groups)
 
     def finish(self) -> None:

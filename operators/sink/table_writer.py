@@ -1,0 +1,142 @@
+"""Add records to a table."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BeforeValidator, Field
+
+from dagflow.api.context import OperatorContext, RunPreparation
+from dagflow.api.operator import Operator
+from dagflow.api.ports import InputPort
+from dagflow.api.properties import OutputLocation, Size
+from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.transactions import Target, TransactionalSink
+from dagflow.errors import DagflowError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, redacted
+from operators.sink.tables.base import Table
+from operators.sink.tables.delta_table import DeltaTable
+from operators.sink.tables.table_columns import TableColumns
+from operators.sink.tables.table_files import TableFiles
+
+MetadataColumn = Literal["file", "offset", "window"]
+
+_METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
+
+_KINDS = {"delta": DeltaTable}
+
+
+def _one_or_many(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+class TableWriter(Operator, TransactionalSink):
+    """Adds records to a table: each window is one transaction of it.
+
+    A table that is not there is made with the columns of the first window; raw records are a column `record` of bytes.
+    Records for a table that is there are given its types, where no value changes; what does not fit is an error, and
+    nothing of its window is committed.
+
+    Guarantee: readers of the table see all records of a window or none, and each of them once, whatever dies, and also
+    where other programs write to the table.
+    """
+
+    table: Annotated[OutputLocation, Field(description="kind and location, as in delta:out/orders")]
+    partition_by: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_one_or_many),
+        Field(description="columns by whose values a new table is partitioned; such columns become its last"),
+    ] = ()
+    metadata_columns: Annotated[
+        tuple[MetadataColumn, ...],
+        BeforeValidator(_one_or_many),
+        Field(
+            description="columns that say where a record is from: file (_dagflow_file), offset (_dagflow_offset), the "
+            "first byte of the record in the file, and window (_dagflow_window)"
+        ),
+    ] = ()
+    target_file_bytes: Annotated[
+        Size, Field(ge=1, description="size on disk at which a data file ends, about; a window ends its files, too")
+    ] = 128 << 20
+
+    input = InputPort()
+
+    _table: Table
+    _known: pa.Schema | None = None
+    _files: TableFiles
+    _columns: TableColumns
+
+    def check_properties(self) -> None:
+        """Find the kind of table, and fix its location now: executors have another working directory.
+
+        Raises:
+            ValueError: There is no such kind, or its package is missing.
+        """
+        kind, colon, location = self.table.partition(":")
+        if kind not in _KINDS or not colon or not location:
+            raise ValueError(f"table takes delta:PATH, as in delta:out/orders; got {self.table!r}")
+        if len(set(self.partition_by)) < len(self.partition_by):
+            raise ValueError("partition_by names a column twice")
+        self._table = _KINDS[kind](absolute(location), self.partition_by)
+
+    def prepare(self, run: RunPreparation) -> None:
+        """Take the table for this writer, and read its columns, which tasks write."""
+        run.claim(self._table.location)
+        shape = self._table.shape()
+        self._known, self._partition_by = shape.columns, shape.partition_by
+        for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self.metadata_columns):
+            if self._known is not None and (name not in self._known.names or self._known.field(name).type != kind):
+                raise DagflowError(
+                    f"{self._table.name} has no column '{name}' of {kind} for metadata_columns",
+                    hint="add the column to the table, or leave it out of metadata_columns",
+                )
+
+    def setup(self, context: OperatorContext) -> None:
+        """Called once before the first window."""
+        partition_by = tuple(self.partition_by) if self._known is None else self._partition_by
+        self._columns = TableColumns(self._table.name, self._table.column_type, self._known, partition_by)
+        self._files = TableFiles(context, self._table.location, partition_by, self.target_file_bytes)
+
+    def begin_window(self, window_id: int) -> None:
+        """Start the window's files."""
+        self._window_id = window_id
+        self._files.begin_window(window_id)
+
+    @input.batch
+    def write(self, batch: RecordBatch) -> None:
+        """Append the records of one batch."""
+        if len(batch):
+            rows = self._columns.fit(self._with_metadata(batch))
+            self._files.write(RecordBatch(rows, origin=batch.origin))
+
+    def _with_metadata(self, batch: RecordBatch) -> pa.RecordBatch:
+        rows = batch.to_arrow()
+        for name in self.metadata_columns:
+            column = pa.array(self._metadata(batch, name), _METADATA[name])
+            rows = rows.append_column(f"_dagflow_{name}", column)
+        return rows
+
+    def _metadata(self, batch: RecordBatch, name: MetadataColumn) -> pa.Array:
+        """Where the records of a batch are from; null where an operator upstream made them."""
+        count = len(batch)
+        if name == "window":
+            return pa.array(np.full(count, self._window_id, np.int64))
+        if batch.origin is None:
+            return pa.nulls(count, _METADATA[name])
+        if name == "offset":
+            offsets = batch.origin.offsets(count)
+            return pa.array(offsets, mask=offsets == UNKNOWN)
+        indices = batch.origin.block_indices(count)
+        urls = pa.array([redacted(block.url) for block in batch.blocks], pa.string())
+        return urls.take(pa.array(indices, mask=indices == UNKNOWN))
+
+    def end_window(self) -> None:
+        """End the window's files."""
+        self._files.end_window()
+
+    def transaction_target(self, storage: StorageContext) -> Target:
+        """The table."""
+        return self._table.target(storage)

@@ -1,0 +1,80 @@
+"""Tables in the format of Delta Lake, as tasks write them; the log is the driver's, see delta_target.py."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from dagflow.api.transactions import Target
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import is_local, redacted
+from operators.sink.tables.base import Table, TableShape
+
+
+class DeltaTable(Table):
+    """A table in a directory of a local disk.
+
+    Raises:
+        ValueError: The package is missing, or the location is not on a local disk.
+    """
+
+    def __init__(self, location: str, partition_by: Sequence[str]) -> None:
+        super().__init__(location, partition_by)
+        if importlib.util.find_spec("deltalake") is None:
+            raise ValueError("table: delta needs the package deltalake; install it with: pip install 'dagflow[delta]'")
+        if not is_local(location):
+            raise ValueError(f"table: delta takes a directory of a local disk, not {redacted(location)}")
+
+    @property
+    def name(self) -> str:
+        """The kind and the location."""
+        return f"table delta:{self.location}"
+
+    def column_type(self, kind: pa.DataType) -> pa.DataType:
+        """The primitive types of Delta; times of day, which it lacks, are text."""
+        return delta_type(kind)
+
+    def shape(self) -> TableShape:
+        """Read the newest version."""
+        # Optional, and the driver's alone: executors write Parquet.
+        from operators.sink.tables.delta_target import shape_of
+
+        return shape_of(self)
+
+    def target(self, storage: StorageContext) -> Target:
+        """The table's log."""
+        # As above.
+        from operators.sink.tables.delta_target import DeltaTarget
+
+        return DeltaTarget(self)
+
+
+def delta_type(kind: pa.DataType) -> pa.DataType:
+    """The Arrow type in which a column is written for Delta.
+
+    Raises:
+        ValueError: Delta has none.
+    """
+    types = pa.types
+    if types.is_signed_integer(kind) or types.is_boolean(kind) or types.is_float32(kind) or types.is_float64(kind):
+        return kind
+    wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.float16(): pa.float32()}
+    if kind in wider:
+        return wider[kind]
+    if types.is_uint64(kind):
+        return pa.decimal128(20, 0)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_time(kind):
+        return pa.string()
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_date(kind):
+        return pa.date32()
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if types.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
+        return pa.decimal128(kind.precision, kind.scale)
+    raise ValueError(f"Delta has no type for {kind}")

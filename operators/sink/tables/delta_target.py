@@ -1,0 +1,306 @@
+"""The log of a Delta table as a transactional target; only the driver imports it, for it needs deltalake."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from dagflow.api.transactions import DecidedWindow, Target, TargetState
+from dagflow.errors import DagflowError, StorageError
+from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.location import join, redacted
+from dagflow.storage.pending import PendingFile
+from operators.sink.tables.base import Table, TableShape
+from operators.sink.tables.table_columns import plain_schema, schema_of_text
+
+logger = logging.getLogger(__name__)
+
+_LOG = "_delta_log"
+_HISTORY = 200
+"""Versions in which the decision of a window is looked for: it is asked for right after a crash."""
+
+_FEATURES = frozenset(
+    [
+        *("appendOnly", "timestampNtz", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck", "changeDataFeed"),
+        *("invariants", "checkConstraints", "generatedColumns", "identityColumns", "columnMapping", "domainMetadata"),
+    ]
+)
+"""Features of a table that appending to it respects; of those in the second line a table may be able and make no use,
+which is checked by what its columns and properties say."""
+
+_RETENTION = "delta.setTransactionRetentionDuration"
+
+
+def shape_of(table: Table) -> TableShape:
+    """What there is of a table.
+
+    Raises:
+        DagflowError: It cannot be written to, or its directory holds other files.
+        StorageError: It cannot be read.
+    """
+    handle = opened(table)
+    if handle is None:
+        _require_no_others(table)
+        return TableShape(None, table.partition_by)
+    return TableShape(columns_of(handle), tuple(handle.metadata().partition_columns))
+
+
+def _require_no_others(table: Table) -> None:
+    """Refuse to make a table in the midst of other files."""
+    with contextlib.suppress(FileNotFoundError):
+        # What a decided window has put there already has names of ours, or is in directories of partitions.
+        entries = [each.name for each in os.scandir(table.location) if each.is_file()]
+        if others := [name for name in entries if not name.startswith((".", "part-"))]:
+            raise DagflowError(
+                f"{table.name}: the directory holds {len(others)} files, such as {min(others)}, and no Delta table",
+                hint="let table name an empty directory, or a table",
+            )
+
+
+@contextlib.contextmanager
+def refusals(table: Table) -> Iterator[None]:
+    """Turn what deltalake raises into a StorageError: a transaction failed, or its outcome is not known."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"deltalake: {error}", url=table.name) from error
+
+
+def opened(table: Table) -> DeltaTable | None:
+    """The newest version of a table; None where there is no table.
+
+    Raises:
+        DagflowError: The table is of a form that cannot be written to.
+        StorageError: It cannot be read.
+    """
+    with refusals(table):
+        if not os.path.isdir(os.path.join(table.location, _LOG)) or not DeltaTable.is_deltatable(table.location):
+            return None
+        handle = DeltaTable(table.location)
+    require_writable(table, handle)
+    return handle
+
+
+def columns_of(handle: DeltaTable) -> pa.Schema:
+    """The columns of a table, in plain types."""
+    found = pa.schema(handle.schema().to_arrow())
+    plain = plain_schema(found)
+    return pa.schema([field.with_nullable(found.field(field.name).nullable) for field in plain])
+
+
+def require_writable(table: Table, handle: DeltaTable) -> None:
+    """Refuse a table in which files would break a rule that only its own writers know.
+
+    Raises:
+        DagflowError: Which.
+    """
+    unknown = sorted(set(handle.protocol().writer_features or ()) - _FEATURES)
+    if unknown:
+        raise DagflowError(f"{table.name} has the feature {unknown[0]}, which dagflow does not write")
+    configuration = handle.metadata().configuration
+    rules = [key for key in configuration if key.startswith("delta.constraints.")]
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        rules.append("delta.columnMapping.mode")
+    for field in handle.schema().fields:
+        rules += [
+            f"{key} of column {field.name}"
+            for key in field.metadata
+            if key in ("delta.invariants", "delta.generationExpression") or key.startswith("delta.identity")
+        ]
+    if rules:
+        raise DagflowError(
+            f"{table.name} has {rules[0]}, which files that are added to it would not respect",
+            hint="write into another table, and copy from there",
+        )
+    partition_by = list(handle.metadata().partition_columns)
+    if table.partition_by and list(table.partition_by) != partition_by:
+        raise DagflowError(
+            f"{table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and partition_by says "
+            f"{', '.join(table.partition_by)}",
+            hint="leave partition_by out to take what the table has",
+        )
+    if _RETENTION in configuration:
+        logger.warning(
+            "%s forgets which windows it has after %s (%s): no run on it may be interrupted for as long",
+            table.name,
+            configuration[_RETENTION],
+            _RETENTION,
+        )
+
+
+class DeltaTarget(Target):
+    """Takes windows as versions of a table: the marker is the version of the writer's `txn`."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._columns: pa.Schema | None = None
+
+    @property
+    def name(self) -> str:
+        """The kind and the location."""
+        return self.table.name
+
+    def open(self, writer: str) -> TargetState:
+        """Read the newest version."""
+        handle = opened(self.table)
+        self._columns = None if handle is None else columns_of(handle)
+        return DeltaState(self.table, writer, handle)
+
+    def check(self, files: Sequence[PendingFile]) -> None:
+        """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
+        merged_columns(self.table, files, self._columns)
+
+    def sync(self) -> None:
+        """Sync the newest entry of the log, which deltalake leaves to the system."""
+        directory = os.path.join(self.table.location, _LOG)
+        newest = max(name for name in os.listdir(directory) if name.endswith(".json") and name[0].isdigit())
+        for path in (os.path.join(directory, newest), directory, self.table.location):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema | None) -> pa.Schema:
+    """The columns of a table that takes some files.
+
+    Args:
+        table: The table.
+        files: The files, in order.
+        known: The columns of the table; None where the files make it.
+
+    Raises:
+        DagflowError: A file has other columns.
+    """
+    types = {} if known is None else {field.name: field.type for field in known}
+    for file in files:
+        facts = _facts(file)
+        for field in plain_schema(schema_of_text(facts.schema)):
+            if field.name not in types and known is None:
+                types[field.name] = field.type
+            if types.get(field.name) != field.type:
+                now = f"is {types[field.name]} there" if field.name in types else "is not in the table"
+                raise DagflowError(
+                    f"{table.name} cannot take a file whose column '{field.name}' is {field.type}: it {now}",
+                    hint="the next run writes the records with the columns of the table, if they fit",
+                )
+    return known if known is not None else pa.schema(list(types.items()))
+
+
+def _facts(file: PendingFile) -> FileFacts:
+    if file.facts is None:
+        raise DagflowError(f"nothing is known of {file.final_url} that a table has to know")
+    return file.facts
+
+
+class DeltaState(TargetState):
+    """A version of a table, or none yet."""
+
+    def __init__(self, table: Table, writer: str, handle: DeltaTable | None) -> None:
+        self._table = table
+        self._writer = writer
+        self._handle = handle
+
+    @property
+    def marker(self) -> int:
+        """The version of the writer's transactions."""
+        return 0 if self._handle is None else self._handle.transaction_version(self._writer) or 0
+
+    @property
+    def version(self) -> str:
+        """The version of the table."""
+        return "" if self._handle is None else f"version {self._handle.version()}"
+
+    def decision(self) -> str | None:
+        """What the commit of the newest window says; None where it is among the newest versions no more."""
+        if self._handle is None:
+            return None
+        with refusals(self._table):
+            for entry in self._handle.history(_HISTORY):
+                if entry.get("dagflow.writer") == self._writer:
+                    found: str | None = entry.get("dagflow.decision")
+                    return found
+        return None
+
+    def commit(self, windows: Sequence[DecidedWindow]) -> None:
+        """Add the files in one version; the first one makes the table."""
+        table, files = self._table, [file for window in windows for file in window.files]
+        last = windows[-1]
+        properties = CommitProperties(
+            app_transactions=[Transaction(self._writer, last.window_id)],
+            custom_metadata={
+                "dagflow.writer": self._writer,
+                "dagflow.window": str(last.window_id),
+                "dagflow.decision": last.decision,
+            },
+        )
+        known = None if self._handle is None else columns_of(self._handle)
+        columns = merged_columns(table, files, known)
+        actions = [_add_action(table, file) for file in files]
+        with refusals(table):
+            if self._handle is None:
+                create_table_with_add_actions(
+                    table.location,
+                    Schema.from_arrow(columns),
+                    actions,
+                    mode="error",
+                    partition_by=list(table.partition_by),
+                    commit_properties=properties,
+                )
+            else:
+                # By the table's own schema: columns that it does not know would be dropped without a word.
+                self._handle.create_write_transaction(
+                    [*actions],
+                    "append",
+                    self._handle.schema(),
+                    partition_by=list(self._handle.metadata().partition_columns),
+                    commit_properties=properties,
+                )
+
+
+def _add_action(table: Table, file: PendingFile) -> AddAction:
+    """What the log says of a file.
+
+    Raises:
+        DagflowError: It lies outside the table.
+    """
+    root, facts = join(table.location, ""), _facts(file)
+    if not file.final_url.startswith(root):
+        raise DagflowError(
+            f"{redacted(file.final_url)} was decided for another table than {table.name}",
+            hint="let the app name the table that it named before, until the window is published",
+        )
+    path = file.final_url.removeprefix(root)  # deltalake escapes the escapes of names
+    return AddAction(
+        path, file.size_bytes, facts.partition, time.time_ns() // 1_000_000, True, _statistics(file, facts)
+    )
+
+
+def _statistics(file: PendingFile, facts: FileFacts) -> str:
+    columns = schema_of_text(facts.schema)
+
+    def bounds(values: dict[str, Any]) -> dict[str, Any]:
+        decimals = {name for name in values if pa.types.is_decimal(columns.field(name).type)}
+        # A number with all its digits; a float would have some of them.
+        return {name: msgspec.Raw(value.encode()) if name in decimals else value for name, value in values.items()}
+
+    statistics = {
+        "numRecords": file.records,
+        "minValues": bounds(facts.least),
+        "maxValues": bounds(facts.greatest),
+        "nullCount": facts.nulls,
+    }
+    return msgspec.json.encode(statistics).decode()

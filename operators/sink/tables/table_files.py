@@ -1,0 +1,107 @@
+"""Data files of a table: Parquet files of one partition each, with facts for the table's transaction."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.records import RecordBatch
+from dagflow.storage.file_facts import FileFacts
+from operators.sink.file_sink import FileSink
+from operators.sink.formats.base import FileStream
+from operators.sink.formats.parquet import ParquetEncoder, ParquetSink
+from operators.sink.tables.table_partitions import partitions_of
+from operators.sink.tables.table_statistics import facts_of
+
+_MAX_OPEN = 64
+"""Files that a task writes at the same time, of different partitions."""
+
+
+class TableFiles:
+    """Writes rows into data files, each of rows with the same values in the partition columns.
+
+    Guarantee: names of files are unique to the attempt; partition columns are in the facts and not in the files.
+
+    Args:
+        context: The writer's surroundings.
+        location: Where the table's files are.
+        partition_by: The partition columns.
+        target_bytes: The size at which a file ends and the next one begins.
+    """
+
+    def __init__(
+        self, context: OperatorContext, location: str, partition_by: tuple[str, ...], target_bytes: int
+    ) -> None:
+        self._operator = context.operator
+        self._partition_by = partition_by
+        suffix = f"-{os.urandom(8).hex()}"
+        self._sink = FileSink(context, location, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix)
+        self._formats: dict[tuple[str, ...], _DataFileFormat] = {}
+
+    def begin_window(self, window_id: int) -> None:
+        """Start the window's files."""
+        self._formats.clear()
+        self._sink.begin_window(window_id)
+
+    def write(self, batch: RecordBatch) -> None:
+        """Append rows.
+
+        Raises:
+            LookupError: They lack a partition column.
+            ValueError: They cannot be partitioned, or have no other column.
+            StorageError: The store refused them.
+        """
+        rows = batch.to_arrow()
+        stored = [name for name in rows.schema.names if name not in self._partition_by]
+        if not stored:
+            raise ValueError("a table needs a column that it is not partitioned by")
+        for part in partitions_of(rows, self._partition_by):
+            chosen = batch if part.indices is None else batch.take(part.indices)
+            columns = chosen.to_arrow()
+            fields = [columns.schema.field(name) for name in self._partition_by]
+            key = part.directory, *map(str, fields)
+            format = self._formats.setdefault(key, _DataFileFormat.of(self._operator, part.values, fields))
+            self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
+
+    def end_window(self) -> None:
+        """End the window's files."""
+        self._sink.end_window()
+
+
+class _DataFileFormat(ParquetSink):
+    """Parquet files of one partition, which tell their facts."""
+
+    _operator: str
+    _values: dict[str, str | None]
+    _fields: list[pa.Field]
+
+    @classmethod
+    def of(cls, operator: str, values: dict[str, str | None], fields: list[pa.Field]) -> _DataFileFormat:
+        """The format of a partition: its values, and the columns that they are of."""
+        format = cls()
+        format._operator, format._values, format._fields = operator, values, fields
+        return format
+
+    def facts(self, stored: pa.Schema, footer: pq.FileMetaData) -> FileFacts:
+        """The facts of a file with these columns; those of the partition come behind them."""
+        return facts_of(self._operator, pa.schema([*stored, *self._fields]), stored, footer, self._values)
+
+    def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> _DataFileEncoder:
+        """Begin a file."""
+        return _DataFileEncoder(self, stream, self.layout_of(batch), max_bytes)
+
+
+class _DataFileEncoder(ParquetEncoder):
+    """Writes one data file."""
+
+    def __init__(self, format: _DataFileFormat, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
+        super().__init__(format, stream, schema, max_bytes)
+        self._format = format
+
+    def finish(self) -> None:
+        """End the file, and tell its facts."""
+        super().finish()
+        self.stream.facts = self._format.facts(self.schema, self.footers[0])

@@ -1,0 +1,98 @@
+"""Rows by the values of the partition columns of a table."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.required_columns import require_columns
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+_NAME_BYTES = 255
+"""A directory's name has at most so many on most file systems."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRows:
+    """Rows with the same values in the partition columns.
+
+    Attributes:
+        values: The values as text, by column; None for a missing value.
+        indices: The rows, in order; None for all of them.
+    """
+
+    values: dict[str, str | None]
+    indices: npt.NDArray[np.int64] | None
+
+    @property
+    def directory(self) -> str:
+        """A directory below the table, from which some readers take the values: name=value, with escapes.
+
+        Raises:
+            ValueError: A value is too long to be in a name.
+        """
+        return "/".join(_named(name, text) for name, text in self.values.items())
+
+
+def partitions_of(rows: pa.RecordBatch, names: Sequence[str]) -> Iterator[PartitionRows]:
+    """Split rows by their values in some columns.
+
+    Raises:
+        LookupError: A column is missing.
+        ValueError: A column is of a type by whose values no table is partitioned.
+    """
+    if not names:
+        yield PartitionRows({}, None)
+        return
+    require_columns(rows, names)
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in names:
+        encoded = rows.column(name).dictionary_encode(null_encoding="encode")
+        _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy(), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        first = int(order[start])
+        values = {name: partition_text(rows.column(name)[first].as_py(), name) for name in names}
+        yield PartitionRows(values, None if len(starts) == 1 else order[start:end])
+
+
+def partition_text(value: Any, name: str) -> str | None:
+    """A value of a partition column as tables keep it.
+
+    Raises:
+        ValueError: Tables are not partitioned by such values.
+    """
+    match value:
+        case None:
+            return None
+        case "":
+            return None  # as the protocol of Delta has it: readers do not agree on anything else
+        case bool():
+            return "true" if value else "false"
+        case datetime.datetime():
+            text = value.replace(tzinfo=None).isoformat(" ", "microseconds")
+            return text if value.tzinfo is None else f"{text.replace(' ', 'T')}Z"
+        case datetime.date():
+            return value.isoformat()
+        case float() | bytes() | list() | dict():
+            raise ValueError(
+                f"a table cannot be partitioned by column '{name}', whose values are {type(value).__name__}"
+            )
+        case _:
+            return str(value)
+
+
+def _named(name: str, text: str | None) -> str:
+    found = f"{quote(name, safe='')}={_NULL if text is None else quote(text, safe='')}"
+    if len(found) > _NAME_BYTES:
+        raise ValueError(f"a value of column '{name}', by which the table is partitioned, is too long: {text}")
+    return found

@@ -1,0 +1,162 @@
+"""Delta tables as targets: the laws of all targets, and tables that others have made."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable as Handle
+from deltalake import Field, Schema, write_deltalake
+from deltalake.schema import PrimitiveType
+
+from dagflow.api.transactions import DecidedWindow, Target
+from dagflow.errors import DagflowError, StorageError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.pending import PendingFile
+from dagflow.testing.target_contract import TargetContract
+from operators.sink.tables.delta_table import DeltaTable
+from operators.sink.tables.table_columns import schema_text
+
+STORAGE = StorageContext.default()
+ROWS = pa.schema([("n", pa.int64()), ("text", pa.string())])
+
+
+def numbers(window_id: int) -> list[int]:
+    """The values of n in the rows of a window."""
+    return [10 * window_id, 10 * window_id + 1]
+
+
+def data_file(table: Path, window_id: int, schema: pa.Schema = ROWS) -> PendingFile:
+    """A file of a window, in its place."""
+    table.mkdir(exist_ok=True)
+    path = table / f"part-{os.urandom(8).hex()}.parquet"
+    values = {"n": numbers(window_id), "text": ["a", "b"]}
+    rows = pa.table({field.name: pa.array(values[field.name]).cast(field.type) for field in schema})
+    pq.write_table(rows, path)
+    facts = FileFacts("orders", schema_text(schema), nulls={"n": 0}, least={"n": 10 * window_id})
+    return PendingFile(str(path), "", path.stat().st_size, 2, facts=facts)
+
+
+class TestDeltaTarget(TargetContract):
+    """Two rows for each window; others add, compact and change columns."""
+
+    def target(self, root: Path) -> Target:
+        """A table below the directory."""
+        return DeltaTable(str(root / "table"), ()).target(STORAGE)
+
+    def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
+        """One file."""
+        return [data_file(root / "table", window_id)]
+
+    def rows(self, root: Path) -> list[Any]:
+        """The numbers."""
+        return sorted(Handle(str(root / "table")).to_pyarrow_table()["n"].to_pylist())
+
+    def rows_of(self, window_ids: Sequence[int]) -> list[Any]:
+        """Two of them."""
+        return sorted(n for window_id in window_ids for n in numbers(window_id))
+
+    def change_by_others(self, root: Path) -> None:
+        """Another program adds rows, compacts the table, and adds a column."""
+        table = str(root / "table")
+        write_deltalake(table, pa.table({"n": [-1], "text": ["other"]}, schema=ROWS), mode="append")
+        Handle(table).optimize.compact()
+        Handle(table).alter.add_columns([Field("later", PrimitiveType("string"))])
+
+    def others_rows(self) -> list[Any]:
+        """What it has added."""
+        return [-1]
+
+
+def refused(path: Path, partition_by: Sequence[str] = ()) -> str:
+    """Why a table cannot be written to."""
+    with pytest.raises(DagflowError, match=r".+") as error:
+        DeltaTable(str(path), partition_by).shape()
+    return str(error.value)
+
+
+def made(path: Path, partition_by: Sequence[str] = (), **configuration: str) -> Handle:
+    """A table of another program."""
+    schema = Schema.from_arrow(ROWS)
+    return Handle.create(str(path), schema, partition_by=list(partition_by), configuration=configuration)
+
+
+def test_tables_with_rules_of_their_own_are_refused(tmp_path: Path) -> None:
+    """Added files would not respect them; what is refused is named."""
+    made(tmp_path / "checked").alter.add_constraint({"positive": "n > 0"})
+    assert "has delta.constraints.positive, which files that are added" in refused(tmp_path / "checked")
+    field = Field("n", PrimitiveType("long"), metadata={"delta.generationExpression": "1"})
+    with_expression = Schema([field, Field("text", PrimitiveType("string"))])
+    Handle.create(str(tmp_path / "generated"), with_expression)
+    assert "delta.generationExpression of column n" in refused(tmp_path / "generated")
+
+
+def test_another_partitioning_is_refused(tmp_path: Path) -> None:
+    """Both are named; without partition_by the table's own is taken."""
+    made(tmp_path / "t", ["text"])
+    assert "is partitioned by text, and partition_by says n\n" in refused(tmp_path / "t", ["n"])
+    assert DeltaTable(str(tmp_path / "t"), ()).shape().partition_by == ("text",)
+
+
+def test_a_table_that_forgets_markers_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A run that is interrupted for longer would add a window twice."""
+    made(tmp_path / "t", **{"delta.setTransactionRetentionDuration": "interval 1 days"})
+    with caplog.at_level(logging.WARNING):
+        DeltaTable(str(tmp_path / "t"), ()).shape()
+    assert "forgets which windows it has after interval 1 days" in caplog.text
+
+
+def test_a_directory_of_other_files_becomes_no_table(tmp_path: Path) -> None:
+    """A mistake in the path is told before anything is written."""
+    (tmp_path / "notes.txt").touch()
+    assert "the directory holds 1 files, such as notes.txt, and no Delta table" in refused(tmp_path)
+
+
+def test_files_with_other_columns_are_refused_before_the_intent(tmp_path: Path) -> None:
+    """Another type, or a column that the table lacks; files that lack a column are taken."""
+    table = DeltaTable(str(tmp_path / "t"), ())
+    target, other_type = table.target(STORAGE), ROWS.set(0, pa.field("n", pa.int32()))
+    with pytest.raises(DagflowError, match="column 'n' is int32: it is int64 there"):
+        target.check([data_file(tmp_path / "t", 1), data_file(tmp_path / "t", 1, other_type)])
+    target.open("w").commit([DecidedWindow(1, "d", (data_file(tmp_path / "t", 1, ROWS.remove(1)),))])
+    assert target.open("w").marker == 1
+    with pytest.raises(DagflowError, match="column 'text' is string: it is not in the table"):
+        target.check([data_file(tmp_path / "t", 2)])
+    target.check([data_file(tmp_path / "t", 2, ROWS.remove(1))])
+
+
+def test_a_window_that_was_decided_for_another_place_is_refused(tmp_path: Path) -> None:
+    """The app was changed between a crash and the next run; the file would be outside the table."""
+    file = data_file(tmp_path / "before", 1)
+    with pytest.raises(DagflowError, match=r"was decided for another table than .*after\n"):
+        DeltaTable(str(tmp_path / "after"), ()).target(STORAGE).open("w").commit([DecidedWindow(1, "d", (file,))])
+
+
+def test_a_broken_log_is_an_error_of_the_store(tmp_path: Path) -> None:
+    """What deltalake says is passed on."""
+    made(tmp_path / "t")
+    (tmp_path / "t" / "_delta_log" / f"{0:020}.json").write_text("torn")
+    with pytest.raises(StorageError, match="deltalake: "):
+        DeltaTable(str(tmp_path / "t"), ()).shape()
+
+
+def test_the_newest_version_survives_a_power_loss(tmp_path: Path) -> None:
+    """The log is synced; nothing of it changes."""
+    target = DeltaTable(str(tmp_path / "t"), ()).target(STORAGE)
+    target.open("w").commit([DecidedWindow(1, "d", (data_file(tmp_path / "t", 1),))])
+    target.sync()
+    assert target.open("w").version == "version 0"
+
+
+def test_names_with_spaces_and_letters_of_all_scripts(tmp_path: Path) -> None:
+    """Locations are paths, and not URLs."""
+    target = DeltaTable(str(tmp_path / "Größe 100%"), ()).target(STORAGE)
+    target.open("w").commit([DecidedWindow(1, "d", (data_file(tmp_path / "Größe 100%", 1),))])
+    assert target.open("w").marker == 1

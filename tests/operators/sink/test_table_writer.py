@@ -1,0 +1,358 @@
+"""Tables that an app writes, as a reader of the format sees them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.util
+import itertools
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
+
+from dagflow import InputPort, Operator, OutputPort, RecordBatch
+from dagflow.engine.run import run
+from dagflow.errors import DagflowError
+from dagflow.plan.logical import LogicalPlan
+from dagflow.runtime.inline import InlineRuntime
+from operators import BlockReader, FileSplitterInput
+from operators.sink.table_writer import TableWriter
+from tests.engine.dags import Given, dag
+from tests.engine.sample_app import Source
+from tests.execution.sample_operators import Sample
+
+BATCHES: dict[str, pa.RecordBatch] = {}
+UTC = dt.UTC
+
+
+class Typed(Operator):
+    """Emits the batch that a sample's text names."""
+
+    samples = InputPort(Sample)
+    output = OutputPort()
+
+    @samples.each
+    def take(self, sample: Sample) -> None:
+        """Emit it."""
+        self.output.emit(RecordBatch(BATCHES[sample.text.decode()]))
+
+
+def app(root: Path, batches: Sequence[pa.RecordBatch], **properties: Any) -> LogicalPlan:
+    """Batches, one in each window, that become rows of a table."""
+    names = [f"{len(BATCHES) + number}" for number, _ in enumerate(batches)]
+    BATCHES.update(zip(names, batches, strict=True))
+    writer = TableWriter(table=f"delta:{root / 'table'}", **properties)
+    operators: dict[str, Given] = {
+        "source": Source(texts=[name.encode() for name in names], per_window=1),
+        "typed": (Typed(), 1),
+        "table": (writer, "parallel"),
+    }
+    return dag(root, operators, ["source.out typed.samples", "typed.output table.input"])
+
+
+def write(root: Path, *batches: pa.RecordBatch, **properties: Any) -> pa.Table:
+    """Run an app over batches; return what the table then has."""
+    run(app(root, batches, **properties), runtime=InlineRuntime)
+    return read(root)
+
+
+def read(root: Path) -> pa.Table:
+    """The rows of the table."""
+    return pa.table(DeltaTable(str(root / "table")).to_pyarrow_table())
+
+
+def made(root: Path, *fields: Field, partition_by: Iterable[str] = ()) -> None:
+    """Make a table as another program does."""
+    DeltaTable.create(str(root / "table"), Schema(list(fields)), partition_by=list(partition_by))
+
+
+def columns(**values: Any) -> pa.RecordBatch:
+    """A batch of arrays, or of values whose types pyarrow finds."""
+    return pa.RecordBatch.from_pydict(values)
+
+
+DAY, NOON = dt.date(2026, 5, 17), dt.datetime(2026, 5, 17, 12, 0, 0, 123457)
+TYPES: list[tuple[pa.Array, pa.DataType, list[Any]]] = [
+    *(
+        (pa.array([1, None], kind), kind, [1, None])
+        for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
+    ),
+    (pa.array([255], pa.uint8()), pa.int16(), [255]),
+    (pa.array([2**16 - 1], pa.uint16()), pa.int32(), [2**16 - 1]),
+    (pa.array([2**32 - 1], pa.uint32()), pa.int64(), [2**32 - 1]),
+    (pa.array([2**64 - 1], pa.uint64()), pa.decimal128(20, 0), [Decimal(2**64 - 1)]),
+    (pa.array([1.5], pa.float16()), pa.float32(), [1.5]),
+    (pa.array([True, False, None]), pa.bool_(), [True, False, None]),
+    *((pa.array(["ä", ""], kind), pa.string(), ["ä", ""]) for kind in (pa.string(), pa.large_string())),
+    *((pa.array([b"\xff"], kind), pa.binary(), [b"\xff"]) for kind in (pa.binary(), pa.large_binary(), pa.binary(1))),
+    (pa.array(["x", None]).dictionary_encode(), pa.string(), ["x", None]),
+    (pa.array([Decimal("-1.20")], pa.decimal128(9, 2)), pa.decimal128(9, 2), [Decimal("-1.20")]),
+    (pa.array([Decimal(10**37)], pa.decimal128(38, 0)), pa.decimal128(38, 0), [Decimal(10**37)]),
+    (pa.array([DAY], pa.date32()), pa.date32(), [DAY]),
+    (pa.array([DAY], pa.date64()), pa.date32(), [DAY]),
+    (pa.array([NOON], pa.timestamp("us")), pa.timestamp("us"), [NOON]),
+    (pa.array([NOON], pa.timestamp("ns")), pa.timestamp("us"), [NOON]),
+    (
+        pa.array([NOON.replace(tzinfo=UTC)], pa.timestamp("us", "Europe/Paris")),
+        pa.timestamp("us", "UTC"),
+        [NOON.replace(tzinfo=UTC)],
+    ),
+    (pa.array([dt.time(1, 2, 3, 4)]), pa.string(), ["01:02:03.000004"]),
+    (pa.array([[1, None], None], pa.large_list(pa.uint8())), pa.list_(pa.int16()), [[1, None], None]),
+    (pa.array([{"a": [1]}]), pa.struct([("a", pa.list_(pa.int64()))]), [{"a": [1]}]),
+    (
+        pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+        pa.map_(pa.string(), pa.int64()),
+        [[("k", 1)]],
+    ),
+]
+
+
+def test_each_type_is_read_back_as_the_nearest_of_the_table(tmp_path: Path) -> None:
+    """No value changes; a type that the format lacks becomes a wider one, and a time of day text."""
+    length = max(len(array) for array, _, _ in TYPES)
+    padded = {
+        f"c{n}": pa.concat_arrays([array, pa.nulls(length - len(array), array.type)])
+        for n, (array, _, _) in enumerate(TYPES)
+    }
+    found = write(tmp_path, columns(**padded))
+    for name, (given, kind, values) in zip(padded, TYPES, strict=True):
+        column = found[name].cast(kind)
+        assert found.schema.field(name).type.equals(column.type, check_metadata=False), f"{given.type}"
+        assert column.to_pylist() == values + [None] * (length - len(values)), f"{given.type}"
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (pa.array([1], pa.duration("s")), r"column 'c': Delta has no type for duration\[s\]"),
+        (pa.array([Decimal(1)], pa.decimal256(50, 0)), r"column 'c': Delta has no type for decimal256\(50, 0\)"),
+        (pa.array([[None]], pa.list_(pa.null())), "column 'c': Delta has no type for null"),
+        (pa.array([1001], pa.timestamp("ns")), r"column 'c' does not fit timestamp\[us\].* would lose data: 1001"),
+    ],
+)
+def test_what_has_no_type_is_an_error_that_names_the_column(tmp_path: Path, array: pa.Array, reason: str) -> None:
+    """Nothing is committed."""
+    with pytest.raises(DagflowError, match=reason):
+        write(tmp_path, columns(c=array))
+    assert not DeltaTable.is_deltatable(str(tmp_path / "table"))
+
+
+def test_records_are_given_the_types_of_a_table_that_is_there(tmp_path: Path) -> None:
+    """Narrower numbers, smaller decimals, bytes that are text; in any order, and some columns left out."""
+    kinds = {"i": "long", "d": "double", "m": "decimal(12,3)", "s": "string", "t": "timestamp", "x": "integer"}
+    made(tmp_path, *(Field(name, PrimitiveType(kind)) for name, kind in kinds.items()))
+    found = write(
+        tmp_path,
+        columns(
+            t=pa.array([NOON.replace(tzinfo=UTC)], pa.timestamp("us", "Asia/Tokyo")),
+            s=pa.array([b"text"]),
+            m=pa.array([Decimal("1.20")], pa.decimal128(9, 2)),
+            d=pa.array([7], pa.int16()),
+            i=pa.array([1], pa.int32()),
+            nothing=pa.nulls(1),
+        ),
+        columns(x=pa.array([5], pa.int64())),
+    )
+    assert sorted(found.to_pylist(), key=str) == sorted(
+        [
+            {"i": 1, "d": 7.0, "m": Decimal("1.200"), "s": "text", "t": NOON.replace(tzinfo=UTC), "x": None},
+            {"i": None, "d": None, "m": None, "s": None, "t": None, "x": 5},
+        ],
+        key=str,
+    )
+
+
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [
+        (columns(n=pa.array([2**40])), "column 'n' does not fit int32 of table delta:.*not in range"),
+        (columns(n=pa.array(["1"])), "column 'n' is string, and int32 in table delta:"),
+        (columns(f=pa.array([0.1])), "column 'f' is double, and float in table delta:"),
+        (columns(s=pa.array([b"\xff"])), "column 's' does not fit string of table delta:.*nvalid UTF8"),
+        (
+            columns(n=pa.array([1], pa.int32()), more=pa.array([1])),
+            "has no column 'more' for int64; it has n, f, s, must",
+        ),
+        (columns(n=pa.array([1], pa.int32()), must=pa.array([None], pa.int64())), "allows no null in column 'must'"),
+    ],
+)
+def test_what_does_not_fit_a_table_is_an_error(tmp_path: Path, batch: pa.RecordBatch, reason: str) -> None:
+    """It says which column and why; the table stays as it is."""
+    fields = [Field(name, PrimitiveType(kind)) for name, kind in (("n", "integer"), ("f", "float"), ("s", "string"))]
+    made(tmp_path, *fields, Field("must", PrimitiveType("long"), nullable=False))
+    if "must" not in batch.schema.names:
+        batch = batch.append_column("must", pa.array([1]))
+    with pytest.raises(DagflowError, match=reason):
+        write(tmp_path, batch)
+    assert read(tmp_path).num_rows == 0
+
+
+VALUES: list[pa.Array] = [
+    pa.array(["DE", None, "a/b", "ü ?%41", "..", "DE", "_x", "2026-01-01", "a=b+c", "tab\t\n", "日本", "x" * 250]),
+    pa.array([True, False, None]),
+    pa.array([3, -1, None]),
+    pa.array([DAY, None]),
+    pa.array([NOON, None]),
+    pa.array([NOON.replace(tzinfo=UTC)], pa.timestamp("us", "UTC")),
+    pa.array([Decimal("1.20"), None], pa.decimal128(9, 2)),
+]
+
+
+@pytest.mark.parametrize("keys", VALUES, ids=lambda keys: str(keys.type))
+def test_rows_are_partitioned_by_any_values(tmp_path: Path, keys: pa.Array) -> None:
+    """Each row is read back with its own value, whatever characters it has; a filter finds it."""
+    batch = columns(key=keys, n=pa.array(range(len(keys))))
+    found = write(tmp_path, batch, batch.slice(1), partition_by="key")
+    expected = [*zip(keys.to_pylist(), range(len(keys)), strict=True)]
+    assert sorted(zip(found["key"].to_pylist(), found["n"].to_pylist(), strict=True), key=str) == sorted(
+        expected + expected[1:], key=str
+    )
+    assert found.schema.names == ["n", "key"]
+    assert DeltaTable(str(tmp_path / "table")).metadata().partition_columns == ["key"]
+    assert found.schema.field("key").type == keys.type
+
+
+def test_an_empty_text_of_a_partition_is_null(tmp_path: Path) -> None:
+    """The protocol has no other value for it, and readers disagree; elsewhere it stays what it is."""
+    found = write(tmp_path, columns(key=["", None], text=["", None]), partition_by="key")
+    assert sorted(found.to_pylist(), key=str) == [{"text": "", "key": None}, {"text": None, "key": None}]
+
+
+def test_directories_of_partitions_are_named_as_others_name_them(tmp_path: Path) -> None:
+    """Some readers take values from the names; the log escapes their escapes."""
+    write(tmp_path, columns(**{"a b": ["ü/?", "x", None], "n": [1, 2, 3]}), partition_by="a b")
+    names = {path.parent.name for path in (tmp_path / "table").glob("*/*.parquet")}
+    assert names == {"a%20b=%C3%BC%2F%3F", "a%20b=x", "a%20b=__HIVE_DEFAULT_PARTITION__"}
+    assert '"path":"a%2520b=%25C3%25BC%252F%253F/' in (tmp_path / "table" / "_delta_log" / f"{0:020}.json").read_text()
+
+
+def test_a_table_is_partitioned_by_several_columns(tmp_path: Path) -> None:
+    """A file for each combination that occurs in a window; a table's own partitioning is taken."""
+    batch = columns(a=["x", "y", "x", "x"], b=[1, 1, 2, 1], n=[1, 2, 3, 4])
+    write(tmp_path, batch, partition_by=["a", "b"])
+    assert len(DeltaTable(str(tmp_path / "table")).file_uris()) == 3
+    found = write(tmp_path, batch, batch, columns(n=[5]))  # the source is behind the first one
+    assert sorted(found["n"].to_pylist()) == [1, 1, 2, 2, 3, 3, 4, 4, 5]
+    assert found.filter(pc.field("a") == "x").sort_by("n")["n"].to_pylist() == [1, 1, 3, 3, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"partition_by": "f"}, "cannot be partitioned by column 'f', whose values are float"),
+        ({"partition_by": "s"}, "a value of column 's', by which the table is partitioned, is too long: xxx"),
+        ({"partition_by": "m"}, "the records have no column 'm'; they have f, s"),
+        ({"partition_by": ["f", "g"]}, "no column 'g'"),
+    ],
+)
+def test_a_bad_partitioning_is_an_error(tmp_path: Path, properties: dict[str, Any], reason: str) -> None:
+    """Nothing is committed."""
+    with pytest.raises(DagflowError, match=reason):
+        write(tmp_path, columns(f=[0.5], s=["x" * 254]), **properties)
+
+
+def test_bounds_of_files_are_true(tmp_path: Path) -> None:
+    """No reader that skips files by them misses a row: long texts, microseconds and all digits of decimals."""
+    texts = ["b" * 100, "a", "z" * 65]  # longer than a bound
+    times = [dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), dt.datetime(2026, 1, 1, 0, 0, 0, 1), NOON]
+    amounts = [Decimal("12345678901234567890123456789012345.678"), Decimal("-0.001"), Decimal(0)]
+    batch = columns(
+        s=texts,
+        t=pa.array(times, pa.timestamp("us")),
+        d=pa.array(amounts, pa.decimal128(38, 3)),
+        f=[1.0, float("nan"), 2.0],
+    )
+    write(tmp_path, batch)
+    [file] = pa.table(DeltaTable(str(tmp_path / "table")).get_add_actions(flatten=True)).to_pylist()
+    assert file["num_records"] == 3 and file["min.s"] == "a"
+    assert file["max.s"] >= max(texts) and len(file["max.s"]) < 70
+    assert file["min.t"] <= min(times) and max(times) <= file["max.t"]
+    assert (file["min.d"], file["max.d"]) == (min(amounts), max(amounts))
+    assert file.get("max.f") is None, "NaN is above all numbers for some engines, and nowhere for others"
+    for name, value in itertools.chain(*([(n, row[n]) for n in "std"] for row in batch.to_pylist())):
+        query = DeltaTable(str(tmp_path / "table")).to_pyarrow_table(filters=[(name, "=", value)])
+        assert query.num_rows == 1, f"{name} = {value}"
+
+
+def test_a_window_ends_files_at_their_size(tmp_path: Path) -> None:
+    """Also within a partition; all of them are in one transaction."""
+    batch = columns(n=pa.array(range(200_000)), text=[f"{n * 7919 % 1000003:x}" * 3 for n in range(200_000)])
+    found = write(tmp_path, batch, target_file_bytes="256KiB")
+    table = DeltaTable(str(tmp_path / "table"))
+    sizes = [Path(uri.removeprefix("file://")).stat().st_size for uri in table.file_uris()]
+    assert len(sizes) > 3 and max(sizes) < 320 << 10 and table.version() == 0
+    assert pc.sum(found["n"]).as_py() == sum(range(200_000))
+
+
+def test_metadata_columns_say_where_a_record_is_from(tmp_path: Path) -> None:
+    """The file, the offset of its first byte, and the window; with small files in one batch, too."""
+    texts = {"a.txt": b"one\ntwo\n", "b.txt": b"three\n", "c.txt": b"four\nfive\nsix\n"}
+    (tmp_path / "in").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "in" / name).write_bytes(text)
+    for pack_bytes in (0, 1 << 20):
+        root = tmp_path / str(pack_bytes)
+        operators: dict[str, Given] = {
+            "splitter": FileSplitterInput(files=[str(tmp_path / "in")], block_size=4, pack_bytes=pack_bytes),
+            "reader": BlockReader(min_readers=2, max_readers=2),
+            "table": (
+                TableWriter(table=f"delta:{root / 'table'}", metadata_columns=["file", "offset", "window"]),
+                "parallel",
+            ),
+        }
+        edges = ["splitter.blocks_metadata_output reader.blocks_metadata_input", "reader.messages table.input"]
+        run(dag(root, operators, edges), runtime=InlineRuntime)
+        found = read(root).to_pylist()
+        assert len(found) == 6 and {row["_dagflow_window"] for row in found} == {1}
+        for row in found:
+            text = texts[Path(row["_dagflow_file"]).name]
+            assert text[row["_dagflow_offset"] :].split(b"\n")[0] == row["record"]
+
+
+def test_records_without_a_source_have_no_file_and_offset(tmp_path: Path) -> None:
+    """An operator upstream made them; their window is known all the same."""
+    found = write(tmp_path, columns(n=[1]), metadata_columns=["file", "offset", "window"])
+    assert found.to_pylist() == [{"n": 1, "_dagflow_file": None, "_dagflow_offset": None, "_dagflow_window": 1}]
+
+
+def test_a_new_column_stops_the_run_before_its_window_is_committed(tmp_path: Path) -> None:
+    """In the run that made the table as in a later one; what was committed stays, and once there is room it goes on."""
+    batches = [columns(n=[1]), columns(n=[2], more=["x"])]
+    for reason in ("column 'more' is string: it is not in the table", "has no column 'more' for string; it has n"):
+        with pytest.raises(DagflowError, match=reason):
+            write(tmp_path, *batches)
+        assert read(tmp_path).to_pylist() == [{"n": 1}]
+        names = list(BATCHES)[-2:]
+        BATCHES.update({names[0]: batches[0], names[1]: batches[1]})
+    DeltaTable(str(tmp_path / "table")).alter.add_columns([Field("more", PrimitiveType("string"))])
+    assert sorted(write(tmp_path, *batches).to_pylist(), key=str) == [{"n": 1, "more": None}, {"n": 2, "more": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"table": "out/orders"}, "table takes delta:PATH, as in delta:out/orders; got 'out/orders'"),
+        ({"table": "delta:"}, "table takes delta:PATH"),
+        ({"table": "delta:s3://bucket/orders"}, "delta takes a directory of a local disk, not s3://bucket/orders"),
+        ({"table": "delta:out", "partition_by": ["a", "a"]}, "partition_by names a column twice"),
+        ({"table": "delta:out", "metadata_columns": "path"}, "'file', 'offset' or 'window'"),
+    ],
+)
+def test_mistakes_in_properties_are_told(properties: dict[str, Any], reason: str) -> None:
+    """They are errors of `validate`, with what would be right."""
+    with pytest.raises(ValueError, match=reason):
+        TableWriter(**properties)
+
+
+def test_a_missing_package_is_named_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is imported to find that out."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"deltalake; install it with: pip install 'dagflow\[delta\]'"):
+        TableWriter(table="delta:out")
