@@ -125,10 +125,10 @@ COUNTS_APP = _app(
     "format: lines",
     "  run: {class: CountBy, properties: {by: record, over: run}, partition: parallel}\n"
     "  times: {class: CountBy, properties: {by: record, over: {millis: 700}}, partition: parallel}\n"
-    "  out: {class: RecordWriter, properties: {path: out, format: json_lines}, partition: parallel}\n"
-    "  parts: {class: RecordWriter, properties: {path: parts, format: json_lines}, partition: parallel}",
-    "  late: {from: slow.output, to: [run.input, times.input]}\n  all: {from: run.output, to: out.input}\n"
-    "  some: {from: times.output, to: parts.input}",
+    "  once: {class: RecordWriter, properties: {path: once, format: json_lines}, partition: parallel}\n"
+    "  often: {class: RecordWriter, properties: {path: out, format: json_lines}, partition: parallel}",
+    "  late: {from: slow.output, to: [run.input, times.input]}\n  all: {from: run.output, to: once.input}\n"
+    "  some: {from: times.output, to: often.input}",
 )
 
 
@@ -137,13 +137,13 @@ def _require_counts(folder: Path) -> None:
     expected: Counter[str] = Counter()
     for path in (folder / "in").iterdir():
         expected.update(path.read_text("utf-8").removesuffix("\n").split("\n"))
-    for place in ("out", "parts"):
+    for place in ("out", "once"):
         found: Counter[str] = Counter()
         rows = [json.loads(line) for path in _visible(folder / place) for line in path.read_text().splitlines()]
         for row in rows:
             found[row["record"]] += row["count"]
         _require_equal(found.elements(), expected.elements())
-        assert (len(rows) == len(expected)) == (place == "out"), f"{len(rows)} rows in {place}"
+        assert (len(rows) == len(expected)) == (place == "once"), f"{len(rows)} rows in {place}"
     _require_nothing_pending(folder)
 
 
