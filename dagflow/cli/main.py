@@ -32,6 +32,7 @@ COMMANDS = (
     "extract",
     "schema",
     "warm",
+    "doctor",
 )
 
 

@@ -65,13 +65,20 @@ class _Preparation:
 
 
 class Places:
-    """Collects where operators publish and refuses nothing; see RunPreparation."""
+    """Collects where operators publish and what they read, and refuses nothing; see RunPreparation.
+
+    Attributes:
+        storage: Reaches the stores of the app.
+        outputs: Where operators publish.
+        inputs: What they read.
+    """
 
     published: Iterable[str] = ()
 
     def __init__(self, storage: StorageContext) -> None:
         self.storage = storage
-        self.claims: set[str] = set()
+        self.outputs: set[str] = set()
+        self.inputs: list[str] = []
 
     def has_forgotten(self, url: str) -> bool:
         """Nothing is known of what was published."""
@@ -79,10 +86,11 @@ class Places:
 
     def claim(self, url: str) -> None:
         """Note where an operator publishes."""
-        self.claims.add(redacted(absolute(url)))
+        self.outputs.add(absolute(url))
 
     def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
-        """Ignore."""
+        """Note what an operator reads."""
+        self.inputs.append(absolute(url))
 
 
 def require_outside(outputs: Iterable[str], checkpoint: str) -> None:
@@ -113,7 +121,7 @@ def publishing_places(app: LogicalPlan) -> set[str]:
             node.operator.prepare(places)
     except DagflowError:
         return set()  # the run itself says what is wrong
-    return places.claims
+    return {redacted(url) for url in places.outputs}
 
 
 def target_problems(app: LogicalPlan) -> list[Problem]:

@@ -1,0 +1,50 @@
+"""`dagflow doctor`: whether this machine, and the places of an app, are as they must be."""
+
+from __future__ import annotations
+
+import logging
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.shared_options import Settings, load, set_option, verbose_option
+from dagflow.engine.app_checks import app_checks
+from dagflow.engine.machine_checks import Check, machine_checks
+from dagflow.errors import DagflowError
+
+
+@click.command("doctor", short_help="Check Java, packages, rights, disks, clock and executors.")
+@click.argument("app", metavar="[APP]", required=False)
+@set_option
+@click.option("--spark/--no-spark", "starts_spark", default=True, help="Whether to start Spark for APP.")
+@verbose_option
+@click.pass_obj
+def command(settings: Settings, app: str | None, overrides: tuple[str, ...], starts_spark: bool) -> int:
+    """Check this machine: packages, Java, open files, space; and what APP needs.
+
+    Of APP: the rights to list and read its input, and to create, list, read and delete where it writes, with space and
+    clock of these places; and whether Spark starts, with executors that have what the app needs. No data is touched.
+    Ends with exit code 1 where something is wrong.
+    """
+    logical = None if app is None else load(app, settings, overrides)
+    if not settings.is_verbose:
+        logging.getLogger("operators").setLevel(logging.ERROR)
+    failed = 0
+    for check in machine_checks():
+        failed += _told(check, settings)
+    for check in app_checks(logical, starts_spark=starts_spark) if logical is not None else ():
+        failed += _told(check, settings)
+    return int(failed > 0)
+
+
+def _told(check: Check, settings: Settings) -> bool:
+    """Print a check; whether something is wrong."""
+    if check.error is None:
+        output.result(settings.redact(f"ok     {check.name}: {check.detail}"))
+        return False
+    output.result(settings.redact(f"wrong  {check.name}: {_indented(check.error)}"))
+    return True
+
+
+def _indented(error: DagflowError) -> str:
+    return str(error).replace("\n", "\n   ")

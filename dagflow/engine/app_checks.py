@@ -1,0 +1,185 @@
+"""What an app needs of the places that it reads and writes, and of the cluster that it runs on."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from dagflow.api.operator import Operator
+from dagflow.engine.machine_checks import Check, checked, free_space
+from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.preparation import Places
+from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.engine.run import RunOptions, lazy_runtime
+from dagflow.errors import DagflowError, MissingError
+from dagflow.execution.program import Program
+from dagflow.plan.accumulators import wants_to_follow
+from dagflow.plan.logical import LogicalPlan
+from dagflow.runtime.probe import RunLocations
+from dagflow.spec.spark_master import SparkMaster
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, join, redacted
+from dagflow.storage.pending import pending_tag
+
+_MOST_SECONDS = 5.0
+"""How far clocks may be apart: files are told by the times that stores give them."""
+
+_CONNECT_S = 5.0
+
+_NAME = ".dagflow-doctor"
+_PROBE = b"dagflow doctor"
+
+
+def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[Check]:
+    """The checks of an app, one after the other; no data is touched, and what is written is removed again.
+
+    Args:
+        app: The app, checked.
+        starts_spark: Whether to start Spark, and look at its executors.
+    """
+    storage = app.attributes.storage_context()
+    places = Places(storage)
+    yield checked("operators", lambda: _prepared(app, places))
+    for name in _heads(app):
+        yield checked(f"input of {name}", functools.partial(_input, app, name))
+    checkpoint = absolute(app.attributes.checkpoint)
+    differences_s: list[float] = []
+    for what, url in (("checkpoint", checkpoint), *(("output", url) for url in sorted(places.outputs))):
+        yield checked(what, functools.partial(_writable, storage, url, differences_s))
+    yield checked("clock", lambda: _clock(differences_s))
+    if starts_spark:
+        yield checked("executors", lambda: _executors(app, places))
+
+
+def _prepared(app: LogicalPlan, places: Places) -> str:
+    for node in app.operators.values():
+        node.operator.prepare(places)
+    return f"{len(app.operators)} are ready"
+
+
+def _heads(app: LogicalPlan) -> list[str]:
+    """The operators that read what the driver gives them, and emit records."""
+    given = {edge.target.operator for edge in app.edges if app.operators[edge.source.operator].is_control}
+    return [
+        name
+        for name, node in app.operators.items()
+        if name in given and not node.is_control and _emits_records(node.operator)
+    ]
+
+
+def _emits_records(operator: Operator) -> bool:
+    return any(port.carries_records for port in operator.output_ports.values())
+
+
+def _input(app: LogicalPlan, head: str) -> str:
+    """Lists the input, and reads the first record."""
+    found = preview(app, PreviewOptions(at=head, records=1, read_bytes=1))
+    if isinstance(found.error, MissingError) and wants_to_follow(app):
+        return f"{found.error.message}; the run waits for it"
+    if found.error is not None:
+        raise found.error
+    if not found.files:
+        return "can be listed, and has no records"
+    return f"can be listed and read, such as {found.files[0]}"
+
+
+def _writable(storage: StorageContext, url: str, differences_s: list[float]) -> str:
+    """Creates, publishes, reads, lists and deletes below a location, in a directory of its own."""
+    if not storage.backend(url).is_local:
+        _try(storage, join(url, f"{_NAME}-{uuid.uuid4().hex[:8]}"), differences_s)
+        return f"{redacted(url)}: objects can be created, listed, read and deleted"
+    existing = _existing(url)
+    directory = tempfile.mkdtemp(prefix=f"{_NAME}-", dir=existing)
+    try:
+        _try(storage, directory, differences_s)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return f"{url}: files can be created, listed, read and deleted, {free_space(existing, 'or write elsewhere')}"
+
+
+def _existing(url: str) -> Path:
+    """A directory, or the nearest one above it that is there."""
+    path = Path(url)
+    while not os.path.lexists(path) and path != path.parent:
+        path = path.parent
+    if not path.is_dir():
+        raise DagflowError(f"{path} is no directory", hint=f"{url} cannot be made there; name another place")
+    return path
+
+
+def _try(storage: StorageContext, url: str, differences_s: list[float]) -> None:
+    """Do what a journal and a writer do.
+
+    Raises:
+        DagflowError: The store refuses something.
+    """
+    objects = storage.objects(join(url, "journal"))
+    objects.probe()
+    objects.create("log/1", _PROBE)
+    try:
+        if list(objects.list("log/")) != ["log/1"] or objects.read("log/1") != _PROBE:
+            raise DagflowError(f"{redacted(url)}: what was created cannot be listed and read")
+    finally:
+        objects.delete(["log/1"])
+    published = join(url, "published")
+    writer = storage.open_pending(published, tag=pending_tag("doctor", 0))
+    writer.write(_PROBE)
+    writer.end()
+    backend = storage.backend(published)
+    backend.pending.publish(writer.close(records=1))
+    if mtime_ns := storage.stat(published).mtime_ns:
+        differences_s.append(abs(time.time_ns() - mtime_ns) / 1e9)
+    backend.files.remove(published)
+
+
+def _clock(differences_s: list[float]) -> str:
+    if not differences_s:
+        return "no store says what time it is"
+    if (most_s := max(differences_s)) > _MOST_SECONDS:
+        raise DagflowError(
+            f"a store's clock and that of this machine are {most_s:,.0f} s apart",
+            hint="set them, as with NTP: settle_millis and retain_seen compare their times",
+        )
+    return f"{most_s:.1f} s from that of the stores"
+
+
+def _require_reachable(master: str) -> None:
+    """Refuse a master of Spark's own that cannot be reached, for which Spark would wait a minute and more.
+
+    Raises:
+        DagflowError: None of its addresses answers.
+    """
+    failures = []
+    for address in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+            return
+        except (OSError, ValueError) as error:
+            failures.append(f"{address} cannot be reached: {error}")
+    if failures:
+        raise DagflowError(f"the master {', '.join(failures)}", hint="start it, or give another one as `master`")
+
+
+def _executors(app: LogicalPlan, places: Places) -> str:
+    """Starts Spark, which looks at the executors of a cluster itself."""
+    placed = PlacedApp.of(app, places.storage)
+    program = Program.of(app.name, placed.plan, placed.operators, placed.storage, app.attributes.durability)
+    master = SparkMaster.parse(app.attributes.master)
+    _require_reachable(master.url)
+    is_local = master.local_tasks is not None
+    # On this machine the places were tried before.
+    locations = RunLocations() if is_local else RunLocations(tuple(sorted(places.outputs)), tuple(places.inputs))
+    runtime = lazy_runtime(app, program, RunOptions(), locations)
+    try:
+        tasks = runtime.get().parallelism
+        return f"Spark starts on {master.url}, and runs {tasks} tasks at the same time"
+    finally:
+        runtime.close()

@@ -1,0 +1,119 @@
+"""What a machine must have to run apps: Python's packages, Java, open files, space."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import resource
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from dagflow.errors import DagflowError
+from dagflow.runtime.java import use_java
+from dagflow.runtime.probe import NEEDED
+from dagflow.runtime.start_checks import require_open_files
+
+SPARK_VERSION = "4.3"
+LEAST_FREE_BYTES = 256 << 20
+"""Free space below which a disk is full in no time."""
+
+OPTIONAL = ("lz4", "python-snappy", "backports.zstd", "s3fs", "obstore", "gcsfs", "adlfs", "hdfs-native")
+"""Packages for compressions and stores; what lacks them says so where it needs them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at.
+
+    Attributes:
+        name: What, in a word or two.
+        detail: What was found, or what is wrong.
+        error: Why it is not as it must be; None where all is well.
+    """
+
+    name: str
+    detail: str
+    error: DagflowError | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether all is well."""
+        return self.error is None
+
+
+def checked(name: str, look: Callable[[], str]) -> Check:
+    """The outcome of a look, which returns what it found, or raises what is wrong."""
+    try:
+        return Check(name, look())
+    except DagflowError as error:
+        return Check(name, error.message, error)
+    except OSError as error:
+        failure = DagflowError(f"{error.filename or 'the system'}: {error.strerror or error}")
+        return Check(name, failure.message, failure)
+
+
+def machine_checks() -> Iterator[Check]:
+    """The checks of this machine, one after the other."""
+    yield checked("python", lambda: f"{platform.python_version()} in {os.path.dirname(os.__file__)}")
+    yield checked("packages", _packages)
+    yield checked("java", _java)
+    yield checked("open files", _open_files)
+    yield checked("temporary files", lambda: free_space(Path(tempfile.gettempdir()), "TMPDIR names another place"))
+
+
+def _packages() -> str:
+    needed = {**NEEDED, "pyspark": SPARK_VERSION}
+    found = {name: _version(name) for name in needed}
+    wrong = [
+        f"{name} {found[name] or 'is not there'}, and {least} or newer is needed"
+        for name, least in needed.items()
+        if _numbers(found[name]) < _numbers(least)
+    ]
+    spark = found["pyspark"]
+    if spark and _numbers(spark)[:2] > _numbers(SPARK_VERSION):
+        wrong.append(f"pyspark {spark}, and {SPARK_VERSION} is needed")
+    if wrong:
+        raise DagflowError("; ".join(wrong), hint="install dagflow again: pip install --upgrade dagflow")
+    lacking = [name for name in OPTIONAL if not _version(name)]
+    more = f"; not there, and needed for some files or stores only: {', '.join(lacking)}" if lacking else ""
+    return ", ".join(f"{name} {found[name]}" for name in ("pyspark", "pyarrow", "numpy")) + more
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def _java() -> str:
+    environ = dict(os.environ)
+    return use_java(environ)
+
+
+def _open_files() -> str:
+    require_open_files()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return "no limit" if limit == resource.RLIM_INFINITY else f"{limit:,} in a process"
+
+
+def free_space(directory: Path, advice: str) -> str:
+    """How much space is left.
+
+    Raises:
+        DagflowError: Next to none.
+    """
+    usage = shutil.disk_usage(directory)
+    free = f"{usage.free / (1 << 30):,.1f} GiB free in {directory}"
+    if usage.free < LEAST_FREE_BYTES:
+        raise DagflowError(f"only {free}", hint=f"free some space there; {advice}")
+    return free
