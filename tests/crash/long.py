@@ -2,10 +2,11 @@
 
     python -m tests.crash.long --kills 1000
     python -m tests.crash.long --kills 50 --kind csv --kind state
+    python -m tests.crash.long --kills 1000 --local
 
 Starts one app after the other, each from nothing, and kills its driver, its JVM and its Python workers at random
 moments until enough of them died; then the output is compared with what grep, Python's csv and json make of the input.
-About four seconds a kill on two cores.
+About four seconds a kill on two cores, and fewer without Spark (--local).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.crash.killing import KillCounts, Target, kill_until_done, watched
 from tests.crash.kinds import KINDS
 
 TARGETS: list[Target] = ["driver", "driver", "jvm", "jvm", "daemon", "worker", "worker", "worker"]
+LOCAL_TARGETS: list[Target] = ["driver", "driver", "daemon", "worker", "worker"]
 
 
 def main() -> int:
@@ -32,20 +34,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="what the moments are drawn from")
     parser.add_argument("--per-app", type=int, default=16, help="kills of one app until its output is compared")
     parser.add_argument("--kind", action="append", choices=[kind.name for kind in KINDS], help="default: all in turn")
+    parser.add_argument("--local", action="store_true", help="runs without Spark")
     options = parser.parse_args()
     dice = random.Random(options.seed)
     started = time.monotonic()
     whole = KillCounts()
+    possible, arguments = (LOCAL_TARGETS, ["--local", "--workers", "2"]) if options.local else (TARGETS, [])
     kinds = [kind for kind in KINDS if kind.name in (options.kind or [kind.name])]
     for apps, kind in enumerate(itertools.cycle(kinds), start=1):
         counts = KillCounts()
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             kind.make(folder)
-            targets = dice.choices(TARGETS, k=options.per_app)
+            targets = dice.choices(possible, k=options.per_app)
             with watched(folder):
                 before_start = functools.partial(kind.before_start, folder)
-                kill_until_done(folder, dice.randrange(1 << 30), targets, counts, before_start)
+                kill_until_done(folder, dice.randrange(1 << 30), targets, counts, before_start, lambda _: arguments)
             kind.require_whole(folder)
         whole.add(counts)
         print(
