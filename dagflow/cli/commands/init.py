@@ -11,8 +11,8 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.scaffold.app_guess import AppGuess, guess_app
-from dagflow.cli.scaffold.app_text import SCHEMA_FILE, app_text
-from dagflow.cli.scaffold.file_heads import read_heads
+from dagflow.cli.scaffold.app_text import SCHEMA_FILE, app_text, target_of
+from dagflow.cli.scaffold.file_heads import plan_of, read_heads
 from dagflow.cli.shared_options import verbose_option
 from dagflow.errors import DagflowError
 from dagflow.spec.json_schema import json_schema
@@ -38,7 +38,7 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
     metavar="TARGET",
     default="out",
     show_default=True,
-    help="Directory for the records, relative to DIR; parquet:out/table writes Parquet.",
+    help="Directory for the records, relative to DIR; parquet:out/table and delta:out/table write tables.",
 )
 @verbose_option
 def command(directory: str, location: str | None, to: str) -> int:
@@ -60,6 +60,7 @@ def command(directory: str, location: str | None, to: str) -> int:
     logging.getLogger("operators").setLevel(logging.ERROR)
     guess = guess_app(heads_of, read_heads(heads_of))
     text = app_text(_name_of(folder), named, guess.format, to, guess.evidence)
+    plan_of(text)  # a mistake in it would be found too late
     _write(folder, APP_FILE, text)
     _write(folder, SCHEMA_FILE, json.dumps(json_schema(), indent=1) + "\n")
     if not (folder / ".gitignore").exists():
@@ -83,7 +84,7 @@ def _name_of(folder: Path) -> str:
 
 
 def _ignored(to: str) -> str:
-    path = to.removeprefix("parquet:")
+    _, path = target_of(to)
     is_inside = is_local(path) and not path.startswith("/") and path.split("/")[0] not in ("", ".", "..")
     return (f"/{path.split('/')[0]}/\n" if is_inside else "") + _IGNORED
 

@@ -21,11 +21,11 @@ def app_text(name: str, location: str, guess: FormatGuess, to: str, evidence: Se
         name: The app's name.
         location: The files.
         guess: Their format.
-        to: Where the records go: a directory, or parquet: before one.
+        to: Where the records go: a directory, or parquet: or delta: before one.
         evidence: What more speaks for the format.
 
     Raises:
-        DagflowError: Records without columns cannot go there.
+        DagflowError: There is no such target, or records without columns cannot go there.
     """
     lines = [
         f"# yaml-language-server: $schema={SCHEMA_FILE}",
@@ -76,11 +76,12 @@ def _format_lines(guess: FormatGuess) -> Iterator[str]:
 
 
 def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
-    kind, colon, path = to.partition(":")
-    if not colon or "//" in path[:2]:
-        kind, path = "", to
-    if kind not in ("", "parquet"):
-        raise DagflowError(f"--to: there is no target '{kind}'", hint="give a directory, or parquet:DIRECTORY")
+    kind, path = target_of(to)
+    if kind == "delta":
+        yield "    class: TableWriter"
+        yield f"    properties: {{table: {scalar(to)}}}"
+        yield "    partition: parallel"
+        return
     if kind and not guess.has_columns:
         raise DagflowError(
             f"--to {kind}: records of the format {guess.name} have no columns",
@@ -89,8 +90,22 @@ def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
     form = ", format: parquet" if kind else ""
     yield "    class: RecordWriter"
     what = "" if kind else "  # as lines of JSON" if guess.has_columns else "  # as they are"
-    yield f"    properties: {{path: {scalar(path.rstrip('/') or '/')}{form}}}{what}"
+    yield f"    properties: {{path: {scalar(path)}{form}}}{what}"
     yield "    partition: parallel"
+
+
+def target_of(to: str) -> tuple[str, str]:
+    """The kind of a target, "" for plain files, and its place.
+
+    Raises:
+        DagflowError: There is no such kind.
+    """
+    kind, colon, path = to.partition(":")
+    if not colon or path.startswith("//"):
+        kind, path = "", to
+    if kind not in ("", "parquet", "delta"):
+        raise DagflowError(f"--to: there is no target '{kind}'", hint="give a directory, parquet:… or delta:…")
+    return kind, path.rstrip("/") or "/"
 
 
 def scalar(text: str) -> str:

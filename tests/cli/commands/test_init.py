@@ -101,6 +101,10 @@ def test_records_with_columns_can_go_to_parquet(folder: Path) -> None:
         run(load_app("app.yaml"), runtime=InlineRuntime)
         (path,) = Path("out/table").glob("*.parquet")
         assert parquet.read_table(path).schema.names == ["n", "m"]
+    assert invoke("init", "t", "--from", "a.csv", "--to", "delta:out/table")[0] == 0
+    with contextlib.chdir(folder / "t"):
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+        assert Path("out/table/_delta_log").is_dir()
     (folder / "a.txt").write_text("one\n")
     for target, message in (("parquet:out", "records of the format lines have no columns"), ("orc:out", "'orc'")):
         code, _, err = invoke("init", "y", "--from", "a.txt", "--to", target)
