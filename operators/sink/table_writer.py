@@ -62,6 +62,14 @@ class TableWriter(Operator, TransactionalSink):
         Size, Field(ge=1, description="size on disk at which a data file ends, about; a window ends its files, too")
     ] = 128 << 20
 
+    on_new_column: Annotated[
+        Literal["add", "fail"],
+        Field(
+            description="what a column does that the table lacks: add it to the table, with the type that the records "
+            "have; or end the run before its window is committed"
+        ),
+    ] = "add"
+
     input = InputPort()
 
     _table: Table
@@ -80,7 +88,7 @@ class TableWriter(Operator, TransactionalSink):
             raise ValueError(f"table takes delta:PATH, as in delta:out/orders; got {self.table!r}")
         if len(set(self.partition_by)) < len(self.partition_by):
             raise ValueError("partition_by names a column twice")
-        self._table = _KINDS[kind](absolute(location), self.partition_by)
+        self._table = _KINDS[kind](absolute(location), self.partition_by, may_grow=self.on_new_column == "add")
 
     def prepare(self, run: RunPreparation) -> None:
         """Take the table for this writer, and read its columns, which tasks write."""
@@ -88,7 +96,9 @@ class TableWriter(Operator, TransactionalSink):
         shape = self._table.shape()
         self._known, self._partition_by = shape.columns, shape.partition_by
         for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self.metadata_columns):
-            if self._known is not None and (name not in self._known.names or self._known.field(name).type != kind):
+            if self._known is None or (name not in self._known.names and self._table.may_grow):
+                continue
+            if name not in self._known.names or self._known.field(name).type != kind:
                 raise DagflowError(
                     f"{self._table.name} has no column '{name}' of {kind} for metadata_columns",
                     hint="add the column to the table, or leave it out of metadata_columns",
@@ -97,7 +107,9 @@ class TableWriter(Operator, TransactionalSink):
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         partition_by = tuple(self.partition_by) if self._known is None else self._partition_by
-        self._columns = TableColumns(self._table.name, self._table.column_type, self._known, partition_by)
+        self._columns = TableColumns(
+            self._table.name, self._table.column_type, self._known, partition_by, may_grow=self._table.may_grow
+        )
         self._files = TableFiles(context, self._table.location, partition_by, self.target_file_bytes)
 
     def begin_window(self, window_id: int) -> None:

@@ -31,10 +31,12 @@ class Table(ABC):
     Args:
         location: Where the data files are, an absolute URL.
         partition_by: The columns that the app partitions a new table by.
+        may_grow: Whether a table that is there gets the columns that it lacks.
     """
 
-    def __init__(self, location: str, partition_by: Sequence[str]) -> None:
+    def __init__(self, location: str, partition_by: Sequence[str], *, may_grow: bool = False) -> None:
         self.location = location
+        self.may_grow = may_grow
         self.partition_by = tuple(partition_by)
 
     @property

@@ -20,8 +20,8 @@ class DeltaTable(Table):
         ValueError: The package is missing, or the location is not on a local disk.
     """
 
-    def __init__(self, location: str, partition_by: Sequence[str]) -> None:
-        super().__init__(location, partition_by)
+    def __init__(self, location: str, partition_by: Sequence[str], *, may_grow: bool = False) -> None:
+        super().__init__(location, partition_by, may_grow=may_grow)
         if importlib.util.find_spec("deltalake") is None:
             raise ValueError("table: delta needs the package deltalake; install it with: pip install 'dagflow[delta]'")
         if not is_local(location):

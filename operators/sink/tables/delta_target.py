@@ -160,7 +160,7 @@ class DeltaTarget(Target):
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
-        merged_columns(self.table, files, self._columns)
+        merged_columns(self.table, files, self._columns, may_grow=self.table.may_grow)
 
     def sync(self) -> None:
         """Sync the newest entry of the log, which deltalake leaves to the system."""
@@ -174,30 +174,36 @@ class DeltaTarget(Target):
                 os.close(descriptor)
 
 
-def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema | None) -> pa.Schema:
-    """The columns of a table that takes some files.
+def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema | None, *, may_grow: bool) -> pa.Schema:
+    """The columns of a table that takes some files: its own, and behind them those that it lacks.
 
     Args:
         table: The table.
         files: The files, in order.
         known: The columns of the table; None where the files make it.
+        may_grow: Whether a table that is there may get more columns.
 
     Raises:
-        DagflowError: A file has other columns.
+        DagflowError: A file has other columns, or columns of one name in other letters.
     """
-    types = {} if known is None else {field.name: field.type for field in known}
+    fields = {field.name: field for field in known or ()}
     for file in files:
-        facts = _facts(file)
-        for field in plain_schema(schema_of_text(facts.schema)):
-            if field.name not in types and known is None:
-                types[field.name] = field.type
-            if types.get(field.name) != field.type:
-                now = f"is {types[field.name]} there" if field.name in types else "is not in the table"
+        for field in plain_schema(schema_of_text(_facts(file).schema)):
+            if field.name not in fields and known is not None and not may_grow:
                 raise DagflowError(
-                    f"{table.name} cannot take a file whose column '{field.name}' is {field.type}: it {now}",
+                    f"{table.name} has no column '{field.name}' for {field.type}, and on_new_column is fail",
+                    hint="add the column to the table, or drop it from the records",
+                )
+            if (there := fields.setdefault(field.name, field).type) != field.type:
+                raise DagflowError(
+                    f"{table.name} cannot take a file whose column '{field.name}' is {field.type}: it is {there} there",
                     hint="the next run writes the records with the columns of the table, if they fit",
                 )
-    return known if known is not None else pa.schema(list(types.items()))
+    by_letters: dict[str, str] = {}
+    for name in fields:
+        if (other := by_letters.setdefault(name.lower(), name)) != name:
+            raise DagflowError(f"{table.name} cannot have both columns '{other}' and '{name}': case does not count")
+    return pa.schema(list(fields.values()))
 
 
 def _facts(file: PendingFile) -> FileFacts:
@@ -247,28 +253,50 @@ class DeltaState(TargetState):
                 "dagflow.decision": last.decision,
             },
         )
-        known = None if self._handle is None else columns_of(self._handle)
-        columns = merged_columns(table, files, known)
+        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
+        # What was decided is done, also where the app has changed since.
+        columns = merged_columns(table, files, known, may_grow=True)
         actions = [_add_action(table, file) for file in files]
-        with refusals(table):
-            if self._handle is None:
+        if self._handle is None:
+            with refusals(table):
                 create_table_with_add_actions(
                     table.location,
                     Schema.from_arrow(columns),
                     actions,
                     mode="error",
-                    partition_by=list(table.partition_by),
+                    partition_by=list(_facts(files[0]).partition),
                     commit_properties=properties,
                 )
-            else:
-                # By the table's own schema: columns that it does not know would be dropped without a word.
-                self._handle.create_write_transaction(
-                    [*actions],
-                    "append",
-                    self._handle.schema(),
-                    partition_by=list(self._handle.metadata().partition_columns),
-                    commit_properties=properties,
-                )
+            return
+        handle = self._handle if len(columns) == len(known) else self._grown(columns, len(known))
+        partition_by = list(handle.metadata().partition_columns)
+        if other := [file for file in files if list(_facts(file).partition) != partition_by]:
+            raise DagflowError(
+                f"{table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and "
+                f"{redacted(other[0].final_url)} was decided for {', '.join(_facts(other[0]).partition) or 'nothing'}"
+            )
+        with refusals(table):
+            # By the table's own schema: columns that it does not know would be dropped without a word.
+            handle.create_write_transaction(
+                [*actions], "append", handle.schema(), partition_by=partition_by, commit_properties=properties
+            )
+
+    def _grown(self, columns: pa.Schema, known: int) -> DeltaTable:
+        """Add the columns behind the known ones to the table, and open it anew.
+
+        Raises:
+            StorageError: They could not be added, or the marker has changed meanwhile.
+        """
+        with refusals(self._table):
+            fields = Schema.from_arrow(pa.schema(list(columns)[known:])).fields
+            DeltaTable(self._table.location).alter.add_columns(fields)
+        logger.info("columns were added table=%s columns=%s", self._table.name, [field.name for field in fields])
+        handle = opened(self._table)
+        if handle is None or (handle.transaction_version(self._writer) or 0) != self.marker:
+            raise StorageError("another driver has added a window meanwhile", url=self._table.name)
+        if any(columns_of(handle).field(field.name).type != field.type for field in columns):
+            raise StorageError("another program has added a column of another type", url=self._table.name)
+        return handle
 
 
 def _add_action(table: Table, file: PendingFile) -> AddAction:

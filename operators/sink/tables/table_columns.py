@@ -57,15 +57,23 @@ class TableColumns:
         leaf: Gives the table's type for each of Arrow's.
         known: The columns of the table; None where there is no table yet, and records decide.
         partition_by: Columns of a known table that are nulls where records lack them.
+        may_grow: Whether a known table gets the columns that it lacks.
     """
 
     def __init__(
-        self, name: str, leaf: ColumnTypes, known: pa.Schema | None, partition_by: Collection[str] = ()
+        self,
+        name: str,
+        leaf: ColumnTypes,
+        known: pa.Schema | None,
+        partition_by: Collection[str] = (),
+        *,
+        may_grow: bool = False,
     ) -> None:
         self._name = name
         self._leaf = leaf
         self._known = known
         self._partition_by = partition_by
+        self._may_grow = may_grow
 
     def fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch with the types of the table, and in its order.
@@ -79,12 +87,12 @@ class TableColumns:
         if len(given) < batch.num_columns:
             raise ValueError(f"two columns have one name, which no table allows: {', '.join(batch.schema.names)}")
         typed = {name: column for name, column in given.items() if not pa.types.is_null(column.type)}
-        if self._known is None:
-            fields = [pa.field(name, self._type_of(name, column.type)) for name, column in typed.items()]
-        else:
-            self._require_known(typed)
-            self._require_filled(given, batch.num_rows)
-            fields = [f for f in self._known if f.name in typed or f.name in self._partition_by]
+        self._require_known(typed)
+        self._require_filled(given, batch.num_rows)
+        known = self._known if self._known is not None else pa.schema([])
+        fields = [field for field in known if field.name in typed or field.name in self._partition_by]
+        new = [name for name in typed if name not in known.names]
+        fields += [pa.field(name, self._type_of(name, typed[name].type)) for name in new]
         columns = [
             self._cast(field, typed[field.name]) if field.name in typed else pa.nulls(batch.num_rows, field.type)
             for field in fields
@@ -100,7 +108,9 @@ class TableColumns:
             raise ValueError(f"column '{name}': {error}") from None
 
     def _require_known(self, typed: dict[str, pa.Array]) -> None:
-        names = self._known.names if self._known is not None else []
+        if self._known is None or self._may_grow:
+            return
+        names = self._known.names
         if unknown := [name for name in typed if name not in names]:
             raise ValueError(
                 f"{self._name} has no column '{unknown[0]}' for {typed[unknown[0]].type}; it has {', '.join(names)}. "

@@ -190,7 +190,7 @@ def test_what_does_not_fit_a_table_is_an_error(tmp_path: Path, batch: pa.RecordB
     if "must" not in batch.schema.names:
         batch = batch.append_column("must", pa.array([1]))
     with pytest.raises(DagflowError, match=reason):
-        write(tmp_path, batch)
+        write(tmp_path, batch, on_new_column="fail")
     assert read(tmp_path).num_rows == 0
 
 
@@ -325,14 +325,43 @@ def test_records_without_a_source_have_no_file_and_offset(tmp_path: Path) -> Non
 def test_a_new_column_stops_the_run_before_its_window_is_committed(tmp_path: Path) -> None:
     """In the run that made the table as in a later one; what was committed stays, and once there is room it goes on."""
     batches = [columns(n=[1]), columns(n=[2], more=["x"])]
-    for reason in ("column 'more' is string: it is not in the table", "has no column 'more' for string; it has n"):
+    for reason in ("has no column 'more' for string, and on_new_column is fail", "'more' for string; it has n"):
         with pytest.raises(DagflowError, match=reason):
-            write(tmp_path, *batches)
+            write(tmp_path, *batches, on_new_column="fail")
         assert read(tmp_path).to_pylist() == [{"n": 1}]
         names = list(BATCHES)[-2:]
         BATCHES.update({names[0]: batches[0], names[1]: batches[1]})
     DeltaTable(str(tmp_path / "table")).alter.add_columns([Field("more", PrimitiveType("string"))])
     assert sorted(write(tmp_path, *batches).to_pylist(), key=str) == [{"n": 1, "more": None}, {"n": 2, "more": "x"}]
+
+
+def test_a_new_column_is_added_without_a_restart(tmp_path: Path) -> None:
+    """In the run that made the table as in a later one, wherever it stands; the type is that of a new table."""
+    first = [columns(n=[1]), columns(more=["x"], n=[2]), columns(n=[3], last=pa.array([7], pa.uint8()))]
+    found = write(tmp_path, *first)
+    assert found.schema.names == ["n", "more", "last"]
+    assert found.schema.field("last").type == pa.int16()
+    found = write(tmp_path, *first, columns(n=[4], later=[True], more=["y"]), partition_by=())
+    assert found.sort_by("n").to_pylist() == [
+        {"n": 1, "more": None, "last": None, "later": None},
+        {"n": 2, "more": "x", "last": None, "later": None},
+        {"n": 3, "more": None, "last": 7, "later": None},
+        {"n": 4, "more": "y", "last": None, "later": True},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [
+        (columns(n=[1], more=[1.5]), "column 'more' is double: it is string there"),
+        (columns(N=[1]), "cannot have both columns 'n' and 'N': case does not count"),
+    ],
+)
+def test_a_column_that_cannot_be_added_stops_the_run(tmp_path: Path, batch: pa.RecordBatch, reason: str) -> None:
+    """What was committed stays."""
+    with pytest.raises(DagflowError, match=reason):
+        write(tmp_path, columns(n=[1]), columns(n=[2], more=["x"]), batch)
+    assert read(tmp_path).num_rows == 2
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def data_file(table: Path, window_id: int, schema: pa.Schema = ROWS) -> PendingF
     """A file of a window, in its place."""
     table.mkdir(exist_ok=True)
     path = table / f"part-{os.urandom(8).hex()}.parquet"
-    values = {"n": numbers(window_id), "text": ["a", "b"]}
-    rows = pa.table({field.name: pa.array(values[field.name]).cast(field.type) for field in schema})
+    values = {"n": numbers(window_id)}
+    rows = pa.table({each.name: pa.array(values.get(each.name, ["a", "b"])).cast(each.type) for each in schema})
     pq.write_table(rows, path)
     facts = FileFacts("orders", schema_text(schema), nulls={"n": 0}, least={"n": 10 * window_id})
     return PendingFile(str(path), "", path.stat().st_size, 2, facts=facts)
@@ -66,13 +66,21 @@ class TestDeltaTarget(TargetContract):
     def change_by_others(self, root: Path) -> None:
         """Another program adds rows, compacts the table, and adds a column."""
         table = str(root / "table")
-        write_deltalake(table, pa.table({"n": [-1], "text": ["other"]}, schema=ROWS), mode="append")
+        write_deltalake(table, pa.table({"n": [-1]}), mode="append", schema_mode="merge")
         Handle(table).optimize.compact()
         Handle(table).alter.add_columns([Field("later", PrimitiveType("string"))])
 
     def others_rows(self) -> list[Any]:
         """What it has added."""
         return [-1]
+
+
+class TestGrowingDeltaTarget(TestDeltaTarget):
+    """Each window has a column that the table lacks, and is under the same laws."""
+
+    def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
+        """One file, whose texts have another name in each window."""
+        return [data_file(root / "table", window_id, pa.schema([("n", pa.int64()), (f"text{window_id}", pa.string())]))]
 
 
 def refused(path: Path, partition_by: Sequence[str] = ()) -> str:
@@ -127,9 +135,33 @@ def test_files_with_other_columns_are_refused_before_the_intent(tmp_path: Path) 
         target.check([data_file(tmp_path / "t", 1), data_file(tmp_path / "t", 1, other_type)])
     target.open("w").commit([DecidedWindow(1, "d", (data_file(tmp_path / "t", 1, ROWS.remove(1)),))])
     assert target.open("w").marker == 1
-    with pytest.raises(DagflowError, match="column 'text' is string: it is not in the table"):
+    with pytest.raises(DagflowError, match="has no column 'text' for string, and on_new_column is fail"):
         target.check([data_file(tmp_path / "t", 2)])
     target.check([data_file(tmp_path / "t", 2, ROWS.remove(1))])
+
+
+def test_a_frozen_driver_adds_no_window_behind_its_columns(tmp_path: Path) -> None:
+    """It may add a column that a decided window needs, and finds then that the window is there."""
+    target = DeltaTable(str(tmp_path / "t"), ()).target(STORAGE)
+    narrow = ROWS.remove(1)
+    target.open("w").commit([DecidedWindow(1, "d", (data_file(tmp_path / "t", 1, narrow),))])
+    stale = target.open("w")
+    target.open("w").commit([DecidedWindow(2, "d", (data_file(tmp_path / "t", 2, narrow),))])
+    with pytest.raises(StorageError, match="another driver has added a window meanwhile"):
+        stale.commit([DecidedWindow(2, "e", (data_file(tmp_path / "t", 2),))])
+    assert Handle(str(tmp_path / "t")).to_pyarrow_table().to_pydict() == {"n": [20, 21, 10, 11], "text": [None] * 4}
+
+
+def test_a_decided_column_is_added_also_where_the_app_says_fail_now(tmp_path: Path) -> None:
+    """And one that another program has added meanwhile is no error."""
+    strict = DeltaTable(str(tmp_path / "t"), (), may_grow=False).target(STORAGE)
+    strict.open("w").commit([DecidedWindow(1, "d", (data_file(tmp_path / "t", 1, ROWS.remove(1)),))])
+    strict.open("w").commit([DecidedWindow(2, "d", (data_file(tmp_path / "t", 2),))])
+    state, third = strict.open("w"), ROWS.append(pa.field("third", pa.string()))
+    Handle(str(tmp_path / "t")).alter.add_columns([Field("third", PrimitiveType("string"))])
+    window = DecidedWindow(3, "d", (data_file(tmp_path / "t", 3, third),))
+    state.commit([window])
+    assert Handle(str(tmp_path / "t")).to_pyarrow_table().num_rows == 6
 
 
 def test_a_window_that_was_decided_for_another_place_is_refused(tmp_path: Path) -> None:
