@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.cli.processes import PATIENCE_S, environment
@@ -23,3 +24,12 @@ def test_the_script_of_the_page_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "b'a line that is longe'" in done.stdout and "2 0 ('" in done.stdout
     assert [path.read_text() for path in (tmp_path / "out" / "short").iterdir()] == ["a line that is longe\nand one\n"]
+
+
+def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
+    """The app of README drops comments, which the test of the page states."""
+    (test,) = re.findall(r"```python\n# test_app.py\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    app = Path(__file__).parent.parent / "apps" / "block_reader.yaml"
+    names: dict[str, Callable[[], None]] = {}
+    exec(test.replace('"app.yaml"', repr(str(app))), names)
+    names["test_comments_are_dropped"]()

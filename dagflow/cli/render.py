@@ -10,6 +10,9 @@ from rich.text import Text
 from dagflow.cli.figures import brief, count, duration, size
 from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 
+LOCAL_START_S = 0.5
+"""About what processes of this machine take to start."""
+
 MAX_STALLS = 3
 """Tasks without progress that the live display names."""
 
@@ -75,7 +78,20 @@ def account(snapshot: RunSnapshot) -> str:
         lines.append(f"    also counted: {', '.join(others)}")
     if snapshot.outputs:
         lines.append(f"    output: {', '.join(snapshot.outputs)}")
+    lines += [f"    {line}" for line in faster_locally(snapshot)]
     return "\n".join(lines)
+
+
+def faster_locally(snapshot: RunSnapshot) -> list[str]:
+    """What to tell of a run for which the start of Spark took longer than all operators; nothing of another one."""
+    busy_s = sum(operator.busy_s for operator in snapshot.operators)
+    if snapshot.state != "completed" or busy_s >= snapshot.spark_start_s:
+        return []
+    start, work = duration(snapshot.spark_start_s), duration(busy_s)
+    return [
+        f"Spark took {start} to start, and the operators worked for {work}: --local starts in about "
+        f"{duration(LOCAL_START_S)}"
+    ]
 
 
 def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dagflow.api.context import WindowBudget
@@ -276,7 +276,8 @@ def _drive(
         committer = WindowCommitter(app, journal, control, states, runner.codec, held, segments)
         statistics = RunStatistics(app.plan, app.operators)
         with named_records(control.at_work), captured("stdout", take=_printing(control)):
-            return Driver(journal, planner, runner, committer, statistics, controls, held).run()
+            done = Driver(journal, planner, runner, committer, statistics, controls, held).run()
+            return replace(done, spark_start_s=runtime.start_s if runtime.is_local_spark else 0.0)
     finally:
         control.close()
         runtime.close()
@@ -338,7 +339,8 @@ def lazy_runtime(
         with contextlib.nullcontext() if watch is None else watch.doing("the start of Spark"):
             return _start_spark(app, program, options, locations)
 
-    return LazyRuntime(start)
+    is_local = SparkMaster.parse(options.master or app.attributes.master).local_tasks is not None
+    return LazyRuntime(start, is_local_spark=is_local)
 
 
 def _start_spark(app: LogicalPlan, program: Program, options: RunOptions, locations: RunLocations) -> Runtime:

@@ -104,6 +104,7 @@ class RunSnapshot:
         held_results: Operators whose results over several windows are held back; only of a journal.
         driver: The process that drives the runs, or did; only of a journal, and None where no heartbeat is known.
         left_out: What all runs together have left out of files, and no later window has read.
+        spark_start_s: Seconds that a Spark of this machine took to start; 0 where none was started. Only at the end.
     """
 
     app: str
@@ -129,6 +130,7 @@ class RunSnapshot:
     held_results: tuple[str, ...] = ()
     driver: DriverReport | None = None
     left_out: LeftOut = field(default_factory=LeftOut)
+    spark_start_s: float = 0.0
 
     @property
     def running_bytes(self) -> int:

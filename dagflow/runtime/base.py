@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -73,10 +74,16 @@ class LazyRuntime:
 
     Args:
         start: Starts the runtime; called at most once.
+        is_local_spark: Whether it is a Spark of this machine.
+
+    Attributes:
+        start_s: Seconds that the start took; 0 before it.
     """
 
-    def __init__(self, start: Callable[[], Runtime]) -> None:
+    def __init__(self, start: Callable[[], Runtime], *, is_local_spark: bool = False) -> None:
         self._start = start
+        self.is_local_spark = is_local_spark
+        self.start_s = 0.0
         self._runtime: Runtime | None = None
         # The driver and threads of control operators may need the runtime at the same moment.
         self._lock = threading.Lock()
@@ -89,7 +96,9 @@ class LazyRuntime:
         """
         with self._lock:
             if self._runtime is None:
+                began_s = time.monotonic()
                 self._runtime = self._start()
+                self.start_s = time.monotonic() - began_s
             return self._runtime
 
     def stalls(self) -> tuple[str, ...]:

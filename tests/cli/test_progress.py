@@ -79,6 +79,16 @@ def test_the_end_names_where_the_output_is(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.endswith("\n    output: /data/out, s3://bucket/out\n")
 
 
+def test_a_start_that_took_longer_than_the_work_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """With both figures; not where the work took longer, nor where no Spark was started."""
+    worked = (OperatorFigures("reader", busy_s=3.0), OperatorFigures("filter", busy_s=2.0))
+    for start_s in (0.0, 4.0, 9.0):
+        snapshot = replace(summary(20.0, state="completed"), operators=worked, spark_start_s=start_s)
+        LineDisplay(APP).finish(snapshot)
+    told = [line for line in capsys.readouterr().err.splitlines() if "--local" in line]
+    assert told == ["    Spark took 9.0 s to start, and the operators worked for 5.0 s: --local starts in about 0.5 s"]
+
+
 def test_bytes_of_running_windows_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """A long window shows that it gets on."""
     running = (RunningWindow(15, 20 << 20, 64 << 20, 1, 4), RunningWindow(16, 1 << 20, 64 << 20, 0, 4))

@@ -1,0 +1,45 @@
+"""Whole apps on files that a test gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagflow import App
+from dagflow.testing.apps import run_app
+from operators.reader.block_reader import BlockReader
+from operators.sink.record_writer import RecordWriter
+from operators.splitter.splitter import FileSplitterInput
+
+ROOT = Path(__file__).parents[2]
+APP = ROOT / "apps" / "block_reader.yaml"
+
+
+def test_an_app_runs_on_files_of_a_test(tmp_path: Path) -> None:
+    """Its relative paths lead into a directory of the test's own, and nothing is left elsewhere."""
+    before = Path.cwd()
+    done = run_app(APP, {"data/logs/a.log": "one\n.two\n", "data/logs/b.log": b"three\n"})
+    assert done.lines("out/records") == done.lines() == [b"one", b"three"]
+    assert (done.records["reader.messages"], done.rejected) == (3, 0)
+    assert all(path.startswith("out/records/") for path in done.files)
+    assert Path.cwd() == before
+    again = run_app(APP, {"data/logs/a.log": "one\n.two\n"}, set={"filter.drop": "{prefix: o}"})
+    assert again.lines() == [b".two"]
+
+
+def test_an_app_in_code_runs_as_well() -> None:
+    """With fresh operators each time."""
+    app = App("copy", checkpoint="journal")
+    app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines")).to(RecordWriter(path="out"))
+    for text in ("a\n", "b\nc\n"):
+        assert run_app(app, {"in/x.txt": text}).lines() == text.encode().splitlines()
+
+
+def test_nothing_is_published_outside(tmp_path: Path) -> None:
+    """An absolute path of an output, or of a file of the test, is refused before anything runs."""
+    with pytest.raises(ValueError, match=f"operator 'writer' publishes into {tmp_path}: give it a relative path"):
+        run_app(APP, {}, set={"writer.path": str(tmp_path)})
+    with pytest.raises(ValueError, match="would lie outside"):
+        run_app(APP, {"../x": "y"})
+    assert list(tmp_path.iterdir()) == []
