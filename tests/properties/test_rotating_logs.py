@@ -21,7 +21,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from tests.operators.splitter.driving import write
-from tests.operators.splitter.renames.rotations import ROTATIONS, rename, rename_to_any_name, rename_with_date
+from tests.operators.splitter.renames.rotations import ROTATIONS
 from tests.properties.test_growing_files import append
 
 APP = """\
@@ -40,9 +40,6 @@ streams:
 
 LOGS = st.sampled_from(["app.log", "web.log"])
 
-# Between plan and read the planned bytes must still be there, in the directory.
-KEEPING = [rename, rename_with_date, rename_to_any_name]
-
 
 class RotatingLogs(RuleBasedStateMachine):
     """Writes lines to logs, rotates them, and runs an app over their directory again and again."""
@@ -52,7 +49,6 @@ class RotatingLogs(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="rotating-"))
         (self.folder / "in").mkdir()
         self.logged: list[bytes] = []
-        self.has_planned = False
 
     @initialize(
         pack=st.sampled_from(["0", "16MiB"]), block=st.sampled_from([8, 1 << 20]), files=st.sampled_from([1, 3, 100])
@@ -74,8 +70,6 @@ class RotatingLogs(RuleBasedStateMachine):
     @rule(name=LOGS, rotate=st.sampled_from(ROTATIONS), begins=st.booleans())
     def rotate(self, name: str, rotate: Callable[[Path], None], begins: bool) -> None:
         """Rotate a log, if it is there; the program that logs may begin a new one at once."""
-        if self.has_planned and rotate not in KEEPING:
-            return
         if (path := self.folder / "in" / name).exists() and path.stat().st_size:
             rotate(path)
             if begins:
@@ -85,7 +79,6 @@ class RotatingLogs(RuleBasedStateMachine):
     def run_to_the_end(self) -> None:
         """Read what there is."""
         run(self.app, RunOptions(), runtime=InlineRuntime)
-        self.has_planned = False
 
     @rule(windows=st.integers(1, 3))
     def run_and_die(self, windows: int) -> None:
@@ -99,7 +92,7 @@ class RotatingLogs(RuleBasedStateMachine):
 
         self.run_with(die)
 
-    @rule(name=LOGS, rotate=st.sampled_from(KEEPING), lines=st.integers(0, 2), windows=st.integers(1, 2))
+    @rule(name=LOGS, rotate=st.sampled_from(ROTATIONS), lines=st.integers(0, 2), windows=st.integers(1, 2))
     def run_while_it_rotates(self, name: str, rotate: Callable[[Path], None], lines: int, windows: int) -> None:
         """Rotate a log when a window is planned, and not read."""
 
@@ -122,7 +115,6 @@ class RotatingLogs(RuleBasedStateMachine):
             run(self.app, RunOptions(), runtime=made)
         except DagflowError as error:
             assert "the machine is gone" in str(error)
-            self.has_planned = True
 
     def teardown(self) -> None:
         """In the end every line has been published once."""
