@@ -157,8 +157,17 @@ class TransactionPublisher(Publisher):
         self._pause = pause
 
     def require_not_ahead(self) -> None:
-        """Read the marker, and compare it with the newest decided window."""
-        self._state()
+        """Read the marker, and compare it with the newest decided window; warn of a target that has lost windows."""
+        marker, receipt = self._state().marker, self._journal.state.receipts.get(self._operator)
+        if receipt is not None and marker < receipt.window_id:
+            logger.warning(
+                "%s has lost windows %d to %d of operator '%s', which this checkpoint has written: it was removed, or "
+                "an older state of it was put back; the run goes on behind them",
+                self._target.name,
+                marker + 1,
+                receipt.window_id,
+                self._operator,
+            )
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Ask the target."""

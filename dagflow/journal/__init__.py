@@ -23,7 +23,15 @@ from dagflow.journal.saved_state import (
 )
 from dagflow.journal.start_over import set_aside
 from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
-from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import (
+    PartitionDecision,
+    PlannedTuples,
+    ProducedFiles,
+    Receipt,
+    Window,
+    WindowIntent,
+    WindowPlan,
+)
 
 __all__ = [
     "AppFacts",
@@ -39,6 +47,7 @@ __all__ = [
     "PartitionDecision",
     "PlannedTuples",
     "ProducedFiles",
+    "Receipt",
     "Repair",
     "Replan",
     "Reprocess",

@@ -26,7 +26,7 @@ from dagflow.journal.frames import encode
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.journal.typed_json import to_json
-from dagflow.journal.windows import PartitionDecision, Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import PartitionDecision, Receipt, Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
 
@@ -87,6 +87,7 @@ class JournalState:
         left_out: What windows have left out.
         reprocessing: Done windows whose files are being replaced, by window id.
         reprocessed: The objects that say what windows did when they were reprocessed, by window id.
+        receipts: What transactional targets have, by operator.
     """
 
     app: str = ""
@@ -120,6 +121,7 @@ class JournalState:
     left_out: LeftOut = field(default_factory=LeftOut)
     reprocessing: dict[int, Reprocess] = field(default_factory=dict)
     reprocessed: dict[int, str] = field(default_factory=dict)
+    receipts: dict[str, Receipt] = field(default_factory=dict)
 
     def apply(self, event: Event) -> None:
         """Change the state as an event says.
@@ -215,6 +217,7 @@ class JournalState:
         self.last_done = window_id
         self.before.pop(window_id, None)
         self.repaired.pop(window_id, None)
+        self.receipts.update((name, Receipt(window_id, version)) for name, version in done.receipts.items())
         self.finished[window_id] = encode(to_json(Window(plan, intent, done.published_ms, done.receipts)))
 
     def _repair(self, window_id: int) -> None:

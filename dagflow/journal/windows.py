@@ -133,6 +133,19 @@ class WindowIntent:
 
 
 @dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a transactional target has.
+
+    Attributes:
+        window_id: The newest window that is done and has added something to it.
+        version: What the target called its state with that window.
+    """
+
+    window_id: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """A window as the journal knows it.
 

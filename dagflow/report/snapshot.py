@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dagflow.journal import JournalState, LeftOut, PartitionCounts, PartitionDecision
+from dagflow.journal import JournalState, LeftOut, PartitionCounts, PartitionDecision, Receipt
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.report.driver_report import DriverReport
@@ -105,6 +105,7 @@ class RunSnapshot:
         driver: The process that drives the runs, or did; only of a journal, and None where no heartbeat is known.
         left_out: What all runs together have left out of files, and no later window has read.
         spark_start_s: Seconds that a Spark of this machine took to start; 0 where none was started. Only at the end.
+        targets: What transactional targets have, by operator.
     """
 
     app: str
@@ -131,6 +132,7 @@ class RunSnapshot:
     driver: DriverReport | None = None
     left_out: LeftOut = field(default_factory=LeftOut)
     spark_start_s: float = 0.0
+    targets: dict[str, Receipt] = field(default_factory=dict)
 
     @property
     def running_bytes(self) -> int:
@@ -219,6 +221,7 @@ class RunSnapshot:
             "last_planned": self.last_planned,
             "last_committed": self.last_committed,
             "decisions": [asdict(decision) for decision in self.decisions],
+            "targets": {name: asdict(receipt) for name, receipt in self.targets.items()},
             "driver": None if self.driver is None else self.driver.to_json(),
         }
 
@@ -252,4 +255,5 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         waiting_bytes=max(totals.total(names.WAITING_BYTES) - totals.total(names.RESUMED_BYTES), 0),
         outputs=tuple(map(redacted, journal.outputs)),
         left_out=journal.left_out,
+        targets=dict(journal.receipts),
     )

@@ -14,7 +14,8 @@ from dagflow.engine import publication
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions
 from dagflow.errors import DagflowError, FencedError, JournalError, StorageError
-from dagflow.journal import read_window
+from dagflow.journal import Receipt, read_window
+from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash, Moment, Pause
@@ -35,8 +36,19 @@ def test_windows_become_transactions_in_order(tmp_path: Path) -> None:
     assert rows(tmp_path / "db") == words(TEXTS)
     store = StorageContext.default().objects(str(tmp_path / "journal"))
     assert [read_window(store, n).receipts for n in (1, 2)] == [{"table": "window 1"}, {"table": "window 2"}]
+    assert status(str(tmp_path / "journal"), StorageContext.default()).targets == {"table": Receipt(2, "window 2")}
     assert not list(tmp_path.rglob(".dagflow-pending/*"))
     assert work(app(tmp_path, TEXTS)) == 0
+
+
+def test_a_target_that_was_removed_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It belongs to the user, so the run goes on; its earlier records are nowhere, and no run passes over that."""
+    work(app(tmp_path, TEXTS))
+    (tmp_path / "db").unlink()
+    for _ in range(2):
+        work(app(tmp_path, [*TEXTS, b"h"]))
+        assert "has lost windows 1 to 2 of operator 'table'" in caplog.text or rows(tmp_path / "db") == [b"h"]
+    assert caplog.text.count("has lost windows") == 1
 
 
 @pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])

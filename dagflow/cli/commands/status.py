@@ -111,6 +111,7 @@ def _describe_window(manifest: WindowManifest) -> str:
         figures = f"{count(made.records, 'record')}, {count(made.size_bytes, 'byte')}{checksum}"
         lines += [f"{made.url}: {figures}{_HOW_KNOWN[manifest.provenance_of(made)]}"]
         lines += [f"    from{_range(source)}" for source in manifest.sources_of(made)]
+    lines += [f"target {name}: {version}" for name, version in manifest.receipts.items()]
     lines += [f"left out: {each.url} [{each.start}, {each.end}): {each.reason}" for each in manifest.skipped]
     return "\n".join(lines)
 
@@ -141,6 +142,10 @@ def _describe(summary: RunSnapshot) -> str:
         *(
             (f"partitions {name}", f"{held.last} (between {held.min} and {held.max})")
             for name, held in summary.partitions.items()
+        ),
+        *(
+            (f"target {name}", f"{each.version}, with window {each.window_id}")
+            for name, each in summary.targets.items()
         ),
         *(
             (f"window {each.window}", f"{each.stage} {each.before} -> {each.after}, at {each.backlog:,}: {each.reason}")
