@@ -14,7 +14,7 @@ import click
 
 import dagflow
 from dagflow.cli import output
-from dagflow.cli.shared_options import Settings, unknown, verbose_option
+from dagflow.cli.shared_options import Settings, note_beside, unknown, verbose_option
 from dagflow.errors import DagflowError, RunStoppedError
 
 COMMANDS = (
@@ -97,6 +97,7 @@ class CommandLine(click.Group):
             output.note("dagflow: interrupted")
             code = RunStoppedError.exit_code
         except (click.ClickException, DagflowError) as error:
+            note_beside(error, settings.app)
             output.explain(error, with_trace=settings.is_verbose, redact=settings.redact)
             code = error.exit_code
         except Exception as error:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from dagflow.errors import MissingError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.local import usable_cores
@@ -33,10 +34,12 @@ class Settings:
     Attributes:
         is_verbose: Whether tracebacks and the log are shown.
         redact: Makes a message fit to be printed; set once an app is loaded.
+        app: The app file, once it is loaded.
     """
 
     is_verbose: bool = False
     redact: Redact = str
+    app: str = ""
 
 
 def redaction(secrets: Mapping[str, str]) -> Redact:
@@ -64,7 +67,20 @@ def load(app: str, settings: Settings, overrides: Sequence[str] = ()) -> Logical
     """
     logical = load_app(app, overrides=list(overrides))
     settings.redact = redaction(logical.spec.secrets if logical.spec else {})
+    settings.app = app
     return logical
+
+
+def note_beside(error: BaseException, app: str) -> None:
+    """Add to the error of a missing file that one of its name lies beside the app, where that is so."""
+    if not isinstance(error, MissingError) or not app or not is_local(error.url) or Path(error.url).is_absolute():
+        return
+    folder = Path(app).parent
+    if folder.resolve() != Path.cwd() and (folder / error.url).exists():
+        error.add_note(
+            f"    {error.url} was looked for in {Path.cwd()}, and one is beside the app: start dagflow in {folder}, or "
+            f"name it {folder / error.url}"
+        )
 
 
 def verbose_option(function: F) -> F:
@@ -139,10 +155,23 @@ def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, S
         AppError: The app has mistakes.
     """
     if not is_app_file(checkpoint):
+        _require_no_file_above(checkpoint)
         return checkpoint, storage_of(app, settings)
     logical = load(checkpoint, settings)
     storage = logical.attributes.storage_context() if app is None else storage_of(app, settings)
     return logical.attributes.checkpoint, storage
+
+
+def _require_no_file_above(checkpoint: str) -> None:
+    """Refuse a checkpoint that would lie in a file.
+
+    Raises:
+        UsageError: It would.
+    """
+    for path in Path(checkpoint).parents if is_local(checkpoint) else ():
+        if path.is_file():
+            app = f"; if it is an app, give {path} alone" if path.suffix in (".yaml", ".yml") else ""
+            raise click.UsageError(f"{checkpoint} is no checkpoint: {path} is a file{app}")
 
 
 def is_app_file(location: str) -> bool:

@@ -22,7 +22,7 @@ from dagflow.journal import (
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.report.input_ranges import UNKNOWN_BLOCK, InputRange, attributed
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, redacted
+from dagflow.storage.location import absolute, name_of, redacted
 
 Provenance = Literal["exact", "partition", "window"]
 """What an output's sources are: all that its records come from, or what its task read, or what the window read."""
@@ -276,6 +276,23 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
             file = found.setdefault(key, TrackedFile(*key, discovered_ms=each.discovered_ms))
             _add(file, manifest, each, outputs[position])
     return list(found.values())
+
+
+def unmatched(checkpoint: str, pattern: str, storage: StorageContext) -> str:
+    """What a pattern that no file matches was compared with, and one that would match, for a message.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It cannot be read.
+        StorageError: The store failed.
+    """
+    urls = (each.url for manifest in manifests(checkpoint, storage) for each in manifest.inputs)
+    first = ""
+    for url in urls:
+        if fnmatch.fnmatchcase(name_of(url), pattern.rpartition("/")[2]):
+            return f"patterns are compared with whole locations; '*/{pattern.rpartition('/')[2]}' matches {url}"
+        first = first or url
+    return f"patterns are compared with whole locations, such as {first}" if first else "it has read none"
 
 
 def _matcher_of(pattern: str) -> Callable[[str], bool]:

@@ -191,8 +191,9 @@ def _find_built_in(name: str, kind: Kind) -> type[Any]:
         return found
     if name in library.RENAMED:
         raise UnknownClassError(f"the {kind.noun} {quoted(name)} is now called '{library.RENAMED[name]}'")
+    names = built_in(kind)
     own = f"; a class of your own has its module before it, as in {kind.example}"
-    hint = did_you_mean(name, built_in(kind)) or own
+    hint = did_you_mean(name, names) or f"; there are {', '.join(sorted(names))}{own}"
     raise UnknownClassError(f"there is no built-in {kind.noun} {quoted(name)}{hint}")
 
 

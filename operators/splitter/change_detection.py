@@ -434,14 +434,14 @@ class ChangeDetector:
 
     def _treat(self, files: ListedFiles, entry: IndexEntry, change: Change) -> ListedFiles:
         """One file that differs in this way from the version that was taken, as the policy says."""
-        stat = files.stats[0]
         action = self._rules.on_change.action(change)
         self._counters[names.changed(change)] += 1
         url = redacted(files.url(0))
-        logger.warning("file changed after it was taken change=%s action=%s url=%s", change, action, url)
+        told = logger.info if action == "tail" else logger.warning
+        told("file changed after it was taken change=%s action=%s url=%s", change, action, url)
         if action == "fail":
             raise SourceChangedError(
-                f"it was {change} after it was read: {entry.size_bytes} bytes then, {stat.size_bytes} now",
+                f"it was {change} after it was read: {entry.size_bytes} bytes then, {files.stats[0].size_bytes} now",
                 url=url,
                 hint=f"say what to do about it, for example on_change: {{{change}: reread}} or {{{change}: ignore}}",
             )

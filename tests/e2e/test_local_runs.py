@@ -104,4 +104,4 @@ def test_a_local_replay_makes_the_same_files(folder: Path) -> None:
     """Replaying needs no Spark either."""
     assert dagflow_command(["run", "app.yaml", "--local"], cwd=folder).returncode == 0
     done = dagflow_command(["replay", "app.yaml", "--window", "1", "--local"], cwd=folder, **NO_JAVA)
-    assert done.returncode == 0 and "window 1: " in done.stderr and "unchanged" in done.stderr
+    assert done.returncode == 0 and "window 1 was run again; its 4 files came out the same" in done.stderr

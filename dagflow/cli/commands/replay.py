@@ -29,7 +29,7 @@ from dagflow.engine.reprocess import app_file, reprocess
 from dagflow.engine.run import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError, RunStoppedError
-from dagflow.report.manifest import matching_windows
+from dagflow.report.manifest import matching_windows, unmatched
 from dagflow.spec.problems import quoted
 from dagflow.storage.context import StorageContext
 
@@ -109,7 +109,8 @@ def command(
         for window in replayed:
             output.note(settings.redact(describe(window)))
     else:
-        output.note("no committed window has read such a file")
+        compared = unmatched(checkpoint, pattern or "", storage)
+        output.note(settings.redact(f"no committed window has read such a file: {compared}"))
     if as_json:
         output.result(json.dumps({"windows": [asdict(window) for window in replayed]}))
     return 0
@@ -118,6 +119,9 @@ def command(
 def describe(window: ReprocessedWindow) -> str:
     """What a replay changed: a summary, and a line for each file that is not what it was."""
     kinds = Counter(change.change for change in window.changes)
+    if set(kinds) == {"unchanged"}:
+        same = "file came out the same" if kinds.total() == 1 else "files came out the same"
+        return f"window {window.window_id} was run again; its {kinds.total():,} {same}"
     lines = [f"window {window.window_id}: " + (", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "no files")]
     for change in window.changes:
         if change.change != "unchanged":

@@ -18,7 +18,7 @@ from dagflow.cli.shared_options import Settings, locate, store_option, verbose_o
 from dagflow.errors import MissingError
 from dagflow.journal import read_state
 from dagflow.report.input_ranges import InputRange
-from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, window_manifest
+from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.status import status
 from dagflow.storage.context import StorageContext
@@ -65,7 +65,9 @@ def _told(
         raise click.UsageError(f"there is no journal at '{error.url}'") from error
     if pattern is not None:
         files = tracked_files(checkpoint, pattern, storage)
-        return json.dumps({"files": [asdict(file) for file in files]}) if as_json else _describe_files(files)
+        if as_json:
+            return json.dumps({"files": [asdict(file) for file in files]})
+        return _describe_files(files) or f"{NOT_READ}: {unmatched(checkpoint, pattern, storage)}"
     assert window_id is not None
     manifest = window_manifest(checkpoint, window_id, storage)
     return json.dumps(manifest.to_json()) if as_json else _describe_window(manifest)
@@ -81,6 +83,8 @@ def _note_open(windows: Collection[int], held_results: Iterable[str]) -> None:
         output.note(f"a result of operator '{name}' over several windows is held back; a run to the end publishes it")
 
 
+NOT_READ = "no window has read such a file"
+
 _HOW_KNOWN: dict[Provenance, str] = {
     "exact": "",
     "partition": "; of its records only the task is known, which read",
@@ -90,8 +94,6 @@ _HOW_KNOWN: dict[Provenance, str] = {
 
 def _describe_files(files: Sequence[TrackedFile]) -> str:
     """What became of files, a paragraph for each version of each."""
-    if not files:
-        return "no window has read such a file"
     lines = []
     for file in files:
         amount = f"{count(file.read_bytes)} of {count(file.size_bytes, 'byte')}"

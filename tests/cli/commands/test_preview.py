@@ -79,6 +79,16 @@ def test_a_preview_says_what_there_is_not(folder: Path, args: list[str], code: i
     assert (done[0], done[2][: len(message)]) == (code, message)
 
 
+def test_input_that_lies_beside_the_app_is_pointed_at(folder: Path) -> None:
+    """Paths in an app are relative to the working directory."""
+    (folder / "apps").mkdir()
+    (folder / "app.yaml").rename(folder / "apps" / "app.yaml")
+    (folder / "in").rename(folder / "apps" / "in")
+    code, _, err = invoke("preview", "apps/app.yaml")
+    beside = f"in was looked for in {folder}, and one is beside the app: start dagflow in apps, or name it apps/in\n"
+    assert (code, err.endswith(f"    {beside}")) == (1, True)
+
+
 def test_a_preview_needs_no_spark(folder: Path) -> None:
     """Nothing of Spark or Java is imported."""
     assert not {"pyspark", "py4j"} & modules_loaded_by(["preview", "app.yaml"], cwd=folder)

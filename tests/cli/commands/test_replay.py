@@ -49,8 +49,10 @@ def test_files_that_no_window_has_read_need_no_spark(tmp_path: Path) -> None:
     (tmp_path / "in" / "first").write_text("1\n")
     run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
     for place in ("journal", "app.yaml"):
-        told = invoke(str(tmp_path / place), "--files", "*.txt")
-        assert told == (0, "no committed window has read such a file\n")
+        for pattern, compared in (("*.txt", f", such as {tmp_path}/in/first"), ("first", "; '*/first' matches ")):
+            code, told = invoke(str(tmp_path / place), "--files", pattern)
+            start = "no committed window has read such a file: patterns are compared with whole locations"
+            assert (code, told.startswith(start + compared)) == (0, True)
 
 
 def test_only_what_changed_is_told_file_by_file() -> None:
@@ -59,3 +61,4 @@ def test_only_what_changed_is_told_file_by_file() -> None:
         7, (FileChange("/out/a", "unchanged", 2, 2, 9, 9), FileChange("/out/b", "replaced", 2, 1, 9, 4))
     )
     assert describe(window) == ("window 7: 1 unchanged, 1 replaced\n    replaced /out/b: 2 -> 1 record, 9 -> 4 bytes")
+    assert describe(ReprocessedWindow(7, window.changes[:1])) == "window 7 was run again; its 1 file came out the same"

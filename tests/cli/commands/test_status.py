@@ -125,6 +125,13 @@ def test_asking_for_a_status_changes_nothing(journal: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in journal.rglob("*")} == before
 
 
+def test_a_checkpoint_in_a_file_is_a_mistake_on_the_command_line(folder: Path) -> None:
+    """As where a part of a checkpoint is given behind an app."""
+    code, _, err = invoke("status", "app.yaml/log")
+    told = "dagflow status: app.yaml/log is no checkpoint: app.yaml is a file; if it is an app, give app.yaml alone\n"
+    assert (code, err.startswith(told)) == (2, True)
+
+
 def test_a_checkpoint_that_is_not_there_is_a_mistake_on_the_command_line(folder: Path) -> None:
     """Exit code 2, and no directory is left behind by the question."""
     code, out, err = invoke("status", "jurnal")
