@@ -23,6 +23,7 @@ COMMANDS = (
     "validate",
     "plan",
     "preview",
+    "test",
     "operators",
     "status",
     "scan",

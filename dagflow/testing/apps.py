@@ -58,9 +58,16 @@ class AppOutputs:
         Args:
             directory: A path that the app publishes into; "" for all files.
         """
-        below = f"{os.path.normpath(directory)}/" if directory else ""
-        content = [data for path, data in sorted(self.files.items()) if path.startswith(below)]
-        return [line for data in content for line in data.splitlines()]
+        return [line for data in self._below(directory) for line in data.splitlines()]
+
+    def text(self, path: str) -> str:
+        """The text of a file, or of all files below a directory in the order of their names."""
+        return b"".join(self._below(path)).decode(errors="backslashreplace")
+
+    def _below(self, place: str) -> list[bytes]:
+        place = os.path.normpath(place) if place else ""
+        below = f"{place}/" if place else ""
+        return [data for path, data in sorted(self.files.items()) if path == place or path.startswith(below)]
 
 
 def run_app(
