@@ -57,6 +57,7 @@ def command(directory: str, location: str | None, to: str) -> int:
     else:
         # An app may be started anywhere; a local name means what it means here.
         named = heads_of = absolute(location) if is_local(location) else location
+        _require_apart(folder, named)
     logging.getLogger("operators").setLevel(logging.ERROR)
     guess = guess_app(heads_of, read_heads(heads_of))
     text = app_text(_name_of(folder), named, guess.format, to, guess.evidence)
@@ -67,6 +68,19 @@ def command(directory: str, location: str | None, to: str) -> int:
         _write(folder, ".gitignore", _ignored(to))
     _tell(folder, guess)
     return 0
+
+
+def _require_apart(folder: Path, named: str) -> None:
+    """Refuse an app that would read itself, and what it writes.
+
+    Raises:
+        DagflowError: It lies in the directory that it reads.
+    """
+    if is_local(named) and Path(named).is_dir() and folder.resolve().is_relative_to(Path(named).resolve()):
+        raise DagflowError(
+            f"--from: {folder} lies in {named}, so that the app would read what it writes",
+            hint=f"say which files, such as --from '{named}/*.csv', or give another DIR",
+        )
 
 
 def _write(folder: Path, name: str, text: str) -> None:

@@ -56,6 +56,15 @@ def test_an_app_is_written_once(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["app.yaml"]
 
 
+def test_an_app_does_not_read_what_it_writes(folder: Path) -> None:
+    """A directory with the app in it is refused, and files in it are not."""
+    (folder / "a.csv").write_text("a,b\n1,2\n")
+    code, _, err = invoke("init", "x", "--from", ".")
+    assert (code, err.startswith("--from: x lies in "), (folder / "x").exists()) == (1, True, False)
+    assert invoke("init", ".", "--from", "*.csv")[0] == 0
+    assert rows_of(folder) == [{"a": 1, "b": 2}]
+
+
 def test_an_app_reads_files_from_wherever_it_is_started(folder: Path) -> None:
     """Names of columns that YAML would take for something else are in quotes; a glob stays one."""
     (folder / "in").mkdir()
