@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -112,6 +113,23 @@ class Preview:
     ends_run: tuple[str, ...] = ()
     left_out: tuple[Skipped, ...] = ()
     error: DagflowError | None = None
+
+    def _repr_html_(self) -> str:
+        """The records as a table, in a notebook; and what ended the preview."""
+        names = ["", *(f"{name} ({kind})" for name, kind in self.columns.items())]
+        rows = [
+            [f"{record.file}:{record.offset}" if record.file else "", *map(record.values.get, self.columns)]
+            for record in self.records
+        ]
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join(f"<tr>{''.join(f'<td>{_cell(value)}</td>' for value in row)}</tr>" for row in rows)
+        why = "" if self.error is None else f"<pre>{html.escape(str(self.error))}</pre>"
+        return f"<table><tr>{head}</tr>{body}</table>{why}"
+
+
+def _cell(value: Any) -> str:
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else "" if value is None else str(value)
+    return html.escape(text)
 
 
 def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Preview:

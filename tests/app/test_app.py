@@ -163,8 +163,9 @@ def test_a_plan_and_a_preview_need_no_run(tmp_path: Path) -> None:
     app = chain(tmp_path)
     assert "stage 0" in str(app.plan()) and app.plan()._repr_html_().startswith("<svg")
     assert app._repr_html_() == app.plan()._repr_html_()
-    records = app.preview("loud.output", 1).records
-    assert [record.values for record in records] == [{"record": b"ONE"}]
+    seen = app.preview("loud.output", 1)
+    assert [record.values for record in seen.records] == [{"record": b"ONE"}]
+    assert f"<td>{tmp_path}/in/a.txt:0</td><td>ONE</td>" in seen._repr_html_()
     assert not (tmp_path / "journal").exists() and not (tmp_path / "out").exists()
 
 
