@@ -13,7 +13,8 @@ from dagflow.api.transactions import Target
 from dagflow.engine import publication
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions
-from dagflow.errors import DagflowError, FencedError, JournalError, StorageError
+from dagflow.engine.window_repair import repair
+from dagflow.errors import DagflowError, FencedError, JournalError, LostOutputError, StorageError
 from dagflow.journal import Receipt, read_window
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
@@ -136,6 +137,22 @@ def test_files_that_a_target_has_taken_may_be_gone(monkeypatch: pytest.MonkeyPat
     with_faults(monkeypatch, Faults())
     work(app(tmp_path, TEXTS))
     assert rows(tmp_path / "db") == words(TEXTS)
+
+
+def test_a_window_whose_files_are_lost_is_repaired(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error before its transaction names the command; the window's old files go, and new ones are committed."""
+    with_faults(monkeypatch, Faults(2))
+    with contextlib.suppress(InjectedCrash):
+        work(app(tmp_path, TEXTS))
+    with_faults(monkeypatch, Faults())
+    lost, *others = (tmp_path / "db.files").glob("[!.]*")
+    lost.unlink()
+    with pytest.raises(LostOutputError, match=r"output was lost(.*\n)+.*dagflow repair .*journal --window 2"):
+        work(app(tmp_path, TEXTS))
+    repair(str(tmp_path / "journal"), 2, StorageContext.default())
+    work(app(tmp_path, TEXTS))
+    assert rows(tmp_path / "db") == words(TEXTS)
+    assert not any(file.exists() for file in others), "a file that no transaction names is left"
 
 
 def test_a_decided_window_needs_its_operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
