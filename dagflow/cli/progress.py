@@ -202,6 +202,19 @@ def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
             logger.setLevel(level)
 
 
+@contextmanager
+def operators_silenced(*, is_verbose: bool) -> Iterator[None]:
+    """Show only errors of operators, for a command whose result says the rest; with is_verbose all stays as it is."""
+    logger = logging.getLogger("operators")
+    level = logger.level
+    if not is_verbose:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 class _NoticeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """What operators print is shown as it is."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 import click
 
 from dagflow.cli import output
+from dagflow.cli.progress import operators_silenced
 from dagflow.cli.shared_options import Settings, load, set_option, verbose_option
 from dagflow.engine.app_checks import app_checks
 from dagflow.engine.machine_checks import Check, machine_checks
@@ -27,13 +26,12 @@ def command(settings: Settings, app: str | None, overrides: tuple[str, ...], sta
     Ends with exit code 1 where something is wrong.
     """
     logical = None if app is None else load(app, settings, overrides)
-    if not settings.is_verbose:
-        logging.getLogger("operators").setLevel(logging.ERROR)
     failed = 0
-    for check in machine_checks():
-        failed += _told(check, settings)
-    for check in app_checks(logical, starts_spark=starts_spark) if logical is not None else ():
-        failed += _told(check, settings)
+    with operators_silenced(is_verbose=settings.is_verbose):
+        for check in machine_checks():
+            failed += _told(check, settings)
+        for check in app_checks(logical, starts_spark=starts_spark) if logical is not None else ():
+            failed += _told(check, settings)
     return int(failed > 0)
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from pathlib import Path
 
 import click
 
 from dagflow.cli import output
+from dagflow.cli.progress import operators_silenced
 from dagflow.cli.scaffold.app_guess import AppGuess, guess_app
 from dagflow.cli.scaffold.app_text import SCHEMA_FILE, app_text, target_of
 from dagflow.cli.scaffold.file_heads import plan_of, read_heads
-from dagflow.cli.shared_options import verbose_option
+from dagflow.cli.shared_options import Settings, verbose_option
 from dagflow.errors import DagflowError
 from dagflow.spec.json_schema import json_schema
 from dagflow.storage.location import absolute, is_local
@@ -41,7 +41,8 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
     help="Directory for the records, relative to DIR; parquet:out/table and delta:out/table write tables.",
 )
 @verbose_option
-def command(directory: str, location: str | None, to: str) -> int:
+@click.pass_obj
+def command(settings: Settings, directory: str, location: str | None, to: str) -> int:
     """Write an app into DIR that reads files: it looks at them to find out their format, columns and types.
 
     Reads the beginnings of a few files, decompressed; changes none. What speaks for each decision is a comment in the
@@ -58,8 +59,8 @@ def command(directory: str, location: str | None, to: str) -> int:
         # An app may be started anywhere; a local name means what it means here.
         named = heads_of = absolute(location) if is_local(location) else location
         _require_apart(folder, named)
-    logging.getLogger("operators").setLevel(logging.ERROR)
-    guess = guess_app(heads_of, read_heads(heads_of))
+    with operators_silenced(is_verbose=settings.is_verbose):
+        guess = guess_app(heads_of, read_heads(heads_of))
     text = app_text(_name_of(folder), named, guess.format, to, guess.evidence)
     plan_of(text)  # a mistake in it would be found too late
     _write(folder, APP_FILE, text)

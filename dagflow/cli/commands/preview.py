@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-import logging
 import math
 import shutil
 import sys
@@ -17,7 +16,7 @@ import click
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.figures import count, size
-from dagflow.cli.progress import LineDisplay, logging_to
+from dagflow.cli.progress import LineDisplay, logging_to, operators_silenced
 from dagflow.cli.record_table import Column, listed_columns, place, table
 from dagflow.cli.shared_options import Settings, load, set_option, verbose_option
 from dagflow.engine.preview import DEFAULT_READ_BYTES, DEFAULT_RECORDS, Preview, PreviewOptions, preview
@@ -82,10 +81,11 @@ def command(
     Reads no more than it needs. Ends with exit code 1 where a run would fail on what was read.
     """
     logical = load(app, settings, overrides)
-    with logging_to(LineDisplay(logical.name, settings.redact), is_verbose=settings.is_verbose):
-        if not settings.is_verbose:
-            # What is left out is part of the result, and how long a run would take is no matter here.
-            logging.getLogger("operators").setLevel(logging.ERROR)
+    # What is left out is part of the result, and how long a run would take is no matter here.
+    with (
+        logging_to(LineDisplay(logical.name, settings.redact), is_verbose=settings.is_verbose),
+        operators_silenced(is_verbose=settings.is_verbose),
+    ):
         found = preview(logical, PreviewOptions(at, records, file, offset, read_bytes))
     shown = json.dumps(_as_json(found), ensure_ascii=False, indent=2) if as_json else "\n".join(_lines(found))
     if as_json or found.files or found.error is None:

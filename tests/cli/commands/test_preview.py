@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,14 @@ def test_input_that_lies_beside_the_app_is_pointed_at(folder: Path) -> None:
     code, _, err = invoke("preview", "apps/app.yaml")
     beside = f"in was looked for in {folder}, and one is beside the app: start dagflow in apps, or name it apps/in\n"
     assert (code, err.endswith(f"    {beside}")) == (1, True)
+
+
+def test_looking_leaves_the_log_as_it_is(folder: Path) -> None:
+    """Operators are silenced for as long as a command looks."""
+    before = logging.getLogger("operators").level
+    for args in (["preview", "app.yaml"], ["init", "x", "--from", "in"], ["doctor", "app.yaml", "--no-spark"]):
+        assert invoke(*args)[0] == 0
+        assert logging.getLogger("operators").level == before
 
 
 def test_a_preview_needs_no_spark(folder: Path) -> None:
