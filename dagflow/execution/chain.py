@@ -33,9 +33,9 @@ from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.physical import Edge, PortRef
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class AtHand:
-    """What a chain works on; other threads look at it.
+    """A call of an operator that has not ended; other threads look at it.
 
     Attributes:
         operator: The operator that works.
@@ -66,6 +66,7 @@ class Chain:
 
     Attributes:
         at_hand: What it works on now; None for nothing.
+        calls: The calls that have not ended, outermost first; a generator that pauses is among them.
         steps: How many calls of operators have ended.
         on_step: Called before each call of an operator.
     """
@@ -87,6 +88,7 @@ class Chain:
         self._taken = Counters()
         self._pid = os.getpid()
         self.at_hand: AtHand | None = None
+        self.calls: list[AtHand] = []
         self.steps = 0
         self.on_step: Callable[[], None] | None = None
         for name, operator in self.operators.items():
@@ -145,11 +147,13 @@ class Chain:
     def _begin(self, at_hand: AtHand) -> AtHand | None:
         """Note what an operator is called with; returns what was at hand before, for the way back."""
         before, self.at_hand = self.at_hand, at_hand
+        self.calls.append(at_hand)
         if self.on_step is not None:
             self.on_step()
         return before
 
-    def _end(self, before: AtHand | None) -> None:
+    def _end(self, ended: AtHand, before: AtHand | None) -> None:
+        self.calls.remove(ended)
         if self.at_hand is not None:
             end_if_forked(self._pid, self.at_hand.operator)
         self.at_hand = before
@@ -157,11 +161,27 @@ class Chain:
 
     def mark(self) -> Hashable:
         """A mark of what the chain has done: equal as long as it has done nothing; other threads may call this."""
-        at_hand = self.at_hand
-        records = len(at_hand.ends) if at_hand is not None and at_hand.ends is not None else 0
-        emitted = [(buffer.emitted, len(buffer.gathered)) for buffer in self.buffers.values()]
-        counted = [sum(list(counts.values())) for counts in self.counters.values()]
-        return self.steps, records, tuple(emitted), tuple(counted)
+        return self.steps, tuple(buffer.emitted for buffer in self.buffers.values())
+
+    def mark_of(self, call: AtHand, emitted: int) -> Hashable:
+        """A mark of the input that a call has taken; other threads may call this.
+
+        What it emits is no input: a handler may emit for ever. A handler of a batch takes records unseen, so as many
+        emitted records as the batch has count as taken.
+
+        Args:
+            call: A call that has not ended.
+            emitted: How much its operator has emitted in it.
+        """
+        counted = sum(list(self.counters[call.operator].values()))
+        if call.ends is not None:
+            return len(call.ends), counted
+        records = len(call.payload) if isinstance(call.payload, RecordBatch) else 0
+        return min(emitted, records), counted
+
+    def emitted_by(self, operator: str) -> int:
+        """How many records and tuples an operator has emitted; other threads may call this."""
+        return sum(buffer.emitted + len(buffer.gathered) for buffer in self._buffers_of(operator))
 
     def _buffers_of(self, operator: str) -> list[PortBuffer]:
         return [buffer for ref, buffer in self.buffers.items() if ref.operator == operator]
@@ -187,7 +207,7 @@ class Chain:
             raise self._failure(operator, method, error, FailedInput.of(payload)) from error
         finally:
             self.clock.switch(before)
-            self._end(earlier)
+            self._end(at_hand, earlier)
 
     def _steps(self, operator: str, result: object) -> Iterator[None]:
         """Run a handler that is a generator, step by step, to its end."""
@@ -220,7 +240,7 @@ class Chain:
             buffer.begin_records()
         # An operator that emits no records has one list as well: it says which record is at hand.
         ends: list[list[int]] = [[] for _ in watched] or [[]]
-        earlier = self._begin(AtHand(operator, method, batch, ends[0]))
+        earlier = self._begin(at_hand := AtHand(operator, method, batch, ends[0]))
         try:
             if len(watched) == 1:
                 gathered, mark = watched[0].gathered, ends[0].append
@@ -243,7 +263,7 @@ class Chain:
             failed = replace(FailedInput.of(batch, at), record=shown_record(records[at]))
             raise self._failure(operator, method, error, failed) from error
         finally:
-            self._end(earlier)
+            self._end(at_hand, earlier)
             for buffer in watched:
                 buffer.end_records()
         try:
@@ -280,7 +300,7 @@ class Chain:
             OperatorError: It raised.
         """
         before = self.clock.switch(operator)
-        earlier = self._begin(AtHand(operator, method))
+        earlier = self._begin(at_hand := AtHand(operator, method))
         try:
             result = method(*arguments)
             _refuse_asynchronous(result)
@@ -293,7 +313,7 @@ class Chain:
             raise self._failure(operator, method, error) from error
         finally:
             self.clock.switch(before)
-            self._end(earlier)
+            self._end(at_hand, earlier)
         return result
 
     def begin_window(self, window_id: int) -> None:

@@ -44,6 +44,11 @@ class OperatorClock:
         self._active, self._since = operator, now
         return before
 
+    def worked_s(self, operator: str) -> float:
+        """Seconds that an operator has worked by now; other threads may call this."""
+        since, active = self._since, self._active
+        return self.busy_s[operator] + (self._now() - since if active == operator else 0.0)
+
     def take(self) -> dict[str, float]:
         """The seconds that each operator has worked since the last call, by name."""
         taken, self.busy_s = self.busy_s, dict.fromkeys(self.busy_s, 0.0)

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from msgspec import structs
@@ -18,7 +18,8 @@ from dagflow.api.context import Counts, OperatorContext, Skipped, VersionKey
 from dagflow.api.operator import Operator, PreScan, PreScanner
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.breakpoints import breakpoints
-from dagflow.execution.chain import Chain
+from dagflow.execution.chain import AtHand, Chain
+from dagflow.execution.chain_watch import ChainWatch
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.printed_lines import PrintedLines
@@ -80,7 +81,8 @@ class StageTask:
         operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
-        self._watch = TaskWatch(program.limits, host, self._work, self._mark, self._give_sign, send)
+        watched = ChainWatch(self._chain, lambda: self._progress.bytes_read, program.limits.warning_s)
+        self._watch = TaskWatch(program.limits, host, self._work_in, watched, self._give_sign, send)
         if host.is_retry:
             # An operator that ends its process has ended the one before; the driver gets to know at which input.
             self._chain.on_step = self._progress.report
@@ -91,14 +93,13 @@ class StageTask:
 
     def _work(self) -> WorkAtHand:
         """What the task has at hand; also called by the thread that watches it."""
-        at_hand = self._chain.at_hand
+        return self._work_in(self._chain.at_hand)
+
+    def _work_in(self, at_hand: AtHand | None) -> WorkAtHand:
         work = WorkAtHand(self._window.window_id, self._stage.index, self._partition)
         if at_hand is None:
             return work
         return structs.replace(work, operator=at_hand.operator, what=cut_text(str(at_hand), MAX_WHAT))
-
-    def _mark(self) -> Hashable:
-        return self._chain.mark(), self._progress.bytes_read
 
     def _loaded(self, operator: str) -> Operator:
         """A new instance of an operator; a module of its author may do anything while it is imported."""

@@ -75,6 +75,7 @@ class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
         is_over: Whether it has gone on.
         is_ended: Whether it is ended now because of it.
         timeout_s: Seconds after which it is ended, 0 for never.
+        emitted: How much its operator has emitted meanwhile, without taking input.
     """
 
     work: WorkAtHand
@@ -83,12 +84,14 @@ class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
     is_over: bool = False
     is_ended: bool = False
     timeout_s: float = 0.0
+    emitted: int = 0
 
     @property
     def line(self) -> str:
         """What stands still, for how long, and in what."""
         place = f" in {self.work.what}" if self.work.what else ""
-        return f"{self.work}: no progress for {self.seconds:.0f} s{place}"
+        emitted = f"; it takes no input, and has emitted {self.emitted} records meanwhile" if self.emitted else ""
+        return f"{self.work}: no progress for {self.seconds:.0f} s{place}{emitted}"
 
     def __str__(self) -> str:
         if self.is_over:

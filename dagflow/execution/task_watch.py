@@ -8,12 +8,16 @@ import faulthandler
 import os
 import sys
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
+from msgspec import structs
+
 from dagflow.execution.breakpoints import is_debugging
-from dagflow.execution.stalls import StallLimits, StandstillDetector, stacks_of
+from dagflow.execution.chain import AtHand
+from dagflow.execution.chain_watch import ChainWatch, Found
+from dagflow.execution.stalls import StallLimits, stacks_of
 from dagflow.execution.task_progress import StallReport, TaskMessage, WorkAtHand
 
 TIMEOUT_CODE = 75
@@ -55,8 +59,8 @@ class TaskWatch:
     Args:
         limits: How long the task may stand still.
         host: Where it runs.
-        work: What it has at hand now; called by the watching thread.
-        mark: A mark of what it has done; called by the watching thread.
+        work: What it has at hand in a call, None for none; called by the watching thread.
+        chain: Finds what makes no progress; used by the watching thread.
         report: Sends an ordinary report; called by the watching thread, as a sign of life.
         send: Takes the reports; must neither wait nor raise.
     """
@@ -65,20 +69,19 @@ class TaskWatch:
         self,
         limits: StallLimits,
         host: TaskHost,
-        work: Callable[[], WorkAtHand],
-        mark: Callable[[], Hashable],
+        work: Callable[[AtHand | None], WorkAtHand],
+        chain: ChainWatch,
         report: Callable[[], None],
         send: Callable[[TaskMessage], None],
     ) -> None:
         self._limits = limits
         self._host = host
         self._work = work
-        self._mark = mark
+        self._chain = chain
         self._report = report
         self._send = send
-        self._detector = StandstillDetector(limits.warning_s)
         self._is_over = threading.Event()
-        self._told: WorkAtHand | None = None
+        self._told: dict[AtHand | None, tuple[StallReport, Found]] = {}
         self._task = 0
         self._threads_before: frozenset[int | None] = frozenset()
 
@@ -94,8 +97,8 @@ class TaskWatch:
         self._is_over.set()
         if self._ends_process:
             faulthandler.cancel_dump_traceback_later()
-        if self._told is not None:
-            self._tell(self._detector.stood_s, is_over=True)
+        for report, found in list(self._told.values()):
+            self._send_end(report, found.watched.detector.stood_s)
 
     @property
     def _ends_process(self) -> bool:
@@ -115,24 +118,32 @@ class TaskWatch:
         if self._ends_process:
             # A watch of the interpreter's own, which needs no lock of Python's: native code may hold it.
             faulthandler.dump_traceback_later(self._limits.timeout_s + GRACE_S, exit=True, file=_STDERR)
-        standstill = self._detector.look(self._mark())
-        if standstill is not None:
-            self._tell(standstill.seconds, is_over=standstill.is_over)
+        for found in self._chain.look():
+            if found.standstill.is_over:
+                self._send_end(self._told.pop(found.call)[0], found.standstill.seconds)
+            else:
+                self._told[found.call] = self._tell(found), found
         self._report()
-        if 0 < self._limits.timeout_s <= self._detector.stood_s:
-            self._end()
+        longest = self._chain.longest() if self._limits.timeout_s > 0 else None
+        if longest is not None and longest.standstill.seconds >= self._limits.timeout_s:
+            self._end(longest)
 
-    def _tell(self, seconds: float, *, is_over: bool, is_ended: bool = False) -> None:
-        stack = "" if is_over else stacks_of(self._task, self._is_of_task)
-        work = self._told if is_over and self._told is not None else self._work()
-        self._told = None if is_over or is_ended else work
-        self._send(StallReport(work, seconds, stack, is_over, is_ended, self._limits.timeout_s))
+    def _tell(self, found: Found, *, is_ended: bool = False) -> StallReport:
+        stack, work = stacks_of(self._task, self._is_of_task), self._work(found.call)
+        seconds, timeout_s = found.standstill.seconds, self._limits.timeout_s
+        report = StallReport(work, seconds, stack, False, is_ended, timeout_s, found.emitted)
+        self._send(report)
+        return report
+
+    def _send_end(self, told: StallReport, seconds: float) -> None:
+        self._send(structs.replace(told, seconds=seconds, is_over=True, stack=""))
 
     def _is_of_task(self, thread: threading.Thread) -> bool:
         return thread.ident not in self._threads_before and thread is not threading.current_thread()
 
-    def _end(self) -> None:
-        self._tell(self._detector.stood_s, is_over=False, is_ended=True)
+    def _end(self, found: Found) -> None:
+        self._tell(found, is_ended=True)
+        self._told.clear()
         if self._host.owns_process:
             with contextlib.suppress(Exception):
                 sys.stderr.flush()

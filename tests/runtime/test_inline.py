@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from dagflow.api.records import RecordBatch
+from dagflow.execution.program import Program
+from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.inline import InlineRuntime
-from tests.runtime.runtime_contract import RuntimeContract, Start
+from tests.execution.sample_operators import Lines, Sample
+from tests.runtime.runtime_contract import RuntimeContract, Start, exchanging_plan, operators_of, window
+
+
+class Endless(Lines):
+    """Emits for ever."""
+
+    @Lines.samples.each
+    def read(self, sample: Sample) -> Iterator[None]:
+        """Emit, and never end."""
+        while True:
+            self.records.emit(RecordBatch.from_records([b"again"] * 50_000))
+            yield
 
 
 class TestInlineRuntime(RuntimeContract):
@@ -15,3 +33,15 @@ class TestInlineRuntime(RuntimeContract):
     def start(self) -> Start:
         """Starts the runtime."""
         return InlineRuntime
+
+
+def test_an_operator_that_emits_for_ever_is_told_and_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Operator, file and the number of records are told, and the limit of time ends it."""
+    operators = {**operators_of(tmp_path), "lines": Endless()}
+    program = Program.of("app", exchanging_plan(), operators, limits=StallLimits(warning_s=0.1, timeout_s=0.3))
+    results = InlineRuntime(program).submit(window([b"a"])).result()
+    (error,) = {str(result.error) for result in results if result.error is not None}
+    assert "no progress for as long as task_timeout_millis allows" in error
+    told, ended = [text for text in caplog.messages if "it takes no input, and has emitted" in text]
+    assert told.startswith("window 7, operator 'lines' partition 0: no progress for 0 s in read() of s0 [0, 1)")
+    assert "the task is ended" in ended

@@ -1,0 +1,130 @@
+"""Finds what makes no progress in a chain: a call that takes no input, or a chain that waits outside of all calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from dagflow.execution.chain import AtHand, Chain
+from dagflow.execution.stalls import Standstill, StandstillDetector
+
+
+@dataclass(slots=True)
+class Watched:
+    """A call that is watched.
+
+    Attributes:
+        call: The call; None for the chain while no operator works.
+        detector: Takes its marks, by a clock that runs while its operator works.
+        emitted: How much its operator had emitted when it made progress last.
+    """
+
+    call: AtHand | None
+    detector: StandstillDetector
+    emitted: int
+    _first_emitted: int
+    _mark: Hashable = None
+
+    def emitted_in_it(self, emitted: int) -> int:
+        """How much was emitted since the call is watched."""
+        return emitted - self._first_emitted
+
+    def look(self, mark: Hashable, emitted: int) -> Standstill | None:
+        """Take its mark as it is now; see StandstillDetector.look()."""
+        if mark != self._mark:
+            self._mark, self.emitted = mark, emitted
+        return self.detector.look(mark)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is to be told of a call.
+
+    Attributes:
+        watched: The call.
+        standstill: That it stands still, or that this is over.
+        emitted: How much its operator has emitted meanwhile.
+    """
+
+    watched: Watched
+    standstill: Standstill
+    emitted: int = 0
+
+    @property
+    def call(self) -> AtHand | None:
+        """The call; None for the chain while no operator works."""
+        return self.watched.call
+
+
+class ChainWatch:
+    """Compares what calls of operators have taken; used by one thread, beside the one that runs the chain.
+
+    Time counts against the operator that works: a call that emits does not stand still because an operator downstream
+    is slow.
+
+    Args:
+        chain: The chain.
+        bytes_read: Gives how much the chain has read.
+        warning_s: Seconds after which a standstill is told.
+        now: A clock, in seconds, for the time when no operator works.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        bytes_read: Callable[[], int],
+        warning_s: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._chain = chain
+        self._bytes_read = bytes_read
+        self._warning_s = warning_s
+        self._now = now
+        self._watched: dict[AtHand | None, Watched] = {}
+
+    def look(self) -> list[Found]:
+        """What is to be told now: each standstill once, and its end once."""
+        calls: list[AtHand | None] = [*self._chain.calls]
+        if self._chain.at_hand is None:
+            calls.append(None)
+        ended = [self._watched.pop(call) for call in [*self._watched] if call not in calls]
+        found = [_over(watched) for watched in ended if watched.detector.is_told]
+        for call in calls:
+            watched, emitted = self._watched_of(call), self._emitted_by(call)
+            standstill = watched.look(self._mark_of(watched, emitted), emitted)
+            if standstill is not None:
+                found.append(Found(watched, standstill, emitted - watched.emitted))
+        if any(each.standstill.is_over for each in found):
+            # An end is told of the task as a whole: what still stands is told again.
+            for watched in self._watched.values():
+                watched.detector.is_told = False
+        return found
+
+    def longest(self) -> Found | None:
+        """The call that has made no progress for longest."""
+        watched = max(self._watched.values(), key=lambda each: each.detector.stood_s, default=None)
+        if watched is None:
+            return None
+        standstill = Standstill(watched.detector.stood_s, is_over=False)
+        return Found(watched, standstill, self._emitted_by(watched.call) - watched.emitted)
+
+    def _watched_of(self, call: AtHand | None) -> Watched:
+        if call not in self._watched:
+            operator = None if call is None else call.operator
+            now = self._now if operator is None else lambda: self._chain.clock.worked_s(operator)
+            emitted = self._emitted_by(call)
+            self._watched[call] = Watched(call, StandstillDetector(self._warning_s, now), emitted, emitted)
+        return self._watched[call]
+
+    def _emitted_by(self, call: AtHand | None) -> int:
+        return 0 if call is None else self._chain.emitted_by(call.operator)
+
+    def _mark_of(self, watched: Watched, emitted: int) -> Hashable:
+        if watched.call is None:
+            return self._chain.mark(), self._bytes_read()
+        return self._chain.mark_of(watched.call, watched.emitted_in_it(emitted)), self._bytes_read()
+
+
+def _over(watched: Watched) -> Found:
+    return Found(watched, Standstill(watched.detector.stood_s, is_over=True))
