@@ -24,6 +24,13 @@ _TAIL = 4
 """One part in so many of a text that is cut is its end."""
 
 
+START_OVER = "start over with --fresh, which removes what was published, and makes it again of the files there are"
+"""Advice where a checkpoint cannot be continued; --fresh itself refuses where those files are gone."""
+
+ANOTHER_CHECKPOINT = "start over with another checkpoint and other outputs; what was published stays"
+"""Advice where a journal cannot be read: what it has published is not known, and --fresh cannot remove it."""
+
+
 def cut_text(text: str, limit: int = MAX_TEXT) -> str:
     """A text that is short enough to be passed on: of a long one the head, the tail, and how much is left out."""
     if len(text) <= limit:

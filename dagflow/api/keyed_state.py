@@ -17,7 +17,7 @@ from msgspec import Raw, msgpack
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Capability, Operator
 from dagflow.api.partitioning import Key, Truth, canonical, partitions_of_keys
-from dagflow.errors import JournalError
+from dagflow.errors import START_OVER, JournalError
 
 V = TypeVar("V")
 
@@ -113,7 +113,7 @@ class Segment:
             raise JournalError(
                 f"keyed state of version {version} is unknown here, version {_VERSION} is known",
                 url=self.name,
-                hint="run the version of dagflow that wrote it, or start over with --fresh",
+                hint=f"run the version of dagflow that wrote it, or {START_OVER}",
             )
         if value_type is None:
             if not has_pickle:

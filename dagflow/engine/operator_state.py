@@ -12,7 +12,7 @@ from dataclasses import replace
 from dagflow.api.keyed_state import KeyedOperator, Rescalable
 from dagflow.api.operator import Operator
 from dagflow.engine.segments import SegmentStore
-from dagflow.errors import DagflowError, JournalError, PlanError, Problem
+from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Problem
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal import SavedParts, SavedSegment, SavedState, WindowPlan
@@ -53,7 +53,7 @@ def require_owners(
             f"operator '{begin[0]}' is new and would begin from nothing, and operator '{gone[0]}', "
             "which has left state, is no longer in the app",
             url="journal",
-            hint=f"if '{begin[0]}' is what '{gone[0]}' was, name it so again; otherwise start over with --fresh",
+            hint=f"if '{begin[0]}' is what '{gone[0]}' was, name it so again; otherwise {START_OVER}",
         )
 
 
@@ -154,8 +154,7 @@ class OperatorStates:
         before = len(self._kept[name])
         raise DagflowError(
             f"operator '{name}' keeps state for {before} partitions and cannot be given {partitions}",
-            hint=f"set its partitions back to {before}, give it split_state() and merge_states(), "
-            "or start over with --fresh",
+            hint=f"set its partitions back to {before}, give it split_state() and merge_states(), or {START_OVER}",
         )
 
     def for_window(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], SavedState]:

@@ -351,7 +351,7 @@ def require_nothing_in_targets(operators: Mapping[str, Operator], state: Journal
             if marker := target.open(writer_of(state, name)).marker:
                 raise DagflowError(
                     f"--fresh would write into {target.name} once more what windows 1 to {marker} have written",
-                    hint="remove the table, or let the app name another one, and run again with --fresh",
+                    hint="let the app name another table, or move this one away, and run again with --fresh",
                 )
 
 

@@ -16,7 +16,15 @@ from dagflow.engine.scaling import Scaling
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
 from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers
 from dagflow.engine.window_committer import intent_of
-from dagflow.errors import DagflowError, JournalError, MissingError, RunStoppedError, SourceChangedError, StorageError
+from dagflow.errors import (
+    START_OVER,
+    DagflowError,
+    JournalError,
+    MissingError,
+    RunStoppedError,
+    SourceChangedError,
+    StorageError,
+)
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import ControlState, Journal, Reprocess, WindowIntent, WindowPlan
 from dagflow.runtime.base import Runtime
@@ -133,7 +141,7 @@ class Reprocessor:
                 f"window {window_id} is part of a result of operator '{held[0]}' over several windows, and cannot be "
                 "processed again alone",
                 url="journal",
-                hint="start over with --fresh",
+                hint=START_OVER,
             )
         if intent is None or window_id > self._journal.state.last_done:
             raise JournalError(
@@ -192,7 +200,7 @@ def why_not_reprocessed(app: PlacedApp) -> JournalError | None:
                 return JournalError(
                     f"operator '{name}' has state, and the journal does not keep the state before a window",
                     url="journal",
-                    hint="start over with --fresh",
+                    hint=START_OVER,
                 )
     for name, operator in app.operators.items():
         if isinstance(operator, TransactionalSink):
@@ -200,13 +208,13 @@ def why_not_reprocessed(app: PlacedApp) -> JournalError | None:
                 f"operator '{name}' writes to {operator.transaction_target(app.storage).name}, and what a window has "
                 "added to it is not replaced yet",
                 url="journal",
-                hint="remove the table, and start over with --fresh",
+                hint="let the app name another table, and start over with --fresh; this one stays as it is",
             )
     for name in waits_for_results(app.plan, app.operators):
         return JournalError(
             f"operator '{name}' works on the results of all windows in order, and cannot process one of them again",
             url="journal",
-            hint="start over with --fresh",
+            hint=START_OVER,
         )
     return None
 

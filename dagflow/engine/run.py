@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dagflow.api.context import WindowBudget
-from dagflow.api.control import ControlOperator
 from dagflow.engine.app_change_notice import change_notices
 from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver, Observer, RunControls
@@ -20,8 +19,8 @@ from dagflow.engine.live_run import app_file_of, live_run
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
-from dagflow.engine.publication import require_nothing_in_targets
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
+from dagflow.engine.repeatable import require_repeatable
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.segments import SegmentStore
@@ -31,14 +30,13 @@ from dagflow.engine.window_committer import WindowCommitter
 from dagflow.engine.window_planner import WindowPlanner
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import WindowSizing
-from dagflow.errors import DagflowError, MissingError
+from dagflow.errors import MissingError
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.journal import Journal, JournalRetention, read_state, set_aside
-from dagflow.metrics.names import CLEANED
+from dagflow.journal import Journal, JournalRetention, set_aside
 from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
@@ -202,7 +200,7 @@ def gate_of(store: ObjectStore, options: RunOptions, notice: Callable[[str], Non
 def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *, fresh: bool) -> Journal:
     store = storage.objects(checkpoint)
     if fresh:
-        _require_repeatable(app, store, storage)
+        require_repeatable(app.instances, store, storage)
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 storage.backend(url).files.remove(url)
@@ -216,31 +214,6 @@ def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *,
     if any(map(pickles_state, app.instances.values())):
         journal.require_key()
     return journal
-
-
-def _require_repeatable(app: LogicalPlan, store: ObjectStore, storage: StorageContext) -> None:
-    """Refuse to start over where published files cannot be made again, or windows cannot be taken out of a target.
-
-    Raises:
-        DagflowError: An operator of the app, or of the app as it was, removes source files; or a transactional target
-            has windows of the journal.
-    """
-    try:
-        state = read_state(store)
-    except MissingError:
-        return
-    removers = [
-        name for name, each in app.instances.items() if isinstance(each, ControlOperator) and each.removes_input
-    ]
-    # The app may have had one that it has no more.
-    removers += [name for name, counters in state.totals.operators.items() if CLEANED in counters.counts]
-    if state.last_committed and removers:
-        raise DagflowError(
-            f"--fresh would remove what was published, and operator '{removers[0]}' has removed the source files: "
-            "it may be the only copy",
-            hint="use another checkpoint and another output, or remove both yourself where copies of the files exist",
-        )
-    require_nothing_in_targets(app.instances, state, storage)
 
 
 def _drive(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 
-from dagflow.errors import JournalError, MissingError
+from dagflow.errors import START_OVER, JournalError, MissingError
 from dagflow.storage.objects import ObjectStore
 
 SEGMENTS = "segments/"
@@ -62,7 +62,7 @@ class SegmentStore:
             raise JournalError(
                 f"the state of an operator is gone: {SEGMENTS}{name}",
                 url=self._store.url,
-                hint="put the checkpoint back as it was, with its segments, or start over with --fresh",
+                hint=f"put the checkpoint back as it was, with its segments, or {START_OVER}",
             ) from error
 
     def drop(self, window_id: int, names: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from dagflow.api.control import SourceEventListener
 from dagflow.api.keyed_state import KeyedSnapshot, Segment
 from dagflow.api.operator import Operator, PreScan
-from dagflow.errors import JournalError, OperatorError, text_of
+from dagflow.errors import START_OVER, JournalError, OperatorError, text_of
 from dagflow.journal.saved_state import SavedSegment, SavedState
 
 
@@ -114,5 +114,5 @@ class StateCodec:
         return JournalError(
             f"operator '{self._operator}' has left state of {what}",
             url="journal",
-            hint="run the version that wrote it, or start over with --fresh",
+            hint=f"run the version that wrote it, or {START_OVER}",
         )

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from isal import isal_zlib
 
-from dagflow.errors import JournalError
+from dagflow.errors import ANOTHER_CHECKPOINT, JournalError
 from dagflow.storage.roots import Roots
 
 FORMAT_VERSION = 1
@@ -120,7 +120,7 @@ def decode_all(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Iterator[Any]:
             raise JournalError(
                 "the checksum does not fit the bytes: the object was damaged after it was written",
                 url=url,
-                hint="restore the checkpoint from a copy, or start over with another checkpoint",
+                hint=f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}",
             )
         yield roots.expand_all(_read(isal_zlib.decompress(body)))
         position = header.end() + length

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dagflow.errors import AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
+from dagflow.errors import ANOTHER_CHECKPOINT, AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
 from dagflow.journal.events import Event, Fence, Holder, Record
 from dagflow.journal.frames import TornError, decode, decode_all, encode
 from dagflow.journal.heartbeat import newest_heartbeat
@@ -95,7 +95,7 @@ def load(store: ObjectStore) -> Replay:
                 raise JournalError(
                     str(error),
                     url=redacted(store.url),
-                    hint="restore the checkpoint from a copy, or start over with another checkpoint",
+                    hint=f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}",
                 ) from error
     raise AssertionError("unreachable")
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dagflow.errors import JournalError
+from dagflow.errors import ANOTHER_CHECKPOINT, JournalError
 from dagflow.journal.frames import Compressed
 
 T = TypeVar("T")
@@ -42,5 +42,5 @@ def from_json(kind: type[T], value: Any, url: str) -> T:
         raise JournalError(
             f"this is no {kind.__name__} that this program knows: {error}",
             url=url,
-            hint="run the version of dagflow that wrote it, or start over with another checkpoint",
+            hint=f"run the version of dagflow that wrote it, or {ANOTHER_CHECKPOINT}",
         ) from error

@@ -211,7 +211,7 @@ def _manifest_of(window: Window) -> WindowManifest:
     origins += [("", 0)] * (len(intent.files) - len(origins))
     sources = [each for made in intent.produced for each in decode_sources(made.sources, made.files)]
     sources += [None] * (len(intent.files) - len(sources))
-    inputs, made_from = attributed(_inputs(plan), sources)
+    inputs, made_from = attributed(inputs_of(plan), sources)
     outputs = tuple(
         PublishedFile(redacted(file.final_url), file.size_bytes, file.records, file.crc32, *origin, positions)
         for file, origin, positions in zip(intent.files, origins, made_from, strict=True)
@@ -236,7 +236,7 @@ class _Discovered(Protocol):
     discovered_ms: int
 
 
-def _inputs(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
+def inputs_of(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
     """Each block of a window, with its id."""
     for port, partition, item in planned_tuples(plan):
         for block in item if isinstance(item, TupleBatch) else (item,):

@@ -14,6 +14,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import OutputPort
 from dagflow.api.properties import property_model
 from dagflow.api.records import RecordBatch
+from dagflow.errors import START_OVER
 from operators.aggregate.ordering import concatenated
 
 _COMPACT_ROWS = 1 << 16
@@ -82,7 +83,7 @@ class AggregateBase(Operator, Accumulator):
         if had != has:
             raise ValueError(
                 f"the result that is held back was begun with {had}, and the operator has {has} now; set them back, "
-                "and change them when the result is published, or start over with --fresh"
+                f"and change them when the result is published, or {START_OVER}"
             )
         self.add(table.replace_schema_metadata())
 

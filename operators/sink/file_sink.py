@@ -69,7 +69,7 @@ def _require_own(run: RunPreparation, root: str, urls: set[str]) -> None:
             f"holds {len(urls)} files that this checkpoint did not publish and whose names it may need, "
             f"such as {name_of(min(urls))}",
             url=root,
-            hint="publish into another directory, or remove them",
+            hint="publish into another directory, or move them away",
         )
 
 

@@ -443,7 +443,7 @@ class ChangeDetector:
             raise SourceChangedError(
                 f"it was {change} after it was read: {entry.size_bytes} bytes then, {files.stats[0].size_bytes} now",
                 url=url,
-                hint=f"say what to do about it, for example on_change: {{{change}: reread}} or {{{change}: ignore}}",
+                hint=self._rules.on_change.remedy(change),
             )
         start = read_until(entry.fingerprint, entry.size_bytes) if action == "tail" else 0
         return replace(files, start=start, is_noted=action == "ignore")

@@ -39,6 +39,15 @@ class OnChange(BaseModel):
         """What to do about a change."""
         return {"appended": self.appended, "replaced": self.replaced, "truncated": self.truncated}[change]
 
+    def remedy(self, change: Change) -> str:
+        """What to do where a change fails a run: nothing that is there is passed over, or read again unchanged."""
+        if change == "appended":
+            return "to read what was added: on_change: {appended: tail} on the splitter"
+        return (
+            "to read what is there now as a new file, beside what was published of the old one: "
+            f"on_change: {{{change}: reread}} on the splitter"
+        )
+
     @property
     def needs_fingerprints(self) -> bool:
         """Whether an append must be distinguished from a rewrite in place."""

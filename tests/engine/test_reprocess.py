@@ -107,9 +107,10 @@ def test_files_that_a_replay_no_longer_makes_go_and_new_ones_come(folder: Path) 
     [file] = tracked_files("journal", "in/a", STORAGE)
     assert file.outputs == [str(folder / "out" / f"{1:016x}")]
     Path("app.yaml").write_text(APP)
-    (folder / "in" / "a").unlink()
+    with (folder / "in" / "a").open("a") as file_a:
+        file_a.write("a3\n")
     run(load_app("app.yaml"), RunOptions(fresh=True), runtime=InlineRuntime)
-    assert sorted(published(folder).values()) == ["b1\nb2\n", "c1\nc2\n"]
+    assert sorted(published(folder).values()) == ["a1\na2\na3\n", "b1\nb2\n", "c1\nc2\n"]
 
 
 def test_a_stage_that_is_new_in_a_replay_has_the_partitions_of_its_policy(folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine import window_committer
+from dagflow.engine import publication
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, JournalError, StorageError
@@ -192,7 +192,7 @@ def test_what_is_decided_in_a_root_waits_until_the_root_has_its_name(
         raise DagflowError("the lights went out")
 
     with monkeypatch.context() as patch:
-        patch.setattr(window_committer, "publish_all", dying)
+        patch.setattr(publication, "publish_all", dying)
         with pytest.raises(DagflowError, match="the lights went out"):
             run(plain_app(tmp_path, **roots), runtime=InlineRuntime)
     refusal = r"(?s)lies in root 'results' .* no root of that name.*roots: \{results: …\}"

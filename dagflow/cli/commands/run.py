@@ -26,7 +26,16 @@ from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import DagflowError, JournalError, ProcessEndedError, RunStoppedError, TransientStorageError
+from dagflow.errors import (
+    DagflowError,
+    JournalError,
+    MissingError,
+    OperatorError,
+    ProcessEndedError,
+    RecordError,
+    RunStoppedError,
+    TransientStorageError,
+)
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 
@@ -128,4 +137,5 @@ def _may_pass(error: Exception) -> bool:
     """Whether the same run may succeed another time, with nothing changed."""
     if not isinstance(error, DagflowError) or isinstance(error, _MAY_PASS):
         return True
-    return type(error) is DagflowError and not error.hint
+    # An operator's code, a record or a location is to be mended without a word of advice, too.
+    return not error.hint and not isinstance(error, (OperatorError, RecordError, MissingError))

@@ -68,8 +68,8 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
         url=redacted(block.url),
         offset=0,
         length=source.size_bytes,
-        hint="name it by what it holds, set compression: none on the reader to read its bytes as they are, or leave it "
-        "out with on_error: skip",
+        hint="on_error: skip on the reader leaves such files out, and lists them; compression: none reads the bytes of "
+        "all files as they are",
     )
 
 

@@ -209,13 +209,13 @@ class DecompressedFile:
         return self._source.size_bytes, self._size
 
     def _corrupt(self, reason: str, offset: int) -> CorruptArchiveError:
-        hint = "on_error: skip on the reader leaves such files out"
+        hint = "on_error: skip on the reader leaves such files out, and lists them"
         return CorruptArchiveError(self._said(reason), **self._where(offset), hint=hint)
 
     def _incomplete(self, reason: str) -> IncompleteArchiveError:
         hint = (
             "if it is still being written, settle_millis or done_marker on the splitter waits for its end; "
-            "on_error: skip on the reader leaves such files out"
+            "on_error: skip on the reader leaves such files out, and lists them"
         )
         return IncompleteArchiveError(self._said(reason), **self._where(self._position), hint=hint)
 

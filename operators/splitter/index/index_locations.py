@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dagflow.errors import JournalError
+from dagflow.errors import START_OVER, JournalError
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.roots import MARK, Roots
 
@@ -53,8 +53,8 @@ def require_same_names(before: IndexLocations, locations: Iterable[str], roots: 
                 f"files here are remembered {_described(was)}, and would be looked for {_described(now)}: "
                 "all of them would be read again",
                 url=redacted(url),
-                hint="let attributes: {roots: …} be as before, or start over with --fresh; a root is named before "
-                "the first run, and its place changes when its files have moved",
+                hint=f"let attributes: {{roots: …}} be as before, or {START_OVER}; a root is named before the "
+                "first run, and its place changes when its files have moved",
             )
 
 

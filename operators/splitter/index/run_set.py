@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from dagflow.errors import JournalError, StorageError
+from dagflow.errors import START_OVER, JournalError, StorageError
 from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.sorted_runs import Run, RunFile, compact
@@ -74,7 +74,7 @@ class RunSet:
                 f"the index of processed files lacks {missing[0]}"
                 + (f" and {len(missing) - 1} more" * (len(missing) > 1)),
                 url=self.store.url,
-                hint="put the checkpoint back as it was, with its index, or start over with --fresh",
+                hint=f"put the checkpoint back as it was, with its index, or {START_OVER}",
             )
         # Files of an attempt that died before its snapshot was durable. They are removed with the next snapshot,
         # because looking at a checkpoint must not change it.

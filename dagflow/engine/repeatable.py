@@ -1,0 +1,83 @@
+"""Refuses to start over where what was published cannot be made again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from dagflow.api.control import ControlOperator
+from dagflow.api.operator import Operator
+from dagflow.engine.publication import require_nothing_in_targets
+from dagflow.errors import DagflowError, MissingError
+from dagflow.journal import Window, committed_windows, read_state
+from dagflow.metrics.names import CLEANED
+from dagflow.report.manifest import inputs_of
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
+
+_LOOKS_AT_ONCE = 16
+
+_WAY_ON = "use another checkpoint and another output, or remove both yourself where copies of the files exist"
+
+
+def require_repeatable(operators: Mapping[str, Operator], store: ObjectStore, storage: StorageContext) -> None:
+    """Refuse to start over where published files cannot be made again, or windows cannot be taken out of a target.
+
+    Args:
+        operators: The operators of the app, by name.
+        store: The checkpoint.
+        storage: Reaches the input and the targets.
+
+    Raises:
+        DagflowError: An operator of the app, or of the app as it was, removes source files; or one of them is gone,
+            or shorter than what was read of it; or a transactional target has windows of the journal.
+    """
+    try:
+        state = read_state(store)
+    except MissingError:
+        return
+    removers = [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
+    # The app may have had one that it has no more.
+    removers += [name for name, counters in state.totals.operators.items() if CLEANED in counters.counts]
+    if state.last_committed and removers:
+        raise DagflowError(
+            f"--fresh would remove what was published, and operator '{removers[0]}' has removed the source files: "
+            "it may be the only copy",
+            hint=_WAY_ON,
+        )
+    require_nothing_in_targets(operators, state, storage)
+    _require_sources(store, storage)
+
+
+def _require_sources(store: ObjectStore, storage: StorageContext) -> None:
+    """Refuse where a file of which something was published is gone, or shorter than what was read of it."""
+
+    def is_there(source: tuple[str, int]) -> bool:
+        url, end = source
+        try:
+            return storage.stat(url).size_bytes >= end
+        except MissingError:
+            return False
+
+    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+        for window in committed_windows(store):
+            sources = list(_sources(window).items())
+            for (url, _), found in zip(sources, pool.map(is_there, sources), strict=True):
+                if not found:
+                    raise DagflowError(
+                        f"--fresh would remove what window {window.plan.window_id} has published of {redacted(url)}, "
+                        "and what was read there is gone: it may be the only copy",
+                        hint=_WAY_ON,
+                    )
+
+
+def _sources(window: Window) -> dict[str, int]:
+    """The files that a window has read, and up to where."""
+    left_out = {} if window.intent is None else {(each.url, each.start): each.end for each in window.intent.skipped}
+    ends: dict[str, int] = {}
+    for _, part in inputs_of(window.plan):
+        if left_out.get((part.url, part.start), -1) < part.end:
+            # Of a compressed file that was cut, ranges may be of what it holds, which is longer.
+            ends[part.url] = max(ends.get(part.url, 0), min(part.end, part.size_bytes))
+    return ends

@@ -1,0 +1,290 @@
+"""What errors about data and checkpoints advise: each is followed to the letter, and afterwards nothing is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine import segments
+from dagflow.engine.reprocess import reprocess
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
+from dagflow.plan.load import load_app
+from dagflow.report.status import status
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+
+APP = """\
+name: advised
+attributes: {{checkpoint: {checkpoint}}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: [in], pack_bytes: 0{splitter}}}}}
+  reader: {{class: BlockReader, properties: {{min_readers: 1, max_readers: 1{reader}}}}}{operators}
+  writer: {{class: RecordWriter, properties: {{path: {out}}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: {to}}}{streams}
+"""
+UNIQUE = "\n  unique: {class: Deduplicator, partition: 1}"
+FIRST = "\n  first: {from: unique.output, to: writer.input}"
+REJECTS = "\n  rejects: {class: RecordWriter, properties: {path: rejects}, partition: parallel}"
+REFUSED = "\n  refused: {from: reader.errors, to: rejects.input}"
+GOOD = ["good 1", "good 2"]
+
+
+class Lab:
+    """An app that is changed as an error says.
+
+    Args:
+        folder: The working directory.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.parts = {
+            "checkpoint": "journal",
+            "out": "out",
+            "splitter": "",
+            "reader": "",
+            "operators": "",
+            "to": "writer.input",
+            "streams": "",
+        }
+
+    def put(self, name: str, content: str | bytes) -> Path:
+        """Write a file of the input."""
+        path = self.folder / "in" / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def run(self, *, fresh: bool = False) -> None:
+        """Run the app as it is now."""
+        (self.folder / "app.yaml").write_text(APP.format(**self.parts))
+        run(load_app("app.yaml"), RunOptions(fresh=fresh), runtime=InlineRuntime)
+
+    def run_fresh(self) -> None:
+        """Start over."""
+        self.run(fresh=True)
+
+    def replay(self, window_id: int) -> None:
+        """Run a window again."""
+        reprocess(load_app("app.yaml"), RunOptions(), [window_id], runtime=InlineRuntime)
+
+    def remember(self) -> None:
+        """Use an operator with state."""
+        self.parts |= {"operators": UNIQUE, "to": "unique.input", "streams": FIRST}
+
+    def records(self, directory: str = "out") -> list[str]:
+        """What is published, sorted."""
+        files = [path for path in Path(directory).glob("[!.]*") if path.is_file()]
+        return sorted(line for path in files for line in path.read_text().splitlines())
+
+    def left_out(self) -> set[str]:
+        """The files that `status` lists as left out, in part or whole."""
+        found = status(self.parts["checkpoint"], StorageContext.default()).left_out
+        return {Path(each.url).name for each in found.newest}
+
+    def set_as_told(self, text: str, form: str = r"(\w+: (?:\{\w+: \w+\}|\w+)) on the (reader|splitter)") -> None:
+        """Give an operator the property that a message names."""
+        found = re.search(form, text)
+        assert found is not None, text
+        self.parts[found[2]] += f", {found[1]}"
+        self.run()
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """A directory with an app and a file."""
+    monkeypatch.setattr(segments, "INLINE_BYTES", 0)
+    (tmp_path / "in").mkdir()
+    with contextlib.chdir(tmp_path):
+        lab = Lab(tmp_path)
+        lab.put("good", "good 1\ngood 2\n")
+        yield lab
+
+
+def refusal(act: Callable[[], object], match: str) -> str:
+    """The text of the error that an act ends with."""
+    with pytest.raises(DagflowError, match=rf"(?s){match}") as caught:
+        act()
+    return str(caught.value)
+
+
+CHANGES = {
+    "appended": ("old 1\n", "old 1\nnew 1\n", ["new 1", "old 1"]),
+    "replaced": ("old 1\n", "new 1\n", ["new 1", "old 1"]),
+    "truncated": ("old 1\nold 2\n", "new 1\n", ["new 1", "old 1", "old 2"]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_fails_a_run_is_read_as_the_error_says(lab: Lab, change: str) -> None:
+    """What is there now is read, what was published stays, and no record comes twice."""
+    old, new, expected = CHANGES[change]
+    lab.parts["splitter"] = f", on_change: {{{change}: fail}}"
+    path = lab.put("log", old)
+    lab.run()
+    if change == "replaced":
+        path.unlink()
+    path.write_text(new)
+    text = refusal(lab.run, rf"it was {change} after it was read")
+    lab.parts["splitter"] = ""
+    lab.set_as_told(text)
+    assert lab.records() == sorted([*GOOD, *expected])
+    lab.run()
+    assert lab.records() == sorted([*GOOD, *expected])
+
+
+PACKED = gzip.compress(b"bad 1\nbad 2\n")
+UNREADABLE = {
+    "cut off": ("bad.gz", PACKED[:-9], PACKED),
+    "damaged": ("bad.gz", PACKED[:10] + b"\xff" * 9 + PACKED[19:], PACKED),
+    "of another kind": ("bad.gz", b"no archive", PACKED),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_file_that_is_left_out_stays_listed_until_it_is_read(lab: Lab, case: str) -> None:
+    """The others are published; in every later status it is listed, and when it can be read it is not missing."""
+    name, content, mended = UNREADABLE[case]
+    path = lab.put(name, content)
+    text = refusal(lab.run, r"on_error: skip on the reader leaves such files out, and lists them")
+    lab.set_as_told(text)
+    for _ in range(2):
+        assert (lab.records(), lab.left_out()) == (GOOD, {name})
+        lab.run()
+    path.unlink()
+    lab.put(name, mended)
+    lab.run()
+    assert lab.records() == sorted([*GOOD, "bad 1", "bad 2"])
+
+
+def test_a_file_with_a_wrong_name_is_read_as_the_error_says(lab: Lab) -> None:
+    """It is left out, and what it holds is not missing when it has a name that says so."""
+    path = lab.put("bad.gz", "bad 1\nbad 2\n")
+    text = refusal(lab.run, r"its name ends in \.gz, .* compression: none reads the bytes of all files as they are")
+    lab.set_as_told(text)
+    path.rename(path.with_suffix(".txt"))
+    for _ in range(2):
+        lab.run()
+        assert lab.records() == sorted([*GOOD, "bad 1", "bad 2"])
+
+
+def test_a_file_that_is_no_archive_is_read_as_it_is(lab: Lab) -> None:
+    """The other remedy that the error names."""
+    lab.put("bad.gz", "bad 1\nbad 2\n")
+    refusal(lab.run, r"compression: none reads the bytes of all files as they are")
+    lab.parts["reader"] = ", compression: none"
+    lab.run()
+    assert lab.records() == sorted([*GOOD, "bad 1", "bad 2"])
+
+
+def test_a_record_that_is_too_long_comes_with_a_larger_limit(lab: Lab) -> None:
+    """The error names the limit; the window that failed runs again with it."""
+    lab.put("long", "a long record\n")
+    lab.parts["reader"] = ", format: {type: lines, max_record: 8}"
+    refusal(lab.run, r"raise max_record")
+    lab.parts["reader"] = ", format: {type: lines, max_record: 80}"
+    lab.run()
+    assert lab.records() == sorted([*GOOD, "a long record"])
+
+
+def test_records_that_are_refused_are_taken_aside(lab: Lab) -> None:
+    """First the port errors, as the error says, then a limit of them that is too low: each line is in one place."""
+    (lab.folder / "in" / "good").unlink()
+    lab.put("table", "n\n1\nx\n2\ny\n")
+    csv = ", format: {type: csv, columns: {n: int64}}"
+    lab.parts["reader"] = csv
+    refusal(lab.run, r"connect the reader's port errors, and run again")
+    lab.parts |= {"operators": REJECTS, "streams": REFUSED, "reader": f"{csv}, max_rejects: 1"}
+    refusal(lab.run, r"2 of 4 records were refused, and max_rejects is 1.* set it to null")
+    assert lab.records() == []
+    lab.parts["reader"] = f"{csv}, max_rejects: null"
+    lab.run()
+    assert lab.records() == ['{"n":1}', '{"n":2}']
+    assert len(lab.records("rejects")) == 2
+
+
+def test_files_of_others_are_moved_away_and_not_removed(lab: Lab) -> None:
+    """The error says where they are in the way."""
+    (lab.folder / "out").mkdir()
+    (lab.folder / "out" / "part-00000001-00000-0000.txt").write_text("mine")
+    for path in (lab.folder / "out").iterdir():
+        text = refusal(lab.run, r"1 files that this checkpoint did not publish.*or move them away")
+        assert "remove" not in text
+        path.rename(lab.folder / "mine")
+    lab.run()
+    assert (lab.records(), Path("mine").read_text()) == (GOOD, "mine")
+
+
+def damaged(lab: Lab) -> None:
+    """Damage every object of the log and the snapshots."""
+    for path in [*Path("journal/log").iterdir(), *Path("journal").glob("snap/*")]:
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 0xFF
+        path.write_bytes(data)
+
+
+def test_a_damaged_journal_is_replaced_and_what_it_published_stays(lab: Lab) -> None:
+    """With another checkpoint and another output everything is made anew."""
+    lab.run()
+    damaged(lab)
+    refusal(lab.run, r"start over with another checkpoint")
+    text = refusal(lab.run_fresh, r"start over with another checkpoint")
+    assert "other outputs; what was published stays" in text
+    lab.parts["checkpoint"] = "other"
+    refusal(lab.run, r"publish into another directory")
+    lab.parts["out"] = "new"
+    lab.run()
+    assert (lab.records(), lab.records("new")) == (GOOD, GOOD)
+
+
+def lost_state(lab: Lab) -> Callable[[], object]:
+    for path in Path("journal/segments").iterdir():
+        path.unlink()
+    lab.put("more", "more\n")
+    return lab.run
+
+
+def replayed(lab: Lab) -> Callable[[], object]:
+    return lambda: lab.replay(1)
+
+
+@pytest.mark.parametrize("need", [lost_state, replayed])
+def test_starting_over_makes_all_output_anew_or_is_refused(
+    lab: Lab, need: Callable[[Lab], Callable[[], object]]
+) -> None:
+    """Refused where a source is gone, or is shorter than what was read; then all stays."""
+    lab.remember()
+    lab.run()
+    refusal(need(lab), r"start over with --fresh, which removes what was published")
+    away, path = lab.folder / "away", lab.folder / "in" / "good"
+    path.rename(away)
+    for content in (None, "good 1\n"):
+        if content is not None:
+            path.write_text(content)
+        text = refusal(lab.run_fresh, rf"window 1 has published of {path}, .* it may be the only copy")
+        assert lab.records() == GOOD
+    assert "use another checkpoint and another output" in text
+    lab.parts |= {"checkpoint": "other", "out": "new"}
+    lab.run()
+    assert (lab.records(), "good 1" in lab.records("new")) == (GOOD, True)
+    lab.parts |= {"checkpoint": "journal", "out": "out"}
+    away.rename(path)
+    lab.run(fresh=True)
+    assert lab.records() == sorted([*GOOD, *(["more"] if need is lost_state else [])])
+
+
+def test_starting_over_needs_no_file_of_which_nothing_was_read(lab: Lab) -> None:
+    """A file that was left out may be gone."""
+    path = lab.put("bad.gz", PACKED[:-9])
+    lab.parts["reader"] = ", on_error: skip"
+    lab.run()
+    path.unlink()
+    lab.run(fresh=True)
+    assert lab.records() == GOOD
