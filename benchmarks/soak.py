@@ -65,7 +65,8 @@ class DriverSamples:
 
     def take(self, pid: int) -> None:
         """Add one sample, if the process is still there."""
-        with contextlib.suppress(OSError, ValueError):
+        # Of a process that has ended, and was not waited for, the system tells no memory.
+        with contextlib.suppress(OSError, ValueError, IndexError):
             status = Path(f"/proc/{pid}/status").read_text()
             self.memory_mib.append(int(status.partition("VmRSS:")[2].split()[0]) / 1024)
             self.descriptors.append(len(os.listdir(f"/proc/{pid}/fd")))
