@@ -25,7 +25,7 @@ from dagflow.runtime.class_archive import archive_options, make_archive
 from dagflow.runtime.java import use_java
 from dagflow.runtime.spark_errors import first_line, translating
 from dagflow.runtime.spark_process import SparkProcess
-from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, protection, settings_for
+from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, protection, require_secret, settings_for
 from dagflow.runtime.start_checks import reason_in
 from dagflow.spec.spark_master import SparkMaster
 
@@ -89,6 +89,7 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
 def _context(process: SparkProcess, settings: Mapping[str, str]) -> SparkContext:
     # What Spark has read from its own files counts as well, and is known in the Java process only.
     found = dict(SparkConf(_jvm=process.gateway.jvm).getAll())
+    require_secret(settings["spark.master"], found)
     conf = SparkConf()
     for key, value in {**settings, **process.local_settings(found), **protection(found)}.items():
         conf.set(key, value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 
+from dagflow.errors import DagflowError
 from dagflow.spec.spark_master import SparkMaster
 
 SETTINGS = {
@@ -90,6 +92,35 @@ def protection(found: Mapping[str, str]) -> dict[str, str]:
     """
     encryption = "spark.network.crypto.enabled"
     return {encryption: found.get(encryption, "true")} if is_protected(found.get) else {}
+
+
+_SECRETS = (
+    "spark.authenticate.secret",
+    "spark.authenticate.secret.file",
+    "spark.authenticate.secret.driver.file",
+)
+
+
+def require_secret(master: str, found: Mapping[str, str]) -> None:
+    """Refuse to connect to a standalone cluster that is to authenticate, without its secret.
+
+    Other clusters make up a secret for each app.
+
+    Args:
+        master: A Spark master URL.
+        found: The settings that Spark has been given.
+
+    Raises:
+        DagflowError: The secret is missing.
+    """
+    if not (master.startswith("spark://") and is_protected(found.get)):
+        return
+    if not any(found.get(name) for name in _SECRETS) and "_SPARK_AUTH_SECRET" not in os.environ:
+        raise DagflowError(
+            f"{AUTHENTICATE} is set for {master}, and {_SECRETS[0]} is not",
+            hint=f"give the secret of the cluster's master and workers: spark: {{{_SECRETS[0]}: ...}} in the app, or "
+            "in Spark's conf/spark-defaults.conf",
+        )
 
 
 def settings_for(master: str, conf: Mapping[str, str]) -> dict[str, str]:

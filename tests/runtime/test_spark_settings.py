@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.runtime.spark_settings import AUTHENTICATE, CLUSTER_SETTINGS, protection, settings_for
+from dagflow.errors import DagflowError
+from dagflow.runtime.spark_settings import AUTHENTICATE, CLUSTER_SETTINGS, protection, require_secret, settings_for
 
 EXCLUSION = "spark.excludeOnFailure.enabled"
 
@@ -39,3 +40,13 @@ def test_a_local_run_is_closed_and_a_cluster_as_it_was_set_up() -> None:
     assert protection({AUTHENTICATE: "true"}) == {"spark.network.crypto.enabled": "true"}
     off = {"spark.network.crypto.enabled": "false"}
     assert protection({AUTHENTICATE: "true", **off}) == off
+
+
+@pytest.mark.parametrize("name", ["spark.authenticate.secret", "spark.authenticate.secret.file"])
+def test_a_standalone_cluster_that_authenticates_needs_a_secret(name: str) -> None:
+    """Spark would fail while it starts, and say so in its log only; other masters make up a secret themselves."""
+    with pytest.raises(DagflowError, match=r"spark\.authenticate\.secret is not"):
+        require_secret("spark://host:7077", {AUTHENTICATE: "true"})
+    require_secret("spark://host:7077", {AUTHENTICATE: "true", name: "long"})
+    require_secret("spark://host:7077", {})
+    require_secret("yarn", {AUTHENTICATE: "true"})
