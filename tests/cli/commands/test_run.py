@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.cli.commands.run import _may_pass
+from dagflow.errors import DagflowError, MissingError, OperatorError, StorageError, TransientStorageError
 from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment
 
 APP = """\
@@ -237,3 +239,21 @@ def test_a_mistake_in_the_app_is_told_before_anything_runs(folder: Path) -> None
     assert "did you mean 'block_size'?" in done.stderr
     assert "--set raeder.format: the app has no operator 'raeder'; did you mean 'reader'?" in done.stderr
     assert not (folder / "journal").exists()
+
+
+CASES = [
+    (OSError("input/output error"), True),
+    (DagflowError("the job failed"), True),
+    (DagflowError("the job failed", hint="raise the limit"), False),
+    (StorageError("cannot read: input/output error", url="in/a"), True),
+    (StorageError("no space", url="out", hint="free some space"), False),
+    (TransientStorageError("busy", url="out", hint="it answers again later"), True),
+    (MissingError("no such file", url="in/a"), False),
+    (OperatorError("take() raised KeyError('a')", operator="keep"), False),
+]
+
+
+@pytest.mark.parametrize(("error", "passes"), CASES, ids=lambda value: type(value).__name__)
+def test_only_what_can_be_mended_is_to_be_mended(error: Exception, passes: bool) -> None:
+    """Without advice, and with no operator, record or location at fault, the same run may succeed."""
+    assert _may_pass(error) is passes
