@@ -15,8 +15,9 @@ from dagflow.runtime.probe import NEEDED, RunLocations, check_compatibility, exa
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PENDING_DIRECTORY
 
-DRIVERS_OWN = {"click", "networkx", "pyspark", "pyyaml", "rich"}
-"""What no task imports; a test on a real cluster, whose executors do not have it, would notice."""
+DRIVERS_OWN = {"click", "cloudpickle", "networkx", "pyspark", "pyyaml", "rich"}
+"""What no task imports; a test on a real cluster, whose executors do not have it, would notice. Tasks need cloudpickle
+for operators that a script defines, which docs/python.md says."""
 
 FITTING = {"host": "h", "directory": "d", "python": "3.11.7", "versions": dict.fromkeys(NEEDED, "9999.1")}
 

@@ -139,11 +139,12 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_a_failed_run_says_how_to_continue_and_is_continued(folder: Path) -> None:
-    """Exit code 1, the cause once, an account with the state failed; then the command that was printed works."""
+    """Exit code 1, the cause once and its line, an account of the failure; then the command that was printed works."""
     failed = dagflow_command(["run", "app.yaml", "--json", "--set", "keep.poison=line 7"], cwd=folder)
     assert failed.returncode == 1
     assert json.loads(failed.stdout)["state"] == "failed"
-    assert failed.stderr.count("LookupError") == 1, failed.stderr
+    assert failed.stderr.count("raised LookupError(poison)") == 1, failed.stderr
+    assert failed.stderr.count('sample_ops.py:15: raise LookupError("poison")') == 1, failed.stderr
     assert "operator 'keep'" in failed.stderr
     assert "mend that, and continue with: dagflow run app.yaml --set 'keep.poison=line 7'" in failed.stderr
     assert "Traceback" not in failed.stderr
