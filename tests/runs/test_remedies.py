@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -288,3 +289,71 @@ def test_starting_over_needs_no_file_of_which_nothing_was_read(lab: Lab) -> None
     path.unlink()
     lab.run(fresh=True)
     assert lab.records() == GOOD
+
+
+def test_a_replay_goes_on_when_its_input_is_put_back(lab: Lab) -> None:
+    """Until then nothing is replaced."""
+    lab.run()
+    path, away = lab.folder / "in" / "good", lab.folder / "away"
+    path.rename(away)
+    path.write_text("another\n")
+    refusal(lambda: lab.replay(1), r"put the version back that was read; nothing was replaced")
+    assert lab.records() == GOOD
+    path.unlink()
+    away.rename(path)
+    lab.replay(1)
+    assert lab.records() == GOOD
+
+
+def test_a_checkpoint_goes_on_when_it_is_put_back(lab: Lab) -> None:
+    """The state of an operator is as it was, so that a record that it has seen is not published again."""
+    lab.remember()
+    lab.run()
+    shutil.copytree("journal", "copy")
+    text = refusal(lost_state(lab), r"put the checkpoint back as it was, with its segments")
+    assert "--fresh" in text
+    shutil.rmtree("journal")
+    shutil.copytree("copy", "journal")
+    lab.put("again", "good 2\nnew\n")
+    lab.run()
+    assert lab.records() == sorted([*GOOD, "more", "new"])
+
+
+def test_a_damaged_journal_goes_on_when_it_is_put_back(lab: Lab) -> None:
+    """The error names a copy before it names another checkpoint."""
+    lab.run()
+    shutil.copytree("journal", "copy")
+    damaged(lab)
+    refusal(lab.run, r"restore the checkpoint from a copy")
+    shutil.rmtree("journal")
+    shutil.copytree("copy", "journal")
+    lab.put("more", "more\n")
+    lab.run()
+    assert lab.records() == sorted([*GOOD, "more"])
+
+
+def test_a_stray_file_in_a_journal_is_moved_elsewhere(lab: Lab) -> None:
+    """It stops a run before anything is read, and the run goes on without it."""
+    lab.run()
+    stray = lab.folder / "journal" / "log" / "notes.txt"
+    stray.write_text("mine")
+    lab.put("more", "more\n")
+    refusal(lab.run, r"does not belong into a journal.*move the file elsewhere")
+    stray.rename(lab.folder / "notes.txt")
+    lab.run()
+    assert lab.records() == sorted([*GOOD, "more"])
+
+
+@pytest.mark.parametrize(("remedy", "published"), [("replace", ["1", "2", "\ufffd"]), ("reject", ["1", "2"])])
+def test_bytes_that_are_no_text_are_replaced_or_taken_aside(lab: Lab, remedy: str, published: list[str]) -> None:
+    """Both values that the error names; the others of the file are published either way."""
+    (lab.folder / "in" / "good").unlink()
+    lab.put("table", b"1\n\xff\n2\n")
+    lab.parts["reader"] = ", format: {type: lines, encoding: utf-8}"
+    refusal(lab.run, r"on_bad_bytes: replace or reject")
+    lab.parts["reader"] = f", format: {{type: lines, encoding: utf-8, on_bad_bytes: {remedy}}}"
+    if remedy == "reject":
+        lab.parts |= {"operators": REJECTS, "streams": REFUSED}
+    lab.run()
+    assert lab.records() == published
+    assert ['"raw": "/w=="' in line for line in lab.records("rejects")] == ([True] if remedy == "reject" else [])
