@@ -118,6 +118,7 @@ class TimeBasedDirectoryScanner(ScanSource):
         self._stopping = False
         self._is_requested = False
         self._scans = 0
+        self._due_s = 0.0
         self._thread = threading.Thread(target=self._run, name="directory-scanner", daemon=True)
 
     def start(self) -> None:
@@ -190,7 +191,9 @@ class TimeBasedDirectoryScanner(ScanSource):
             self._counters[names.FAILED_SCANS] += 1
             logger.warning("scan failed, will scan again error=%s", error)
         with self._changed:
+            # Together, so that the interval begins before anyone learns of the scan.
             self._scans += 1
+            self._due_s = self._clock.elapsed_s() + self._interval_s
             self._changed.notify_all()
 
     def _offer(self, files: ListedFiles) -> bool:
@@ -203,8 +206,7 @@ class TimeBasedDirectoryScanner(ScanSource):
             return not self._stopping
 
     def _wait_for_turn(self) -> None:
-        due_s = self._clock.elapsed_s() + self._interval_s
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or not self._queue)
-            while not self._stopping and not self._is_requested and self._clock.elapsed_s() < due_s:
-                self._clock.wait_until(self._changed, due_s)
+            while not self._stopping and not self._is_requested and self._clock.elapsed_s() < self._due_s:
+                self._clock.wait_until(self._changed, self._due_s)
