@@ -189,8 +189,8 @@ class Driver:
                 self._observer.notice(
                     f"window {window_id} was planned in an earlier run and not committed; it runs again"
                 )
+            # A window that publishes a result takes in what all windows before it have left.
             if planned[window_id].closes and not self._commit_all():
-                # It takes in what all windows before it have left.
                 return
             self._submit(planned[window_id])
             while len(self._in_flight) >= self._max_in_flight and not self._stop.is_requested:

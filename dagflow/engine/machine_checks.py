@@ -61,7 +61,7 @@ def machine_checks() -> Iterator[Check]:
     """The checks of this machine, one after the other."""
     yield checked("python", lambda: f"{platform.python_version()} in {os.path.dirname(os.__file__)}")
     yield checked("packages", _packages)
-    yield checked("java", _java)
+    yield checked("java", lambda: use_java(dict(os.environ)))
     yield checked("open files", _open_files)
     yield checked("temporary files", lambda: free_space(Path(tempfile.gettempdir()), "TMPDIR names another place"))
 
@@ -93,11 +93,6 @@ def _version(name: str) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-
-
-def _java() -> str:
-    environ = dict(os.environ)
-    return use_java(environ)
 
 
 def _open_files() -> str:

@@ -232,10 +232,10 @@ class _Run:
         )
 
     def _operators(self, seen: Seen) -> Iterator[OperatorPreview]:
-        edges = self._placed.plan.stages
-        takers = {edge.target.operator for stage in edges for edge in (*stage.edges, *stage.outputs)}
-        used = {edge.source for stage in edges for edge in (*stage.edges, *stage.outputs)} | set(self._port.sources)
-        for stage in edges:
+        stages = self._placed.plan.stages
+        takers = {edge.target.operator for stage in stages for edge in (*stage.edges, *stage.outputs)}
+        used = {edge.source for stage in stages for edge in (*stage.edges, *stage.outputs)} | set(self._port.sources)
+        for stage in stages:
             for name in stage.operators:
                 given = {ref.port: seen.given[ref] for ref in sorted(used, key=str) if ref.operator == name}
                 yield OperatorPreview(name, seen.taken[name] if name in takers else None, given)

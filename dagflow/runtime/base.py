@@ -10,11 +10,21 @@ from concurrent.futures import Future
 from typing import Any
 
 from dagflow.execution.messages import TaskResult, WindowTask
-from dagflow.runtime.progress_board import WindowProgress
+from dagflow.runtime.progress_board import ProgressBoard, WindowProgress
+
+MAX_ATTEMPTS = 4
+"""How often a task runs without Spark: its process may die, or its store may do next time what it did not do now."""
 
 
 class Runtime(ABC):
-    """Where the tasks of windows run: Spark, or this process."""
+    """Where the tasks of windows run: Spark, or processes of this machine.
+
+    Args:
+        board: Keeps what the tasks report.
+    """
+
+    def __init__(self, board: ProgressBoard) -> None:
+        self._board = board
 
     @property
     @abstractmethod
@@ -30,13 +40,13 @@ class Runtime(ABC):
             failed.
         """
 
-    @abstractmethod
     def progress(self, window_id: int) -> WindowProgress:
         """How far the tasks of a submitted window are, as far as is known; for display only."""
+        return self._board.progress(window_id)
 
-    @abstractmethod
     def stalls(self) -> tuple[str, ...]:
         """The tasks of all running windows that stand still: which, for how long and in what; any thread may call."""
+        return self._board.stalls()
 
     @abstractmethod
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:

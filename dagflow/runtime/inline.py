@@ -10,7 +10,7 @@ from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.progress_board import ProgressBoard, WindowProgress
+from dagflow.runtime.progress_board import ProgressBoard
 from dagflow.runtime.slots import driver_inputs, slot_of
 
 
@@ -28,10 +28,10 @@ class InlineRuntime(Runtime):
     def __init__(
         self, program: Program, *, parallelism: int = 2, before: Callable[[WindowTask], None] | None = None
     ) -> None:
+        super().__init__(ProgressBoard(program.limits))
         self._program = program
         self._before = before
         self.parallelism = parallelism
-        self._board = ProgressBoard(program.limits)
 
     def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
         """Run the window at once."""
@@ -46,14 +46,6 @@ class InlineRuntime(Runtime):
         finally:
             self._board.close(window.window_id)
         return future
-
-    def progress(self, window_id: int) -> WindowProgress:
-        """How far a window is, for threads that watch the one that runs it."""
-        return self._board.progress(window_id)
-
-    def stalls(self) -> tuple[str, ...]:
-        """The tasks that stand still, for threads that watch the one that runs them."""
-        return self._board.stalls()
 
     def _run(self, window: WindowTask) -> list[TaskResult]:
         levels = self._program.plan.levels

@@ -22,7 +22,7 @@ from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_progress import TaskMessage
 from dagflow.execution.task_watch import TaskHost
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.progress_board import ProgressBoard, WindowProgress
+from dagflow.runtime.progress_board import ProgressBoard
 from dagflow.runtime.scratch import Scratch
 from dagflow.runtime.single_process import SingleProcessRuntime
 from dagflow.runtime.slots import driver_inputs, group_slots
@@ -139,9 +139,9 @@ class LocalRuntime(Runtime):
     """
 
     def __init__(self, program: Program, workers: int, log: Path) -> None:
+        super().__init__(ProgressBoard(program.limits, log=f"in {log}"))
         self._program = program
         self._workers = workers
-        self._board = ProgressBoard(program.limits, log=f"in {log}")
         self._scratch = Scratch(tempfile.gettempdir())
         self._pool = WorkerPool(program, workers, log, self._board)
 
@@ -167,14 +167,6 @@ class LocalRuntime(Runtime):
 
         threading.Thread(target=run, name=f"window {window.window_id}", daemon=True).start()
         return future
-
-    def progress(self, window_id: int) -> WindowProgress:
-        """How far a window is, by what its tasks have reported."""
-        return self._board.progress(window_id)
-
-    def stalls(self) -> tuple[str, ...]:
-        """The tasks that stand still, as they have said."""
-        return self._board.stalls()
 
     def _run(self, window: WindowTask) -> list[TaskResult]:
         groups = group_slots(driver_inputs(self._program, window), window.together)

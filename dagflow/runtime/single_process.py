@@ -11,10 +11,8 @@ from typing import Any
 from dagflow.errors import TransientStorageError
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
+from dagflow.runtime.base import MAX_ATTEMPTS
 from dagflow.runtime.inline import InlineRuntime
-
-MAX_ATTEMPTS = 4
-"""How often a task is tried whose store may do next time what it did not do now."""
 
 
 class SingleProcessRuntime(InlineRuntime):

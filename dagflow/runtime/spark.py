@@ -26,7 +26,7 @@ from dagflow.execution.warm_worker import warm
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.java_process import how_it_ended
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
-from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver, WindowProgress
+from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver
 from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
 from dagflow.runtime.spark_context import send_sources, stop_context
 from dagflow.runtime.spark_errors import translated, translating, worker_death
@@ -63,10 +63,13 @@ class SparkRuntime(Runtime):
     def __init__(
         self, program: Program, context: SparkContext, *, modules: Sequence[Path] = (), owns_context: bool = False
     ) -> None:
+        is_cluster = SparkMaster.parse(str(context.master)).local_tasks is None
+        log = "in the logs of the executors" if is_cluster else f"in .dagflow/{program.app}.spark.log"
+        super().__init__(ProgressBoard(program.limits, log=log))
         self._context = context
         self._owns_context = owns_context
         self._group = f"dagflow-{program.app}-{id(self)}"
-        self._is_cluster = SparkMaster.parse(str(context.master)).local_tasks is None
+        self._is_cluster = is_cluster
         self._is_closed = False
         if self._is_cluster and program.storage.options and not is_protected(context.getConf().get):
             logger.warning(
@@ -74,8 +77,6 @@ class SparkRuntime(Runtime):
                 "how to set spark.authenticate",
                 context.master,
             )
-        log = "in the logs of the executors" if self._is_cluster else f"in .dagflow/{program.app}.spark.log"
-        self._board = ProgressBoard(program.limits, log=log)
         # Executors on other hosts reach the driver where Spark says; local tasks need no other address than loopback.
         host = str(context.getConf().get("spark.driver.host")) if self._is_cluster else "127.0.0.1"
         self._receiver = ProgressReceiver(self._board, host)
@@ -144,14 +145,6 @@ class SparkRuntime(Runtime):
         results = self._begin(f"window {window_id}", lambda: self._run(waiting.pop()), self._worker_death)
         results.add_done_callback(lambda _: self._board.close(window_id))
         return results
-
-    def progress(self, window_id: int) -> WindowProgress:
-        """How far a window is, by what its tasks have reported."""
-        return self._board.progress(window_id)
-
-    def stalls(self) -> tuple[str, ...]:
-        """The tasks that stand still, as they have said."""
-        return self._board.stalls()
 
     def _begin(self, what: str, work: Callable[[], T], known: Callable[[str], DagflowError | None]) -> Future[T]:
         """Run a job on a thread of its own.

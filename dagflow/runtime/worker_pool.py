@@ -22,14 +22,12 @@ from typing import Any
 from dagflow.errors import DagflowError, TransientStorageError, text_of
 from dagflow.execution.program import Program
 from dagflow.execution.task_progress import StallReport, TaskMessage, TaskReport
+from dagflow.runtime.base import MAX_ATTEMPTS
 from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.progress_board import LastReport, ProgressBoard
 from dagflow.runtime.start_checks import unwritable_log
 from dagflow.runtime.worker_errors import death_of
 from dagflow.runtime.worker_server import SIZE_BYTES, Job, Reply, ServerSetup
-
-MAX_ATTEMPTS = 4
-"""How often a job is tried whose process dies, or whose store may do next time what it did not do now."""
 
 LOOK_EVERY_S = 1.0
 """How often a silent process is looked at."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands.test_run import APP, LINES, OPERATORS, published
+from tests.cli.commands.test_run import LINES, OPERATORS, make_sample, published
 from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment, modules_loaded_by
 
 pytestmark = pytest.mark.e2e
@@ -20,11 +20,7 @@ NO_JAVA = {"JAVA_HOME": "/nowhere", "PYSPARK_PYTHON": "/nowhere"}
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A directory with an app, its operator and its input."""
-    (tmp_path / "app.yaml").write_text(APP)
-    (tmp_path / "sample_ops.py").write_text(OPERATORS)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("".join(f"{line}\n" for line in LINES))
-    return tmp_path
+    return make_sample(tmp_path)
 
 
 def test_a_local_run_publishes_and_a_second_one_finds_nothing_new(folder: Path) -> None:

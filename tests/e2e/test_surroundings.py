@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands.test_run import APP, LINES, OPERATORS, published
+from tests.cli.commands.test_run import LINES, make_sample, published
 from tests.cli.processes import dagflow_command
 
 pytestmark = pytest.mark.e2e
@@ -19,10 +19,8 @@ PLAIN = {"LC_ALL": "C", "LANG": "C", "HOME": "/proc", "XDG_CACHE_HOME": "/proc/c
 def test_a_run_needs_no_home_no_locale_and_no_plain_names(tmp_path: Path, options: list[str]) -> None:
     """All is published from a directory whose name has quotes, a space and a letter beyond ASCII."""
     folder = tmp_path / "é \"double\" 'single'"
-    (folder / "in").mkdir(parents=True)
-    (folder / "app.yaml").write_text(APP)
-    (folder / "sample_ops.py").write_text(OPERATORS)
-    (folder / "in" / "ü.txt").write_text("".join(f"{line}\n" for line in LINES))
+    folder.mkdir()
+    make_sample(folder, "ü.txt")
     done = dagflow_command(["run", "app.yaml", *options], cwd=folder, **PLAIN)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

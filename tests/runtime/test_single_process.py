@@ -10,7 +10,8 @@ import pytest
 
 from dagflow.errors import TransientStorageError
 from dagflow.execution.program import Program
-from dagflow.runtime.single_process import MAX_ATTEMPTS, SingleProcessRuntime
+from dagflow.runtime.base import MAX_ATTEMPTS
+from dagflow.runtime.single_process import SingleProcessRuntime
 from tests.execution.sample_operators import Lines, Sample
 from tests.runtime.runtime_contract import RuntimeContract, exchanging_plan, operators_of, window
 

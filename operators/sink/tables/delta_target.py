@@ -29,14 +29,15 @@ _LOG = "_delta_log"
 _HISTORY = 200
 """Versions in which the decision of a window is looked for: it is asked for right after a crash."""
 
-_FEATURES = frozenset(
-    [
-        *("appendOnly", "timestampNtz", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck", "changeDataFeed"),
-        *("invariants", "checkConstraints", "generatedColumns", "identityColumns", "columnMapping", "domainMetadata"),
-    ]
+_RESPECTED = frozenset(
+    ["appendOnly", "timestampNtz", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck", "changeDataFeed"]
 )
-"""Features of a table that appending to it respects; of those in the second line a table may be able and make no use,
-which is checked by what its columns and properties say."""
+"""Features of a table that files which are added to it cannot violate."""
+
+_UNUSED = frozenset(
+    ["invariants", "checkConstraints", "generatedColumns", "identityColumns", "columnMapping", "domainMetadata"]
+)
+"""Features that a table may declare; whether it uses them is in its columns and properties."""
 
 _RETENTION = "delta.setTransactionRetentionDuration"
 
@@ -106,7 +107,7 @@ def require_writable(table: Table, handle: DeltaTable) -> None:
     Raises:
         DagflowError: Which.
     """
-    unknown = sorted(set(handle.protocol().writer_features or ()) - _FEATURES)
+    unknown = sorted(set(handle.protocol().writer_features or ()) - _RESPECTED - _UNUSED)
     if unknown:
         raise DagflowError(f"{table.name} has the feature {unknown[0]}, which dagflow does not write")
     configuration = handle.metadata().configuration

@@ -54,14 +54,19 @@ class Keep(Operator):
 LINES = [f"line {number}" for number in range(40)]
 
 
+def make_sample(folder: Path, file: str = "a.txt") -> Path:
+    """Write an app, its operator and its input into a directory, and return that."""
+    (folder / "app.yaml").write_text(APP)
+    (folder / "sample_ops.py").write_text(OPERATORS)
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / file).write_text("".join(f"{line}\n" for line in LINES))
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A directory with an app, its operator and its input."""
-    (tmp_path / "app.yaml").write_text(APP)
-    (tmp_path / "sample_ops.py").write_text(OPERATORS)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("".join(f"{line}\n" for line in LINES))
-    return tmp_path
+    return make_sample(tmp_path)
 
 
 def published(folder: Path) -> list[str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,30 @@ def test_no_scan_begins_before_its_time(tmp_path: Path) -> None:
         assert follower.window().files == []
         follower.following.scan_now()
         assert follower.scanned().paths == ["a"]
+
+
+class Dawdler(TimeBasedDirectoryScanner):
+    """A scanner whose thread is held up behind a scan."""
+
+    may_go_on = threading.Event()
+
+    def _wait_for_turn(self) -> None:
+        assert self.may_go_on.wait(WAIT_S)
+        super()._wait_for_turn()
+
+
+def test_the_interval_begins_when_a_scan_is_complete() -> None:
+    """However late the scanner's thread looks at the clock again."""
+    clock = ManualClock()
+    scanner = Dawdler(lambda: iter(()), 1000, clock, Counter())
+    scanner.start()
+    try:
+        assert scanner.wait_for_scans(1, WAIT_S)
+        clock.advance(1000)
+        scanner.may_go_on.set()
+        assert scanner.wait_for_scans(2, WAIT_S)
+    finally:
+        scanner.stop()
 
 
 def test_a_modified_file_is_emitted_once_more(tmp_path: Path) -> None:
