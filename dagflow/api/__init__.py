@@ -1,1 +1,3 @@
 """What the author of an operator imports."""
+
+import dagflow.arrow_allocator  # noqa: F401  # before Arrow

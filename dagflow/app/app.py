@@ -21,7 +21,7 @@ from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.wiring import fits
-from dagflow.runtime.local import usable_cores
+from dagflow.runtime.cores import usable_cores
 from dagflow.spec.app_reader import Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
 from dagflow.spec.class_lookup import search_path_of

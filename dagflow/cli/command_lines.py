@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from dagflow.engine.run import RunOptions
-from dagflow.runtime.local import usable_cores
+from dagflow.runtime.cores import usable_cores
 from dagflow.storage.location import redacted
 
 _SECRET = re.compile(r"secret|passw|token|credential|(access|account|private|api).?key", re.IGNORECASE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -14,27 +15,28 @@ import click
 
 import dagflow
 from dagflow.cli import output
-from dagflow.cli.shared_options import Settings, note_beside, unknown, verbose_option
+from dagflow.cli.shared_options import Settings, unknown, verbose_option
 from dagflow.errors import DagflowError, RunStoppedError
 
-COMMANDS = (
-    "init",
-    "run",
-    "validate",
-    "plan",
-    "preview",
-    "test",
-    "operators",
-    "status",
-    "scan",
-    "replay",
-    "repair",
-    "sign",
-    "extract",
-    "schema",
-    "warm",
-    "doctor",
-)
+COMMANDS = {
+    "init": "Write an app for files that are there.",
+    "run": "Read, process and publish, then exit.",
+    "validate": "Check an app whole, without Spark.",
+    "plan": "Show what would run, where, and how much.",
+    "preview": "Show the first records, without Spark.",
+    "test": "Run the tests of apps, without Spark.",
+    "operators": "List operators and partitioners, or describe one.",
+    "status": "Say whether a run is at work, and what the journal says.",
+    "scan": "Have a run that follows look for new files now.",
+    "replay": "Run windows again with today's app, and replace what they published.",
+    "repair": "Let the next run plan a window again that cannot be published.",
+    "sign": "Sign the pickles of a checkpoint as your own.",
+    "extract": "Take a source file out of merged files.",
+    "schema": "Print the JSON Schema of the YAML.",
+    "warm": "Make local runs start faster, once.",
+    "doctor": "Check Java, packages, rights, disks, clock and executors.",
+}
+"""Each command with what it does, in the order in which a person meets them: the list of them imports none."""
 
 
 def _prints(text: Callable[[click.Context], str]) -> Callable[[click.Context, click.Parameter, bool], None]:
@@ -69,6 +71,11 @@ class CommandLine(click.Group):
         """The commands' names, in the order in which a person meets them."""
         return list(COMMANDS)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what each command does."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
@@ -98,7 +105,7 @@ class CommandLine(click.Group):
             output.note("dagflow: interrupted")
             code = RunStoppedError.exit_code
         except (click.ClickException, DagflowError) as error:
-            note_beside(error, settings.app)
+            settings.note(error)
             output.explain(error, with_trace=settings.is_verbose, redact=settings.redact)
             code = error.exit_code
         except Exception as error:
@@ -142,7 +149,11 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it
         signal.signal(signal.SIGHUP, _interrupt)
-    command_line.main()
+    try:
+        command_line.main()
+    finally:
+        # The interpreter would look through all objects once more while it ends, for a tenth of a second.
+        gc.freeze()
 
 
 def _open_closed_streams() -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from dagflow.errors import MissingError
-from dagflow.plan.load import load_app
-from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.local import usable_cores
+from dagflow.runtime.cores import usable_cores
 from dagflow.spec.problems import did_you_mean, quoted
 from dagflow.spec.spark_master import MASTERS, is_master
-from dagflow.storage.context import StorageContext
-from dagflow.storage.location import is_local
 
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
@@ -34,12 +28,12 @@ class Settings:
     Attributes:
         is_verbose: Whether tracebacks and the log are shown.
         redact: Makes a message fit to be printed; set once an app is loaded.
-        app: The app file, once it is loaded.
+        note: Adds to an error what the person who called may have meant; set once an app is loaded.
     """
 
     is_verbose: bool = False
     redact: Redact = str
-    app: str = ""
+    note: Callable[[BaseException], None] = lambda error: None
 
 
 def redaction(secrets: Mapping[str, str]) -> Redact:
@@ -57,30 +51,6 @@ def redaction(secrets: Mapping[str, str]) -> Redact:
         return text
 
     return redact
-
-
-def load(app: str, settings: Settings, overrides: Sequence[str] = ()) -> LogicalPlan:
-    """Load an app, and make messages from here on show its secrets as references.
-
-    Raises:
-        AppError: The app has mistakes.
-    """
-    logical = load_app(app, overrides=list(overrides))
-    settings.redact = redaction(logical.spec.secrets if logical.spec else {})
-    settings.app = app
-    return logical
-
-
-def note_beside(error: BaseException, app: str) -> None:
-    """Add to the error of a missing file that one of its name lies beside the app, where that is so."""
-    if not isinstance(error, MissingError) or not app or not is_local(error.url) or Path(error.url).is_absolute():
-        return
-    folder = Path(app).parent
-    if folder.resolve() != Path.cwd() and (folder / error.url).exists():
-        error.add_note(
-            f"    {error.url} was looked for in {Path.cwd()}, and one is beside the app: start dagflow in {folder}, or "
-            f"name it {folder / error.url}"
-        )
 
 
 def verbose_option(function: F) -> F:
@@ -127,57 +97,6 @@ def store_option(function: F) -> F:
         metavar="APP",
         help="An app whose attribute `storage` says how to reach the checkpoint; without it the environment does.",
     )(function)
-
-
-def storage_of(app: str | None, settings: Settings) -> StorageContext:
-    """Reaches stores as an app does, where one is given, or else as the environment says.
-
-    Raises:
-        AppError: The app has mistakes.
-    """
-    if app is None:
-        return StorageContext.default()
-    return load(app, settings).attributes.storage_context()
-
-
-def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, StorageContext]:
-    """The checkpoint that a command was given, or that of the app file that it was given instead.
-
-    Args:
-        checkpoint: URL of a checkpoint, or an app file.
-        app: An app that says how to reach the checkpoint; None for the environment, or the app file itself.
-        settings: Of the command line.
-
-    Returns:
-        The checkpoint's URL, and what reaches it.
-
-    Raises:
-        AppError: The app has mistakes.
-    """
-    if not is_app_file(checkpoint):
-        _require_no_file_above(checkpoint)
-        return checkpoint, storage_of(app, settings)
-    logical = load(checkpoint, settings)
-    storage = logical.attributes.storage_context() if app is None else storage_of(app, settings)
-    return logical.attributes.checkpoint, storage
-
-
-def _require_no_file_above(checkpoint: str) -> None:
-    """Refuse a checkpoint that would lie in a file.
-
-    Raises:
-        UsageError: It would.
-    """
-    for path in Path(checkpoint).parents if is_local(checkpoint) else ():
-        if path.is_file():
-            app = f"; if it is an app, give {path} alone" if path.suffix in (".yaml", ".yml") else ""
-            raise click.UsageError(f"{checkpoint} is no checkpoint: {path} is a file{app}")
-
-
-def is_app_file(location: str) -> bool:
-    """Whether what stands for a checkpoint on the command line is an app file: a checkpoint is a directory."""
-    path = Path(location)
-    return path.is_file() or (path.suffix in (".yaml", ".yml") and not path.exists() and is_local(location))
 
 
 def conf_option(function: F) -> F:

@@ -1,1 +1,3 @@
 """The driver: plans windows, has them run, commits them."""
+
+import dagflow.arrow_allocator  # noqa: F401  # before Arrow

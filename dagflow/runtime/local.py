@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import shutil
 import tempfile
 import threading
@@ -31,11 +30,6 @@ from dagflow.runtime.worker_pool import WorkerPool
 
 JOBS_PER_WORKER = 4
 """More jobs than processes, so that one that is done early finds another one."""
-
-
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import dagflow
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.window_codec import WindowCodec
@@ -130,3 +131,12 @@ def test_a_planned_window_is_no_object_for_each_of_its_files(tmp_path: Path) -> 
     assert sys.getallocatedblocks() - before < 500
     task = codec.task_of(state.planned[1], {})
     assert sum(len(pack.names) for share in task.assigned["reader"] for _, packs in share for pack in packs) == 2000
+
+
+def test_each_package_that_imports_arrow_lets_dagflow_choose_first() -> None:
+    """Whichever of its modules is the first of a process, Arrow is imported with the chosen allocator."""
+    root = Path(dagflow.__file__).parent
+    importing = {path.parent for path in root.rglob("*.py") if "import pyarrow" in path.read_text()} - {root}
+    assert root / "api" in importing
+    late = [each for each in importing if "import dagflow.arrow_allocator" not in (each / "__init__.py").read_text()]
+    assert late == []

@@ -5,14 +5,15 @@ from __future__ import annotations
 import click
 
 from dagflow.cli import output
+from dagflow.cli.locations import load
 from dagflow.cli.progress import operators_silenced
-from dagflow.cli.shared_options import Settings, load, set_option, verbose_option
+from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.engine.app_checks import app_checks
 from dagflow.engine.machine_checks import Check, machine_checks
 from dagflow.errors import DagflowError
 
 
-@click.command("doctor", short_help="Check Java, packages, rights, disks, clock and executors.")
+@click.command("doctor")
 @click.argument("app", metavar="[APP]", required=False)
 @set_option
 @click.option("--spark/--no-spark", "starts_spark", default=True, help="Whether to start Spark for APP.")

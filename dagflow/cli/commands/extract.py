@@ -17,7 +17,7 @@ from dagflow.storage.concatenated import MergedEntry, extract, find, list_entrie
 from dagflow.storage.context import StorageContext
 
 
-@click.command("extract", short_help="Take a source file out of merged files.")
+@click.command("extract")
 @click.argument("directory", metavar="DIRECTORY")
 @click.argument("path", metavar="PATH", required=False)
 @click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, which must not exist; else to stdout.")

@@ -30,7 +30,7 @@ and left"
 _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
 
 
-@click.command("init", short_help="Write an app for files that are there.")
+@click.command("init")
 @click.argument("directory", metavar="DIR")
 @click.option("--from", "location", metavar="FILES", help="A file, directory, glob or URL; by default a sample.")
 @click.option(

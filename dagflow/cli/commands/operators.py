@@ -30,7 +30,7 @@ _KINDS = {
 }
 
 
-@click.command("operators", short_help="List operators and partitioners, or describe one.")
+@click.command("operators")
 @click.argument("name", metavar="[NAME]", required=False)
 @verbose_option
 def command(name: str | None) -> int:

@@ -10,8 +10,9 @@ from dagflow.api.partitioning import BacklogStats, Partitioner
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.figures import duration
+from dagflow.cli.locations import load
 from dagflow.cli.output import definitions
-from dagflow.cli.shared_options import Settings, load, set_option, verbose_option
+from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.scaling import defined
 from dagflow.engine.scaling_simulation import Moment, read_trace, simulate
@@ -36,7 +37,7 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> int:
         raise click.BadParameter(str(error)) from error
 
 
-@click.command("plan", short_help="Show what would run, where, and how much.")
+@click.command("plan")
 @click.argument("app", metavar="APP")
 @set_option
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to show it.")

@@ -16,9 +16,10 @@ import click
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.figures import count, size
+from dagflow.cli.locations import load
 from dagflow.cli.progress import LineDisplay, logging_to, operators_silenced
 from dagflow.cli.record_table import Column, listed_columns, place, table
-from dagflow.cli.shared_options import Settings, load, set_option, verbose_option
+from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.engine.preview import DEFAULT_READ_BYTES, DEFAULT_RECORDS, Preview, PreviewOptions, preview
 
 
@@ -29,7 +30,7 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> int:
         raise click.BadParameter(str(error)) from error
 
 
-@click.command("preview", short_help="Show the first records, without Spark.")
+@click.command("preview")
 @click.argument("app", metavar="APP")
 @set_option
 @click.option(

@@ -11,14 +11,15 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.shared_options import Settings, load, storage_of, store_option, verbose_option
+from dagflow.cli.locations import load, storage_of
+from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.engine.window_repair import RepairedWindow, repair
 from dagflow.errors import MissingError
 from dagflow.journal import read_state
 from dagflow.storage.context import StorageContext
 
 
-@click.command("repair", short_help="Let the next run plan a window again that cannot be published.")
+@click.command("repair")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option("--window", "window_id", type=click.IntRange(1), required=True, metavar="N", help="The window.")
 @store_option

@@ -12,11 +12,10 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
+from dagflow.cli.locations import is_app_file, load
 from dagflow.cli.shared_options import (
     Settings,
     conf_option,
-    is_app_file,
-    load,
     local_options,
     master_option,
     set_option,
@@ -46,7 +45,7 @@ def _window_ids(context: click.Context, parameter: click.Parameter, values: tupl
     return ids
 
 
-@click.command("replay", short_help="Run windows again with today's app, and replace what they published.")
+@click.command("replay")
 @click.argument("checkpoint", metavar="CHECKPOINT")
 @click.option(
     "--window", "windows", callback=_window_ids, multiple=True, metavar="N[-M]", help="A window to replay, or several."

@@ -11,11 +11,11 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.command_lines import replay_command, resume_command
+from dagflow.cli.locations import load
 from dagflow.cli.progress import Display, display_for, logging_to
 from dagflow.cli.shared_options import (
     Settings,
     conf_option,
-    load,
     local_options,
     master_option,
     set_option,
@@ -40,7 +40,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 
 
-@click.command("run", short_help="Read, process and publish, then exit.")
+@click.command("run")
 @click.argument("app", metavar="APP")
 @set_option
 @click.option("--checkpoint", metavar="URL", help="Keep the journal here instead of where the app says.")

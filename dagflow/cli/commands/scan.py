@@ -8,7 +8,8 @@ import time
 import click
 
 from dagflow.cli import output
-from dagflow.cli.shared_options import Settings, locate, store_option, verbose_option
+from dagflow.cli.locations import locate
+from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.engine.scan_requests import is_waiting, request_scan
 from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext
@@ -22,7 +23,7 @@ def _seconds(context: click.Context, option: click.Parameter, value: float) -> f
     return value
 
 
-@click.command("scan", short_help="Have a run that follows look for new files now.")
+@click.command("scan")
 @click.argument("checkpoint", metavar="CHECKPOINT")
 @click.option(
     "--wait",

@@ -11,7 +11,7 @@ from dagflow.cli.shared_options import verbose_option
 from dagflow.spec.json_schema import json_schema, module_schema
 
 
-@click.command("schema", short_help="Print the JSON Schema of the YAML.")
+@click.command("schema")
 @click.option("--module", "of_module", is_flag=True, help="The schema of a module's file.")
 @verbose_option
 def command(of_module: bool) -> int:

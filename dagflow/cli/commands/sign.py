@@ -6,14 +6,15 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.shared_options import Settings, locate, store_option, verbose_option
+from dagflow.cli.locations import locate
+from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.engine.signing import sign
 from dagflow.errors import MissingError
 from dagflow.journal import with_roots_of_run
 from dagflow.storage.location import absolute
 
 
-@click.command("sign", short_help="Sign the pickles of a checkpoint as your own.")
+@click.command("sign")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @store_option
 @verbose_option

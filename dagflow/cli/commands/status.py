@@ -12,9 +12,10 @@ import click
 from dagflow.cli import output
 from dagflow.cli.driver_text import describe_driver
 from dagflow.cli.figures import count, size
+from dagflow.cli.locations import locate
 from dagflow.cli.output import definitions
 from dagflow.cli.render import left_out_lines
-from dagflow.cli.shared_options import Settings, locate, store_option, verbose_option
+from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.errors import MissingError
 from dagflow.journal import read_state
 from dagflow.report.input_ranges import InputRange
@@ -24,7 +25,7 @@ from dagflow.report.status import status
 from dagflow.storage.context import StorageContext
 
 
-@click.command("status", short_help="Say whether a run is at work, and what the journal says.")
+@click.command("status")
 @click.argument("checkpoint", metavar="CHECKPOINT")
 @click.option("--files", "pattern", metavar="GLOB", help="Show what became of the files that GLOB names.")
 @click.option(

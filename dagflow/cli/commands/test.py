@@ -16,7 +16,7 @@ from dagflow.testing.app_cases import AppCase, failures_of, read_cases
 PATTERN = "test_*.yaml"
 
 
-@click.command("test", short_help="Run the tests of apps, without Spark.")
+@click.command("test")
 @click.argument("files", metavar="[FILE…]", nargs=-1)
 @verbose_option
 def command(files: tuple[str, ...]) -> int:

@@ -21,7 +21,7 @@ _WITHIN_S = 0.3
 """How long the input is looked at for a warning."""
 
 
-@click.command("validate", short_help="Check an app whole, without Spark.")
+@click.command("validate")
 @click.argument("app", metavar="APP")
 @set_option
 @verbose_option

@@ -10,7 +10,7 @@ from dagflow.cli import output
 from dagflow.cli.shared_options import verbose_option
 
 
-@click.command("warm", short_help="Make local runs start faster, once.")
+@click.command("warm")
 @verbose_option
 def command() -> int:
     """Make local runs start faster: keep Spark's classes as Java has them in memory.

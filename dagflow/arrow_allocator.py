@@ -1,0 +1,15 @@
+"""Chooses what Arrow allocates memory with, before Arrow is imported: packages that import it import this first."""
+
+import os
+import sys
+
+_ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
+_TASKS = {"pyspark.worker", "dagflow.runtime.worker_server"}
+
+if _ALLOCATOR not in os.environ and _TASKS.isdisjoint(sys.orig_argv):
+    # Arrow chooses while it is imported, and its Parquet writer never asks again. Its own allocator keeps what was
+    # freed, 45 of 195 MiB of a driver; tasks are faster with it.
+    os.environ[_ALLOCATOR] = "system"
+    import pyarrow  # noqa: F401
+
+    del os.environ[_ALLOCATOR]  # it is not meant for the processes that this one starts
