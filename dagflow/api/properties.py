@@ -128,9 +128,11 @@ class Variants:
 
     Attributes:
         classes: Gives the class of each name; its properties are what stands beside type.
+        find: Gives the class of a name, which may be a dotted path, and raises ValueError where there is none.
     """
 
     classes: Callable[[], Mapping[str, type]]
+    find: Callable[[str], type]
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,18 +146,26 @@ def describe(cls: type[Any], name: str = "") -> ClassInfo:
         cls: An operator or a partitioner.
         name: What an app calls it; by default its own name.
     """
-    meanings = _meanings(cls)
-    text = inspect.cleandoc(cls.__doc__ or "")
-    details = "\n\n".join(each for each in text.split("\n\n") if not _ENTRIES.match(each))
+    meanings = meanings_of(cls)
     return ClassInfo(
         name=name or cls.__name__,
         kind=_kind(cls),
-        summary=" ".join(details.partition("\n\n")[0].split()),
-        details=details,
+        summary=summary_of(cls),
+        details=_details(cls),
         inputs=tuple(_port(port, meanings) for port in getattr(cls, "input_ports", {}).values()),
         outputs=tuple(_port(port, meanings) for port in getattr(cls, "output_ports", {}).values()),
         properties=_properties(cls, meanings),
     )
+
+
+def summary_of(cls: type) -> str:
+    """The first sentence about a class, or ""."""
+    return " ".join(_details(cls).partition("\n\n")[0].split())
+
+
+def _details(cls: type) -> str:
+    text = inspect.cleandoc(cls.__doc__ or "")
+    return "\n\n".join(each for each in text.split("\n\n") if not _ENTRIES.match(each))
 
 
 def _kind(cls: type[Any]) -> Literal["input", "control", "partitioned", "partitioner"]:
@@ -172,8 +180,8 @@ def _port(port: InputPort | OutputPort, meanings: Mapping[str, str]) -> PortInfo
     return PortInfo(port.name, port.type_name, port.is_required, meanings.get(port.name, ""))
 
 
-def _meanings(cls: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of single names."""
+def meanings_of(cls: type) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of single names, by name."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if base is not object:
@@ -213,7 +221,7 @@ def _fields(
 def _variants(mark: object) -> Iterator[PropertyInfo]:
     """What a mapping takes beside each type that it may have, if it is marked as one that has types."""
     for name, owner in mark.classes().items() if isinstance(mark, Variants) else ():
-        for info in _properties(owner, _meanings(owner)):
+        for info in _properties(owner, meanings_of(owner)):
             yield replace(info, name=f"{name}.{info.name}")
 
 

@@ -2,132 +2,121 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
-
-from dagflow.api.operator import Operator
-from dagflow.api.properties import Paths, Size, property_model
 from dagflow.spec.app_reader import APP_NAME, MAX_WINDOW_MILLIS
 from dagflow.spec.app_spec import RETAINED_WINDOWS, STALL_WARNING_MILLIS
-from dagflow.spec.class_lookup import built_in_operators
-from dagflow.spec.graph_reader import NAME
+from dagflow.spec.class_description import ClassInfo, PortInfo
+from dagflow.spec.class_lookup import OPERATOR, POLICY, built_in
+from dagflow.spec.graph_reader import NAME, Direction
+from dagflow.spec.known_names import KnownNames
 from dagflow.spec.operator_reader import MAX_PARTITIONS
+from dagflow.spec.property_schema import FROM_ENVIRONMENT, class_names, properties_schema, when
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_FROM_ENVIRONMENT = {"$ref": "#/$defs/FromEnvironment"}
-_PORT = {"$ref": "#/$defs/Port"}
-# Behind a validator of ours pydantic leaves bounds by its own names.
-_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-_parse_size = Size.__metadata__[0].func  # type: ignore[attr-defined]  # Annotated keeps it, its stub does not say so
-_one_or_many = Paths.__metadata__[0].func  # type: ignore[attr-defined]  # as above
+_MAPPING = {"type": ["object", "null"]}
+_SOURCES = {"$ref": "#/$defs/Sources"}
+_TARGETS = {"$ref": "#/$defs/Targets"}
 
 
-class _YamlSchema(GenerateJsonSchema):
-    """Says what YAML may hold, where pydantic says what a checked value is."""
+def json_schema(known: KnownNames | None = None) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of an app.
 
-    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
-        inner = super().function_before_schema(schema)
-        function = schema["function"]["function"]
-        if function is _parse_size:
-            size = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([KkMmGgTt]?[Bb]|[KkMmGgTt][Ii][Bb])?\s*$"}
-            return {"anyOf": [inner, size]}
-        return {"anyOf": [{"type": "string"}, inner]} if function is _one_or_many else inner
-
-    def handle_invalid_for_json_schema(self, schema: core_schema.CoreSchema, error_info: str) -> JsonSchemaValue:
-        # A type that only Python knows: editors accept anything, validate decides.
-        return {}
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of an app, with the properties of the built-in operators."""
-    definitions: dict[str, Any] = {
-        "FromEnvironment": {"type": "string", "pattern": r"\$\{", "description": "${NAME} or ${NAME:-default}"},
-        "Port": {"type": "string", "pattern": r"^[^.]+\.[^.]+$|\$\{", "description": "operator.port"},
-        "Ports": {"anyOf": [_PORT, {"type": "array", "items": _PORT, "minItems": 1}]},
+    Args:
+        known: The names that the app brings along; without them the schema fits every app.
+    """
+    names = known or KnownNames()
+    definitions = _shared_definitions(names)
+    properties = {
+        "name": {"type": "string", "pattern": rf"^{APP_NAME.pattern}$|\$\{{", "description": "the app's name"},
+        "attributes": _attributes_schema(),
+        "operators": _operators_schema(names, definitions),
+        "streams": _streams_schema(),
     }
-    definitions["Module"] = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "module": {"type": "string", "description": "a module's file, beside this one or in the working directory"},
-            "properties": {"type": ["object", "null"]},
-        },
+    return _document("dagflow app", ["name", "operators"], properties, definitions)
+
+
+def module_schema(known: KnownNames | None = None) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a module's file.
+
+    Args:
+        known: The names that the file brings along; without them the schema fits every module.
+    """
+    names = known or KnownNames()
+    definitions = _shared_definitions(names)
+    exposed = {"anyOf": [{"type": "string", "pattern": r"^[^.]+\..+$"}, {"type": "array", "minItems": 1}]}
+    properties = {
+        "description": {"type": "string", "description": "what the module is for"},
+        "inputs": {**_MAPPING, "additionalProperties": _TARGETS, "description": "input ports by name"},
+        "outputs": {**_MAPPING, "additionalProperties": _SOURCES, "description": "output ports by name"},
+        "properties": {**_MAPPING, "additionalProperties": exposed, "description": "operator.property by name"},
+        "operators": _operators_schema(names, definitions),
+        "streams": _streams_schema(),
     }
-    built_in = built_in_operators()
-    for name, cls in built_in.items():
-        definitions[name] = _properties_schema(cls, definitions)
+    return _document("dagflow module", ["operators"], properties, definitions)
+
+
+def _document(
+    title: str, required: list[str], properties: Mapping[str, Any], definitions: Mapping[str, Any]
+) -> dict[str, Any]:
     return {
         "$schema": _DIALECT,
-        "title": "dagflow app",
+        "title": title,
         "type": "object",
-        "required": ["name", "operators"],
+        "required": required,
         "additionalProperties": False,
-        "properties": {
-            "name": {"type": "string", "pattern": rf"^{APP_NAME.pattern}$|\$\{{"},
-            "attributes": _attributes_schema(),
-            "operators": _operators_schema(built_in),
-            "streams": _streams_schema(),
-        },
+        "properties": properties,
         "$defs": definitions,
     }
 
 
-def module_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a module's file."""
-    schema = json_schema()
-    exposed = {"anyOf": [{"type": "string", "pattern": r"^[^.]+\..+$"}, {"type": "array", "minItems": 1}]}
-    ports = {"$ref": "#/$defs/Ports"}
+def _shared_definitions(known: KnownNames) -> dict[str, Any]:
     return {
-        **schema,
-        "title": "dagflow module",
-        "required": ["operators"],
-        "properties": {
-            "description": {"type": "string", "description": "what the module is for"},
-            "inputs": {"type": ["object", "null"], "additionalProperties": ports},
-            "outputs": {"type": ["object", "null"], "additionalProperties": ports},
-            "properties": {"type": ["object", "null"], "additionalProperties": exposed},
-            "operators": schema["properties"]["operators"],
-            "streams": schema["properties"]["streams"],
-        },
+        "FromEnvironment": {"type": "string", "pattern": r"\$\{", "description": "${NAME} or ${NAME:-default}"},
+        "Sources": _ports_schema(known, "output"),
+        "Targets": _ports_schema(known, "input"),
+        "Module": _module_use_schema(known.modules),
     }
 
 
-def _properties_schema(cls: type[Operator], definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of one operator's properties; what it refers to is added to the definitions."""
-    owner: type = cls
-    template = f"#/$defs/{cls.__name__}.{{model}}"
-    schema = property_model(owner).model_json_schema(
-        by_alias=False, ref_template=template, schema_generator=_YamlSchema
-    )
-    for name, definition in schema.pop("$defs", {}).items():
-        definitions[f"{cls.__name__}.{name}"] = _or_from_environment(definition)
-    found: dict[str, Any] = _or_from_environment(schema)
-    if cls.__doc__:
-        found["description"] = cls.__doc__.strip().partition("\n")[0]
-    return found
-
-
-def _or_from_environment(schema: Any) -> Any:
-    """The schema, where every value that is no text may also be a reference to the environment."""
-    if isinstance(schema, list):
-        return [_or_from_environment(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    changed = {
-        _BOUNDS.get(key, key): value if key in ("default", "examples", "const") else _or_from_environment(value)
-        for key, value in schema.items()
+def _ports_schema(known: KnownNames, direction: Direction) -> dict[str, Any]:
+    """One port or a list of them; operators that were added since the schema was made may have any."""
+    ports = {
+        f"{name}.{port.name}": _port_text(port)
+        for name, info in known.operators.items()
+        for port in (info.inputs if direction == "input" else info.outputs)
     }
-    is_bound = changed.get("type") in ("integer", "number", "boolean") or "enum" in changed or "const" in changed
-    if not is_bound:
-        return changed
-    notes = {key: changed.pop(key) for key in ("title", "description", "default") if key in changed}
-    return {**notes, "anyOf": [changed, _FROM_ENVIRONMENT]}
+    others = f"(?!(?:{'|'.join(known.operators)})\\.)" if known.operators else ""
+    other = {"type": "string", "pattern": rf"^{others}[^.]+\.[^.]+$|\$\{{", "description": "operator.port"}
+    choices = [{"type": "string", "enum": list(ports), "markdownEnumDescriptions": list(ports.values())}]
+    one = [*(choices if ports else []), other]
+    return {"anyOf": [*one, {"type": "array", "items": {"anyOf": one}, "minItems": 1}]}
+
+
+def _port_text(port: PortInfo) -> str:
+    return f"{port.type}: {port.meaning}" if port.meaning else port.type
+
+
+def _module_use_schema(modules: Mapping[str, ClassInfo]) -> dict[str, Any]:
+    path = {"type": "string", "description": "a module's file, beside this one or in the working directory"}
+    use = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"module": path, "properties": _MAPPING},
+    }
+    branches = [when("module", name, _exposed_schema(info)) for name, info in modules.items()]
+    return {**use, "allOf": branches} if branches else use
+
+
+def _exposed_schema(info: ClassInfo) -> dict[str, Any]:
+    """The properties that a module exposes; validate checks their values."""
+    known = {each.name: {"description": f"{each.meaning or each.name}: {each.type}"} for each in info.properties}
+    return {"properties": {"properties": {**_MAPPING, "additionalProperties": False, "properties": known}}}
 
 
 def _attributes_schema() -> dict[str, Any]:
-    millis = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WINDOW_MILLIS}, _FROM_ENVIRONMENT]}
+    millis = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WINDOW_MILLIS}, FROM_ENVIRONMENT]}
     properties = {
         "checkpoint": {"type": "string", "description": "where the journal is; default .dagflow/<name>"},
         "window_millis": {**millis, "description": "window length while following"},
@@ -142,12 +131,12 @@ def _attributes_schema() -> dict[str, Any]:
         },
         "master": {"type": "string", "description": "Spark master; default local[*]"},
         "durability": {
-            "anyOf": [{"enum": ["process", "power"]}, _FROM_ENVIRONMENT],
+            "anyOf": [{"enum": ["process", "power"]}, FROM_ENVIRONMENT],
             "description": "what output survives: the death of every process, or also a power loss",
             "default": "process",
         },
         "retain_windows": {
-            "anyOf": [{"const": "all"}, {"type": "integer", "minimum": 1}, _FROM_ENVIRONMENT],
+            "anyOf": [{"const": "all"}, {"type": "integer", "minimum": 1}, FROM_ENVIRONMENT],
             "description": "how many finished windows the journal can tell about, and replay",
             "default": RETAINED_WINDOWS,
         },
@@ -166,7 +155,7 @@ def _attributes_schema() -> dict[str, Any]:
     return {"type": ["object", "null"], "additionalProperties": False, "properties": properties}
 
 
-def _operators_schema(built_in: dict[str, type[Operator]]) -> dict[str, Any]:
+def _operators_schema(known: KnownNames, definitions: dict[str, Any]) -> dict[str, Any]:
     count = {"type": "integer", "minimum": 1, "maximum": MAX_PARTITIONS}
     keyed = {
         "type": "object",
@@ -174,33 +163,17 @@ def _operators_schema(built_in: dict[str, type[Operator]]) -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             "by": {"type": "string", "minLength": 1, "description": "a column, or the dotted path of a StreamCodec"},
-            "count": {"anyOf": [count, _FROM_ENVIRONMENT]},
+            "count": {"anyOf": [count, FROM_ENVIRONMENT], "description": "how many partitions"},
         },
     }
-    partition = [{"const": "parallel"}, count, keyed, _FROM_ENVIRONMENT]
-    operator = {
-        "type": "object",
-        "required": ["class"],
-        "additionalProperties": False,
-        "properties": {
-            "class": {"anyOf": [{"enum": sorted(built_in)}, {"type": "string", "pattern": r"\.|\$\{"}]},
-            "properties": {"type": ["object", "null"]},
-            "partition": {"anyOf": partition},
-            "partitioner": {
-                "type": "object",
-                "required": ["class"],
-                "additionalProperties": False,
-                "properties": {"class": {"type": "string"}, "properties": {"type": ["object", "null"]}},
-            },
-        },
-        "allOf": [
-            {
-                "if": {"properties": {"class": {"const": name}}, "required": ["class"]},
-                "then": {"properties": {"properties": {"$ref": f"#/$defs/{name}"}}},
-            }
-            for name in built_in
-        ],
+    partition = {
+        "anyOf": [{"const": "parallel"}, count, keyed, FROM_ENVIRONMENT],
+        "description": "parallel: in the tasks of the operator before it; or how many partitions; or by which key",
     }
+    partitioner = _class_and_properties(built_in(POLICY), definitions)
+    described = {"description": "decides how many partitions the operator has", **partitioner}
+    operator = _class_and_properties({**built_in(OPERATOR), **known.classes}, definitions, known.types)
+    operator["properties"] |= {"partition": partition, "partitioner": described}
     return {
         "type": "object",
         "minProperties": 1,
@@ -213,13 +186,40 @@ def _operators_schema(built_in: dict[str, type[Operator]]) -> dict[str, Any]:
     }
 
 
+def _class_and_properties(
+    classes: Mapping[str, type], definitions: dict[str, Any], own_types: Collection[str] = ()
+) -> dict[str, Any]:
+    """A mapping with a class and the properties that it takes; those of an unknown class may be anything."""
+    for name, cls in classes.items():
+        definitions[name] = properties_schema(cls, name, definitions, own_types)
+    return {
+        "type": "object",
+        "required": ["class"],
+        "additionalProperties": False,
+        "properties": {
+            "class": class_names(classes),
+            "properties": _MAPPING,
+        },
+        "allOf": [when("class", name, _given(name, definitions[name])) for name in classes],
+    }
+
+
+def _given(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """What holds of an operator whose class takes these properties."""
+    given: dict[str, Any] = {"properties": {"properties": {"$ref": f"#/$defs/{name}"}}}
+    return {**given, "required": ["properties"]} if properties.get("required") else given
+
+
 def _streams_schema() -> dict[str, Any]:
-    ports = {"$ref": "#/$defs/Ports"}
     broadcast = {"type": "boolean", "description": "whether every partition of the targets gets everything"}
     stream = {
         "type": "object",
         "required": ["from", "to"],
         "additionalProperties": False,
-        "properties": {"from": ports, "to": ports, "broadcast": {"anyOf": [broadcast, _FROM_ENVIRONMENT]}},
+        "properties": {
+            "from": {**_SOURCES, "description": "the output port that records come from, or a list of them"},
+            "to": {**_TARGETS, "description": "the input port that records go to, or a list of them"},
+            "broadcast": {"anyOf": [broadcast, FROM_ENVIRONMENT]},
+        },
     }
-    return {"type": ["object", "null"], "additionalProperties": stream}
+    return {**_MAPPING, "additionalProperties": stream}

@@ -33,15 +33,28 @@ def describe_module(path: str) -> ClassInfo:
     module = reader.read_module("module", use)
     if module is None:
         raise SpecError(problems.found)
+    return describe_use(module, "module", path)
+
+
+def describe_use(module: Module, operator: str, name: str) -> ClassInfo:
+    """What an app sees of a module that it uses.
+
+    Args:
+        module: The module as it was read.
+        operator: The operator that uses it.
+        name: What the app calls the module.
+    """
     return ClassInfo(
-        name=path,
+        name=name,
         kind="module",
         summary=" ".join(module.description.split()),
         details=module.description,
         inputs=tuple(_port(module, name, ends, "inputs") for name, ends in module.inputs.items()),
         outputs=tuple(_port(module, name, ends, "outputs") for name, ends in module.outputs.items()),
         properties=tuple(
-            found for name, paths in module.properties.items() for found in _properties(module, "module/", name, paths)
+            found
+            for name, paths in module.properties.items()
+            for found in _properties(module, f"{operator}/", name, paths)
         ),
     )
 

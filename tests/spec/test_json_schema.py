@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,14 @@ import jsonschema  # type: ignore[import-untyped]  # its stubs are a package tha
 import pytest
 import yaml
 
+from dagflow.api.operator import Operator
+from dagflow.api.ports import InputPort, OutputPort
 from dagflow.spec.json_schema import json_schema, module_schema
+from dagflow.spec.known_names import KnownNames, known_names
+from tests.visitors.test_sqlite_store import APP as SQLITE_APP
 
 APPS = sorted(Path("apps").glob("*.yaml"))
+BLOCK = re.compile(r"```(yaml|python)\n(.*?)```", re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +36,53 @@ def app(**changes: Any) -> dict[str, Any]:
     return {"name": "x", "operators": {"a": splitter, "b": reader}, "streams": streams, **changes}
 
 
+def complaints(schema: dict[str, Any], document: Any) -> list[str]:
+    """What a schema has against a document."""
+    return [
+        f"{error.json_path}: {error.message}" for error in jsonschema.Draft202012Validator(schema).iter_errors(document)
+    ]
+
+
+def complaints_of(file: Path) -> list[str]:
+    """What the schemas of all apps, or modules, and that of this very file have against it."""
+    document = yaml.safe_load(file.read_text())
+    schema = json_schema if "name" in document else module_schema
+    return complaints(schema(), document) + complaints(schema(known_names(str(file))), document)
+
+
 @pytest.mark.parametrize("file", APPS, ids=[file.stem for file in APPS])
-def test_the_apps_that_come_along_fit_the_schema(validator: Any, file: Path) -> None:
+def test_the_apps_that_come_along_fit_the_schema(file: Path) -> None:
     """What a newcomer copies is shown without complaint in an editor."""
-    assert list(validator.iter_errors(yaml.safe_load(file.read_text()))) == []
+    assert complaints_of(file) == []
+
+
+def apps_of(page: Path) -> list[str]:
+    """The apps and modules that a page shows."""
+    blocks = BLOCK.findall(page.read_text())
+    return [text for language, text in blocks if language == "yaml" and "\noperators:" in text]
+
+
+PAGES = [page for page in [Path("README.md"), *sorted(Path("docs").glob("*.md"))] if apps_of(page)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_the_apps_and_modules_of_the_pages_fit_the_schema(page: Path, tmp_path: Path) -> None:
+    """With the modules and the classes that the page has beside them."""
+    files = {}
+    for index, (language, text) in enumerate(BLOCK.findall(page.read_text())):
+        named = re.match(r"# (\S+\.\w+)\n", text)
+        files[tmp_path / (Path(named[1]).name if named else f"{index}.{language}")] = text
+    for file, text in files.items():
+        file.write_text(text)
+    apps = [file for file, text in files.items() if text in apps_of(page)]
+    with contextlib.chdir(tmp_path):
+        assert {file.name: found for file in apps if (found := complaints_of(file))} == {}
+
+
+def test_the_app_of_a_visitor_fits_the_schema(tmp_path: Path) -> None:
+    """It names a store of its own."""
+    (tmp_path / "app.yaml").write_text(SQLITE_APP.format(backend="my_stores.Sqlite", database="db"))
+    assert complaints_of(tmp_path / "app.yaml") == []
 
 
 def test_sizes_lists_and_references_to_the_environment_fit(validator: Any) -> None:
@@ -53,6 +103,18 @@ def test_sizes_lists_and_references_to_the_environment_fit(validator: Any) -> No
         app(operators={"a": {"class": "BlockReader", "properties": {"max_readers": 0}}}),
         app(operators={"a": {"class": "FileSplitterInput", "properties": {"files": "x", "block_size": "5 parsecs"}}}),
         app(operators={"a": {"class": "FileSplitterInput", "properties": {}}}),
+        app(operators={"a": {"class": "FileSplitterInput"}}),
+        app(operators={"a": {"class": "BlockReader", "properties": {"format": "linse"}}}),
+        app(operators={"a": {"class": "BlockReader", "properties": {"format": {"type": "linse"}}}}),
+        app(operators={"a": {"class": "BlockReader", "properties": {"format": {"type": "lines", "delimeter": ";"}}}}),
+        app(operators={"a": {"class": "BlockReader", "properties": {"format": {"type": "csv", "header": "perhaps"}}}}),
+        app(operators={"a": {"class": "RecordWriter", "properties": {"path": "out", "format": "parqet"}}}),
+        app(operators={"a": {"class": "BlockReader", "partitioner": {"class": "DeadlinePartitoner"}}}),
+        app(
+            operators={
+                "a": {"class": "BlockReader", "partitioner": {"class": "DeadlinePartitioner", "properties": {"x": 1}}}
+            }
+        ),
         app(operators={"a": {"class": "BlockReader", "partition": 0}}),
         app(streams={"s": {"from": "a.b"}}),
         app(streams={"s": {"from": "a", "to": "b.c"}}),
@@ -79,3 +141,47 @@ def test_exchanges_unions_and_modules_fit() -> None:
     of_module = jsonschema.Draft202012Validator(module_schema())
     assert of_module.is_valid(inside) and of_module.is_valid(exposing)
     assert not of_module.is_valid({**inside, "name": "x"}) and not of_module.is_valid({"inputs": {}})
+
+
+def test_every_option_of_every_format_is_known_with_its_meaning(validator: Any) -> None:
+    """Of formats for readers and for writers."""
+    definitions = json_schema()["$defs"]
+    csv = definitions["operators.reader.formats.csv.Csv"]["properties"]
+    assert csv["delimiter"]["description"] and csv["columns"]["description"]
+    assert "null_values" in csv and "compression" not in csv
+    assert "operators.sink.formats.parquet.ParquetSink" in definitions
+    options = {"format": {"type": "csv", "delimiter": ";", "columns": {"a": "int64"}}}
+    assert validator.is_valid(app(operators={"a": {"class": "BlockReader", "properties": options}}))
+    own = {"format": {"type": "my_formats.Pairs", "anything": 1}}
+    assert validator.is_valid(app(operators={"a": {"class": "BlockReader", "properties": own}}))
+
+
+class OddNames(Operator):
+    """Has properties that are called as what a schema says.
+
+    Attributes:
+        default: a text with a meaning
+    """
+
+    enum: int = 1
+    const: str = "x"
+    title: bool = False
+    default: str
+    examples: object = object()
+
+    input = InputPort()
+    output = OutputPort()
+
+
+def test_a_class_of_ones_own_is_known_by_its_dotted_path() -> None:
+    """With its properties, whatever they are called, and what they mean."""
+    schema = json_schema(KnownNames(classes={"my_ops.OddNames": OddNames}))
+
+    def fits(**properties: Any) -> bool:
+        return not complaints(schema, app(operators={"a": {"class": "my_ops.OddNames", "properties": properties}}))
+
+    assert schema["$defs"]["my_ops.OddNames"]["properties"]["default"]["description"] == "a text with a meaning"
+    assert fits(default="x") and fits(default="x", enum=2, const="y", title=True, examples=[1])
+    assert fits(default="${X}", enum="${N}")
+    assert not fits() and not fits(default="x", enum="y") and not fits(default="x", defualt="x")
+    assert not complaints(schema, app(operators={"a": {"class": "my_ops.Later", "properties": {"anything": 1}}}))

@@ -16,6 +16,7 @@ from dagflow.cli.scaffold.file_heads import plan_of, read_heads
 from dagflow.cli.shared_options import Settings, verbose_option
 from dagflow.errors import DagflowError
 from dagflow.spec.json_schema import json_schema
+from dagflow.spec.known_names import known_names
 from dagflow.storage.location import absolute, is_local
 
 APP_FILE = "app.yaml"
@@ -64,7 +65,7 @@ def command(settings: Settings, directory: str, location: str | None, to: str) -
     text = app_text(_name_of(folder), named, guess.format, to, guess.evidence)
     plan_of(text)  # a mistake in it would be found too late
     _write(folder, APP_FILE, text)
-    _write(folder, SCHEMA_FILE, json.dumps(json_schema(), indent=1) + "\n")
+    _write(folder, SCHEMA_FILE, json.dumps(json_schema(known_names(str(folder / APP_FILE))), indent=1) + "\n")
     if not (folder / ".gitignore").exists():
         _write(folder, ".gitignore", _ignored(to))
     _tell(folder, guess)

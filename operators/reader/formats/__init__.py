@@ -33,6 +33,6 @@ RecordFormatSpec = Annotated[
     RecordFormat,
     BeforeValidator(RECORD_FORMATS.make),
     WithJsonSchema(RECORD_FORMATS.json_schema()),
-    Variants(RECORD_FORMATS.classes),
+    Variants(RECORD_FORMATS.classes, RECORD_FORMATS.find),
 ]
 """A property that holds a record format; YAML gives a name, or a mapping with `type` and options."""

@@ -27,6 +27,6 @@ SinkFormatSpec = Annotated[
     SinkFormat,
     BeforeValidator(SINK_FORMATS.make),
     WithJsonSchema(SINK_FORMATS.json_schema()),
-    Variants(SINK_FORMATS.classes),
+    Variants(SINK_FORMATS.classes, SINK_FORMATS.find),
 ]
 """A property that holds an output format; YAML gives a name, or a mapping with `type` and options."""

@@ -44,6 +44,8 @@ def test_without_files_an_app_for_a_sample_is_made(folder: Path) -> None:
     names = {path.name for path in (folder / "orders").iterdir()}
     assert names == {"app.yaml", "app.schema.json", ".gitignore", "data"}
     assert (folder / "orders" / "app.yaml").read_text().startswith("# yaml-language-server: $schema=app.schema.json\n")
+    schema = json.loads((folder / "orders" / "app.schema.json").read_text())
+    assert "writer.input" in schema["$defs"]["Targets"]["anyOf"][0]["enum"]
     assert "/out/" in (folder / "orders" / ".gitignore").read_text().splitlines()
     assert len(rows_of(folder / "orders")) == 3
 

@@ -1,12 +1,55 @@
-"""The JSON Schema of apps."""
+"""The JSON Schema of apps, and what a real language server makes of it in an editor."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.cli.commands.inspected_app import APP, invoke
+from tests.language_server import LanguageServer, language_server
+
+OWN = """\
+from typing import Annotated
+
+from pydantic import Field
+
+from dagflow import InputPort, Operator, OutputPort
+
+
+class DropComments(Operator):
+    \"\"\"Drops the records that begin with a prefix.\"\"\"
+
+    prefix: Annotated[str, Field(description="how a comment begins")] = "."
+
+    input = InputPort()
+    output = OutputPort()
+"""
+EDITED = """\
+# yaml-language-server: $schema=app.schema.json
+name: sample
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [in]}}
+  reader:
+    class: BlockReader
+    properties:
+      format:
+        type: csv
+        delimiter: ";"
+  drop:
+    class: editor_ops.DropComments
+    properties:
+      prefix: "#"
+  writer: {class: RecordWriter, properties: {path: out}, partition: 2}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: drop.input}
+  kept: {from: drop.output, to: writer.input}
+"""
 
 
 def test_the_schema_accepts_an_app() -> None:
@@ -14,3 +57,80 @@ def test_the_schema_accepts_an_app() -> None:
     code, out, err = invoke("schema")
     assert (code, err) == (0, "")
     assert set(yaml.safe_load(APP)) <= set(json.loads(out)["properties"])
+
+
+def test_the_schema_of_a_broken_app_is_refused(tmp_path: Path) -> None:
+    """With the place of the mistake, and nothing on stdout that could be taken for a schema."""
+    (tmp_path / "app.yaml").write_text("name: [x\n")
+    code, out, err = invoke("schema", str(tmp_path / "app.yaml"))
+    assert (code, out) == (2, "")
+    assert "app.yaml:2:1: " in err
+
+
+@pytest.fixture(scope="module")
+def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageServer]:
+    """A language server beside an app, its author's module, and the schema that dagflow has made of them."""
+    folder = tmp_path_factory.mktemp("edited")
+    (folder / "editor_ops.py").write_text(OWN)
+    (folder / "app.yaml").write_text(EDITED)
+    with contextlib.chdir(folder):
+        code, out, _ = invoke("schema", "app.yaml")
+        assert code == 0
+        (folder / "app.schema.json").write_text(out)
+        with language_server(folder) as server:
+            yield server
+
+
+def test_an_editor_has_nothing_against_a_valid_app(editor: LanguageServer) -> None:
+    """The schema is found by the first line of the app."""
+    assert editor.complaints(EDITED) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("delimiter", "delimeter", (10, "Property delimeter is not allowed.")),
+        ("type: csv", "type: cvs", (9, 'Valid values: "lines", "escaped_lines", "csv"')),
+        ("reader.messages", "reader.mesages", (18, '"reader.messages"')),
+        ("to: drop.input", "to: [drop.inptu]", (18, '"drop.input", "writer.input"')),
+        ('prefix: "#"', 'prefx: "#"', (14, "Property prefx is not allowed.")),
+        ('prefix: "#"', "prefix: [a]", (14, 'Expected "string"')),
+        ("RecordWriter", "RecordWritre", (15, '"RecordWriter"')),
+        (", properties: {files: [in]}", "", (4, 'Missing property "properties".')),
+    ],
+)
+def test_an_editor_marks_what_is_misspelt(
+    editor: LanguageServer, old: str, new: str, complaint: tuple[int, str]
+) -> None:
+    """An option of a format, a port, a property of one's own operator: each in its line, once."""
+    ((line, message),) = editor.complaints(EDITED.replace(old, new, 1))
+    assert line == complaint[0] and complaint[1] in message
+
+
+def test_an_operator_that_was_added_since_is_not_marked(editor: LanguageServer) -> None:
+    """The schema is older than the operator, and does not know its ports."""
+    added = "  tail: {class: editor_ops.Later}\nstreams:\n  more: {from: drop.output, to: tail.input}"
+    assert editor.complaints(EDITED.replace("streams:", added)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "meaning"),
+    [
+        ("delimiter", "de|", "delimiter", "what stands between fields"),
+        ("type: csv", "type: |", "json_lines", "One JSON value in UTF-8 a line"),
+        ('prefix: "#"', "|", "prefix", "how a comment begins"),
+        ("editor_ops.DropComments", "|", "editor_ops.DropComments", "Drops the records that begin with a prefix."),
+        ("reader.messages", "|", "reader.errors", "records"),
+        ("to: drop.input", "to: |", "drop.input", "records"),
+    ],
+)
+def test_an_editor_completes_names_with_their_meaning(
+    editor: LanguageServer, old: str, new: str, name: str, meaning: str
+) -> None:
+    """What is offered is described as `dagflow operators` does."""
+    assert meaning in editor.completions(EDITED.replace(old, new, 1))[name]
+
+
+def test_an_editor_tells_what_a_property_means(editor: LanguageServer) -> None:
+    """As its author has said."""
+    assert "how a comment begins" in editor.hover(EDITED.replace("prefix", "pre|fix", 1))
