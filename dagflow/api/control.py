@@ -131,6 +131,18 @@ class PreviewSource(Capability):
         """
 
 
+class BlockSource(Capability):
+    """Declares a control operator that cuts what it emits into blocks, wherever that may be."""
+
+    @abstractmethod
+    def cut_at(self, block_bytes: int) -> None:
+        """Called before setup, by tests of an app: cut all files at multiples of a size, whatever the properties say.
+
+        Args:
+            block_bytes: The size, at least 1.
+        """
+
+
 class CommitListener(Capability):
     """Declares a control operator that acts on the world outside after a window has been committed.
 

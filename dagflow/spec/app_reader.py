@@ -7,9 +7,11 @@ import re
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from dagflow.errors import Problem
 from dagflow.spec.app_spec import RETAINED_WINDOWS, STALL_WARNING_MILLIS, AppSpec, Attributes
+from dagflow.spec.case_reader import CaseReader
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.environment import Environment
 from dagflow.spec.graph_reader import GraphReader
@@ -23,7 +25,7 @@ from dagflow.spec.yaml_tree import Mapping, Node, Scalar, kind_of
 from dagflow.storage.pending import Durability
 from dagflow.storage.roots import ONE_ROOT, nested
 
-APP_KEYS = ("name", "attributes", "operators", "streams")
+APP_KEYS = ("name", "attributes", "operators", "streams", "tests")
 ATTRIBUTE_KEYS = (
     *("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots", "retain_windows"),
     *("stall_warning_millis", "task_timeout_millis"),
@@ -57,6 +59,7 @@ class AppReader(NodeReader):
             self.problems.add(root.place, f"an app is a mapping with {', '.join(APP_KEYS)}; got {kind_of(root)}")
             return None
         self.check_keys(root, APP_KEYS, "an app")
+        CaseReader((), self.environment, self.problems).cases(root, Path(self.file), Path(self.file).parent)
         name, attributes = self.head(root)
         operators = self.section(root, "operators", required=True)
         reader = GraphReader(self.search_path, self.environment, self.problems, self.file)

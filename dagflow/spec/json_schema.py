@@ -7,6 +7,7 @@ from typing import Any
 
 from dagflow.spec.app_reader import APP_NAME, MAX_WINDOW_MILLIS
 from dagflow.spec.app_spec import RETAINED_WINDOWS, STALL_WARNING_MILLIS
+from dagflow.spec.case_reader import CASE_KEYS
 from dagflow.spec.class_description import ClassInfo, PortInfo
 from dagflow.spec.class_lookup import OPERATOR, POLICY, built_in
 from dagflow.spec.graph_reader import NAME, Direction
@@ -33,6 +34,7 @@ def json_schema(known: KnownNames | None = None) -> dict[str, Any]:
         "attributes": _attributes_schema(),
         "operators": _operators_schema(names, definitions),
         "streams": _streams_schema(),
+        "tests": _tests_schema(),
     }
     return _document("dagflow app", ["name", "operators"], properties, definitions)
 
@@ -113,6 +115,20 @@ def _exposed_schema(info: ClassInfo) -> dict[str, Any]:
     """The properties that a module exposes; validate checks their values."""
     known = {each.name: {"description": f"{each.meaning or each.name}: {each.type}"} for each in info.properties}
     return {"properties": {"properties": {**_MAPPING, "additionalProperties": False, "properties": known}}}
+
+
+def _tests_schema() -> dict[str, Any]:
+    """The schema of an app's own tests, by the keys that a case has."""
+    count = {"type": ["integer", "null"], "minimum": 0}
+    parts: dict[str, Any] = {
+        **{key: {"type": ["object", "null"]} for key in ("files", "set", "output", "rows", "schema")},
+        "records": {"type": ["object", "null"], "additionalProperties": count},
+        "rejected": {"anyOf": [count, {"type": "array", "items": {"type": "string"}}]},
+        "error": {"type": "string"},
+        **{key: {"const": "every"} for key in ("cut", "kill")},
+    }
+    case = {"type": "object", "additionalProperties": False, "properties": {key: parts[key] for key in CASE_KEYS}}
+    return {"type": ["object", "null"], "additionalProperties": case, "description": "cases for `dagflow test`"}
 
 
 def _attributes_schema() -> dict[str, Any]:

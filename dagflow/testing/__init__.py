@@ -1,3 +1,20 @@
 """What tests of operators and apps are built from."""
 
+from typing import TYPE_CHECKING, Any
+
 import dagflow.arrow_allocator  # noqa: F401  # before Arrow
+
+if TYPE_CHECKING:
+    from dagflow.testing.apps import run_app
+
+__all__ = ["run_app"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what runs apps when it is asked for: tests of one operator need none of it."""
+    if name == "run_app":
+        # Imported late: it takes a third of a second.
+        from dagflow.testing.apps import run_app
+
+        return run_app
+    raise AttributeError(f"module 'dagflow.testing' has no attribute '{name}'")

@@ -1,63 +1,42 @@
-"""Cases in YAML of what an app makes of some files: read, run and compared."""
+"""Runs cases of what an app makes of some files, and tells what differs."""
 
 from __future__ import annotations
 
 import difflib
-import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any
 
+from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.errors import DagflowError, SpecError
+from dagflow.spec.case_reader import AppCase, CaseReader, Expected
 from dagflow.spec.environment import Environment
-from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_parser import parse_file
-from dagflow.spec.yaml_tree import Mapping, Node, kind_of, plain
-from dagflow.testing.apps import AppOutputs, run_app
+from dagflow.spec.yaml_tree import Mapping as MappingNode
+from dagflow.testing.apps import AppFolder, AppOutputs
+from dagflow.testing.repeated_runs import differences_of_cuts, differences_of_deaths
+from dagflow.testing.row_values import comparable, sorted_lines, with_types_of
 
-FILE_KEYS = ("app", "tests")
-CASE_KEYS = ("files", "set", "output", "records", "rejected", "error")
-MOST = 10**15
+FILE_PREFIX = "test_"
+"""Begins the names of files of tests; other files are apps, which may have tests of their own."""
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Expected(Generic[T]):
-    """A value that a case states, and where it does."""
-
-    place: Place
-    value: T
+_MOST_REASONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class AppCase:
-    """What an app must make of some files.
+class Actual:
+    """What a case would have to state.
 
     Attributes:
-        name: The case's name.
-        place: Where it is.
-        app: The app's file.
-        files: The content of each input file, by its path as the app sees it.
-        set: Properties to set on top of the app.
-        output: The text of all files below each path, in the order of their names.
-        records: How many records leave a port, by "operator.port".
-        rejected: How many records are refused; None where the case does not say.
-        error: A part of the message that the run fails with; None where it must not fail.
+        path: The keys that lead to the value in the file.
+        value: The value.
     """
 
-    name: str
-    place: Place
-    app: Path
-    files: dict[str, str]
-    set: dict[str, str] = field(default_factory=dict)
-    output: dict[str, Expected[str]] = field(default_factory=dict)
-    records: dict[str, Expected[int]] = field(default_factory=dict)
-    rejected: Expected[int] | None = None
-    error: Expected[str] | None = None
+    path: tuple[str, ...]
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,90 +46,37 @@ class CaseFailure:
     Attributes:
         place: Where it states that.
         message: What is different, over several lines.
+        actual: What it would have to state; None where that is no remedy.
     """
 
     place: Place
     message: str
+    actual: Actual | None = None
 
     def __str__(self) -> str:
         return f"{self.place.file}:{self.place.line}: {self.message}"
 
 
-class CaseReader(NodeReader):
-    """Reads files of cases; what does not fit becomes a problem."""
-
-    def read(self, file: str) -> list[AppCase]:
-        """The cases of a file."""
-        root = parse_file(file, self.environment, self.problems)
-        if root is None:
-            return []
-        if not isinstance(root, Mapping):
-            self.problems.add(root.place, f"a file of tests is a mapping with app and tests; got {kind_of(root)}")
-            return []
-        self.check_keys(root, FILE_KEYS, "a file of tests")
-        if "app" not in root.entries:
-            self.problems.add(root.place, "'app' is missing: the app's file, seen from this one")
-        app = Path(file).parent / (self.text(root.get("app"), "'app'", "a path") or "")
-        tests = self.section(root, "tests", required=True)
-        return [
-            self._case(name, entry.key_place, entry.value, app)
-            for name, entry in tests.entries.items()
-            if self._is_case(name, entry.value)
-        ]
-
-    def _is_case(self, name: str, node: Node) -> bool:
-        if isinstance(node, Mapping):
-            return True
-        self.expected(f"test '{name}'", f"a mapping with {', '.join(CASE_KEYS)}", node)
-        return False
-
-    def _case(self, name: str, place: Place, node: Node, app: Path) -> AppCase:
-        assert isinstance(node, Mapping)
-        self.check_keys(node, CASE_KEYS, f"test '{name}'")
-        if not {"output", "records", "rejected", "error"}.intersection(node.entries):
-            self.problems.add(place, f"test '{name}' states nothing: give output, records, rejected or error")
-        rejected, error = node.get("rejected"), node.get("error")
-        return AppCase(
-            name,
-            place,
-            app,
-            {path: each.value for path, each in self._texts(node, "files").items()},
-            {key: json.dumps(plain(entry.value)) for key, entry in self.section(node, "set").entries.items()},
-            self._texts(node, "output"),
-            {
-                key: Expected(entry.key_place, self._count(entry.value, f"records of '{key}'"))
-                for key, entry in self.section(node, "records").entries.items()
-            },
-            None if rejected is None else Expected(rejected.place, self._count(rejected, "'rejected'")),
-            None if error is None else Expected(error.place, self.text(error, "'error'") or ""),
-        )
-
-    def _texts(self, node: Mapping, key: str) -> dict[str, Expected[str]]:
-        texts = {}
-        for path, entry in self.section(node, key).entries.items():
-            value = plain(entry.value)
-            if not isinstance(value, str):
-                self.expected(f"'{path}' in '{key}'", "text, such as a block behind `|`", entry.value)
-            else:
-                texts[path] = Expected(entry.key_place, value)
-        return texts
-
-    def _count(self, node: Node, what: str) -> int:
-        value = plain(node)
-        if type(value) is int and 0 <= value <= MOST:
-            return value
-        self.expected(what, "a whole number from 0 on", node)
-        return 0
+def is_case_file(file: str) -> bool:
+    """Whether a file has tests, and is no app."""
+    return Path(file).name.startswith(FILE_PREFIX)
 
 
 def read_cases(file: str) -> list[AppCase]:
-    """The cases of a file.
+    """The cases of a file of tests, or of an app.
 
     Raises:
-        SpecError: Every mistake in the file.
+        SpecError: Every mistake in the file; of an app, in its tests.
     """
     problems = Problems()
-    cases = CaseReader((), Environment(os.environ), problems).read(file)
+    environment = Environment(os.environ)
+    root = parse_file(file, environment, problems)
+    reader = CaseReader((), environment, problems)
+    cases: list[AppCase] = []
+    if root is not None and is_case_file(file):
+        cases = reader.file(root, file)
+    elif isinstance(root, MappingNode):
+        cases = reader.cases(root, Path(file), Path(file).parent)
     if problems:
         raise SpecError(problems.found)
     return cases
@@ -158,35 +84,108 @@ def read_cases(file: str) -> list[AppCase]:
 
 def failures_of(case: AppCase) -> list[CaseFailure]:
     """Run a case; gives what differs from what it states, nothing where it holds."""
+    who = f"test '{case.name}'"
     try:
-        done = run_app(case.app, case.files, set=case.set)
+        files = {path: file.content() for path, file in case.files.items()}
+    except OSError as error:
+        return [CaseFailure(case.place, f"{who}: {error.filename}: {error.strerror}")]
+    folder = AppFolder(case.app, files, set=case.set)
+    try:
+        with folder:
+            done = folder.outputs(folder.run())
+            schemas = {port: _schema_at(folder, port) for port in case.schema}
+            reasons = _reasons(folder) if case.rejected is not None else []
     except (DagflowError, ValueError) as error:
+        why = folder.as_in_test(str(error))
         if case.error is None:
-            return [CaseFailure(case.place, f"test '{case.name}': the run failed: {error}")]
-        if case.error.value in str(error):
+            return [CaseFailure(case.place, f"{who}: the run failed: {why}")]
+        if case.error.value in why:
             return []
-        return [CaseFailure(case.error.place, f"test '{case.name}': expected '{case.error.value}' in: {error}")]
+        return [CaseFailure(case.error.place, f"{who}: expected '{case.error.value}' in: {why}")]
     if case.error is not None:
-        return [CaseFailure(case.error.place, f"test '{case.name}': the run did not fail")]
-    return list(_differences(case, done))
+        return [CaseFailure(case.error.place, f"{who}: the run did not fail")]
+    found = [*_differences(case, done), *_of_schemas(case, schemas), *_of_rejects(case, done, reasons)]
+    failures = sorted(found, key=lambda failure: failure.place.line) or list(_repeated(case, files, done))
+    return [replace(failure, message=f"{who}: {failure.message}") for failure in failures]
+
+
+def _schema_at(folder: AppFolder, port: str) -> dict[str, str]:
+    found = preview(folder.plan(), PreviewOptions(port, read_bytes=1 << 62))
+    if found.error is not None:
+        raise found.error
+    return dict(found.columns)
+
+
+def _reasons(folder: AppFolder) -> list[str]:
+    """Why readers refuse records, in the order of the records."""
+    found = preview(folder.plan(), PreviewOptions(records=_MOST_REASONS, read_bytes=1 << 62))
+    return [reject.reason for reject in found.rejects]
 
 
 def _differences(case: AppCase, done: AppOutputs) -> Iterator[CaseFailure]:
-    who = f"test '{case.name}'"
     for port, count in case.records.items():
         if port not in done.records:
             ports = ", ".join(done.records) or "none"
-            yield CaseFailure(count.place, f"{who}: no records are counted at '{port}'; there are counts of: {ports}")
-        elif done.records[port] != count.value:
-            yield CaseFailure(count.place, f"{who}: {done.records[port]:,} records left {port}, not {count.value:,}")
-    if case.rejected is not None and case.rejected.value != done.rejected:
-        message = f"{who}: {done.rejected:,} records were rejected, not {case.rejected.value:,}"
-        yield CaseFailure(case.rejected.place, message)
+            yield CaseFailure(count.place, f"no records are counted at '{port}'; there are counts of: {ports}")
+        elif (number := done.records[port]) != count.value:
+            message = f"{number:,} records left {port}{_not(count.value)}"
+            yield CaseFailure(count.place, message, Actual(count.path, number))
     for path, text in case.output.items():
-        got = done.text(path)
-        if got != text.value:
-            lines = difflib.unified_diff(
-                text.value.splitlines(), got.splitlines(), "expected", "published", lineterm="", n=2
-            )
-            diff = "\n    ".join(lines) or "they differ in the last line's end, or in kinds of line ends"
-            yield CaseFailure(text.place, f"{who}: {path} is different\n    {diff}")
+        if (got := done.text(path)) != text.value:
+            message = f"{path} is different{_diff(text.value.splitlines(), got.splitlines())}"
+            yield CaseFailure(text.place, message, Actual(text.path, got))
+    for path, rows in case.rows.items():
+        try:
+            found = done.rows(path)
+        except (ValueError, ImportError) as error:
+            yield CaseFailure(rows.place, str(error))
+        else:
+            yield from _of_rows(path, rows, found)
+
+
+def _of_rows(path: str, rows: Expected[list[dict[str, Any]]], found: list[dict[str, Any]]) -> Iterator[CaseFailure]:
+    got = comparable(found, rows.value)
+    before, after = sorted_lines(with_types_of(rows.value, found)), sorted_lines(got)
+    if before != after:
+        yield CaseFailure(rows.place, f"rows of {path} are different{_diff(before, after)}", Actual(rows.path, got))
+
+
+def _of_schemas(case: AppCase, schemas: Mapping[str, dict[str, str]]) -> Iterator[CaseFailure]:
+    for port, types in case.schema.items():
+        if (got := schemas[port]) != types.value or list(got) != list(types.value):
+            before, after = ([f"{name}: {kind}" for name, kind in each.items()] for each in (types.value, got))
+            message = f"columns at {port} are different{_diff(before, after)}"
+            yield CaseFailure(types.place, message, Actual(types.path, got))
+
+
+def _of_rejects(case: AppCase, done: AppOutputs, reasons: Sequence[str]) -> Iterator[CaseFailure]:
+    rejected = case.rejected
+    if rejected is None:
+        return
+    if isinstance(rejected.value, list):
+        wanted = rejected.value
+        if len(wanted) != len(reasons) or not all(part in reason for part, reason in zip(wanted, reasons, strict=True)):
+            message = f"other records were rejected{_diff(wanted, reasons)}"
+            yield CaseFailure(rejected.place, message, Actual(rejected.path, list(reasons)))
+    elif rejected.value != done.rejected:
+        message = f"{done.rejected:,} records were rejected{_not(rejected.value)}"
+        yield CaseFailure(rejected.place, message, Actual(rejected.path, done.rejected))
+
+
+def _not(count: int | None) -> str:
+    return "" if count is None else f", not {count:,}"
+
+
+def _diff(expected: Sequence[str], got: Sequence[str]) -> str:
+    lines = list(difflib.unified_diff(expected, got, "expected", "published", lineterm="", n=2))
+    return "\n    " + ("\n    ".join(lines) or "they differ in the last line's end, or in kinds of line ends")
+
+
+def _repeated(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> Iterator[CaseFailure]:
+    """What a run gives that cuts otherwise, or dies in between; looked at where one run holds."""
+    if case.is_cut:
+        for message in differences_of_cuts(case, files, done):
+            yield CaseFailure(case.place, message)
+    if case.is_killed:
+        for message in differences_of_deaths(case, files, done):
+            yield CaseFailure(case.place, message)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 from dagflow.engine.preparation import Places
 from dagflow.engine.run import RunOptions, run
@@ -19,8 +20,14 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_reader import Overrides
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.storage.location import redacted
+from dagflow.testing.published_rows import DELTA_LOG, decompressed, is_parquet, rows_of
 
 CHECKPOINT = "journal-of-the-test"
+
+_IN_MEMORY = "/dev/shm"
+_SPARE_BYTES = 32 << 20
+_COPIES = 8
+"""How often an app may write its input, about."""
 
 
 class HasPlan(Protocol):
@@ -34,13 +41,17 @@ class HasPlan(Protocol):
 class AppOutputs:
     """What an app has published, and what it counted.
 
+    Where records name their file, as rejects do, it is named as the test names it.
+
     Attributes:
         files: The content of each published file, by its path as the app sees it.
         snapshot: The figures of the run.
+        folder: The directory in which the app ran.
     """
 
     files: Mapping[str, bytes]
     snapshot: RunSnapshot
+    folder: str = ""
 
     @property
     def records(self) -> Mapping[str, int]:
@@ -64,10 +75,37 @@ class AppOutputs:
         """The text of a file, or of all files below a directory in the order of their names."""
         return b"".join(self._below(path)).decode(errors="backslashreplace")
 
+    def rows(self, path: str) -> list[dict[str, Any]]:
+        """The rows of a file or a table, or of all files below a directory, as mappings from columns to values.
+
+        Args:
+            path: A file or directory of Parquet, lines of JSON or CSV, or a Delta table.
+
+        Raises:
+            ValueError: What lies there has no columns.
+        """
+        place = os.path.normpath(path)
+        files = {name: data for name, data in self.files.items() if name == place or name.startswith(f"{place}/")}
+        return [
+            {name: value.replace(self.folder, "") if isinstance(value, str) else value for name, value in row.items()}
+            for row in rows_of(files, place)
+        ]
+
+    def tables(self) -> list[str]:
+        """The directories of tables, whose files have names that no other run gives."""
+        return sorted({path.split(f"/{DELTA_LOG}/")[0] for path in self.files if f"/{DELTA_LOG}/" in path})
+
+    def directories(self) -> list[str]:
+        """The tables, and all other directories with files."""
+        tables = self.tables()
+        inside = tuple(f"{table}/" for table in tables)
+        return [*tables, *sorted({os.path.dirname(path) for path in self.files if not path.startswith(inside)})]
+
     def _below(self, place: str) -> list[bytes]:
         place = os.path.normpath(place) if place else ""
         below = f"{place}/" if place else ""
-        return [data for path, data in sorted(self.files.items()) if path == place or path.startswith(below)]
+        found = sorted(path for path in self.files if path == place or path.startswith(below))
+        return [decompressed(path, self.files[path]) for path in found]
 
 
 def run_app(
@@ -87,16 +125,80 @@ def run_app(
         ValueError: The app publishes elsewhere, or a file would lie there.
         DagflowError: The app has mistakes, or the run failed.
     """
-    loader = _Loader(app, set)
-    with tempfile.TemporaryDirectory(prefix="dagflow-test-") as name, contextlib.chdir(name):
-        folder = Path(name).resolve()
-        plan = loader.logical()
-        _require_inside(plan, folder)
-        for path, content in files.items():
-            _write(folder, path, content)
-        here = replace(plan, attributes=replace(plan.attributes, checkpoint=str(folder / CHECKPOINT)))
-        snapshot = run(here, RunOptions(), runtime=InlineRuntime)
-        return AppOutputs(dict(_published(folder, {*map(os.path.normpath, files)})), snapshot)
+    with AppFolder(app, files, set=set) as folder:
+        return folder.outputs(folder.run())
+
+
+class AppFolder:
+    """An empty directory with the files of a test, in which an app runs; a context, which removes it again.
+
+    Args:
+        app: The app's file, or an App.
+        files: The content of each input file, by its path as the app sees it; text is UTF-8.
+        set: Properties to set on top of an app file.
+    """
+
+    def __init__(
+        self, app: str | os.PathLike[str] | HasPlan, files: Mapping[str, bytes | str], *, set: Overrides = ()
+    ) -> None:
+        self._loader = _Loader(app, set)
+        self._files = files
+        self.path = Path()
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Make the directory, which becomes the working directory.
+
+        Raises:
+            ValueError: A file would lie elsewhere.
+        """
+        with contextlib.ExitStack() as stack:
+            size_bytes = sum(map(len, self._files.values()))
+            folder = tempfile.TemporaryDirectory(prefix="dagflow-test-", dir=_directory_in_memory(size_bytes))
+            name = stack.enter_context(folder)
+            self.path = Path(name).resolve()
+            stack.enter_context(contextlib.chdir(name))
+            for path, content in self._files.items():
+                _write(self.path, path, content)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.close()
+
+    def as_in_test(self, text: str) -> str:
+        """A text that names files as the test does."""
+        return text.replace(f"{self.path}/", "")
+
+    def plan(self) -> LogicalPlan:
+        """The app's plan, with fresh operators; relative paths, and its checkpoint, are in the directory.
+
+        Raises:
+            ValueError: The app publishes elsewhere.
+            DagflowError: The app has mistakes.
+        """
+        plan = self._loader.logical()
+        _require_inside(plan, self.path)
+        return replace(plan, attributes=replace(plan.attributes, checkpoint=str(self.path / CHECKPOINT)))
+
+    def run(self, plan: LogicalPlan | None = None) -> RunSnapshot:
+        """Run the app, or go on with a run that has died here.
+
+        Args:
+            plan: What plan() gave; a new one by default.
+
+        Raises:
+            ValueError: The app publishes elsewhere.
+            DagflowError: The app has mistakes, or the run failed.
+        """
+        return run(plan or self.plan(), RunOptions(), runtime=InlineRuntime)
+
+    def outputs(self, snapshot: RunSnapshot) -> AppOutputs:
+        """What lies in the directory beside the files of the test."""
+        folder = f"{self.path}/"
+        published = _published(self.path, {*map(os.path.normpath, self._files)})
+        files = {path: data if is_parquet(data) else data.replace(folder.encode(), b"") for path, data in published}
+        return AppOutputs(files, snapshot, folder)
 
 
 class _Loader:
@@ -117,6 +219,13 @@ class _Loader:
         if isinstance(self._app, Path):
             return load_app(self._app, self._set, search_path=self._search_path)
         return self._app.logical()
+
+
+def _directory_in_memory(size_bytes: int) -> str | None:
+    """A directory where nothing waits for a disk; None where there is none with space for an app and its input."""
+    if "TMPDIR" in os.environ or not os.access(_IN_MEMORY, os.W_OK | os.X_OK):
+        return None
+    return _IN_MEMORY if shutil.disk_usage(_IN_MEMORY).free > _SPARE_BYTES + _COPIES * size_bytes else None
 
 
 def _require_inside(plan: LogicalPlan, folder: Path) -> None:

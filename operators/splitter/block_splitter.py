@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.control import ControlOperator, PreviewSource
+from dagflow.api.control import BlockSource, ControlOperator, PreviewSource
 from dagflow.api.ports import OutputPort
 from dagflow.api.properties import Count, Size, Tuning
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
@@ -20,7 +20,7 @@ PREVIEW_BLOCK_BYTES = 1 << 20
 """Bytes of a block in a preview, at most: what has to be read before the first record is seen."""
 
 
-class BlockSplitter(ControlOperator, PreviewSource):
+class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
     """Cuts files into blocks; a subclass says which files."""
 
     block_size: Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")] = 64 << 20
@@ -62,6 +62,11 @@ class BlockSplitter(ControlOperator, PreviewSource):
     def begin_preview(self, file: str | None) -> None:
         """Cut small blocks, which have the same records."""
         self.block_size = min(self.block_size, PREVIEW_BLOCK_BYTES)
+
+    def cut_at(self, block_bytes: int) -> None:
+        """Cut small files as well, but for those that one task has to read together."""
+        self.block_size = block_bytes
+        self.pack_bytes = self.pack_bytes if self.packs == "whole" else 0
 
     def unemitted_bytes(self) -> int:
         """The rest of the file that is being cut."""

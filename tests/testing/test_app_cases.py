@@ -8,25 +8,32 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import SpecError
+from dagflow.plan.load import check
 from dagflow.testing.app_cases import CaseFailure, failures_of, read_cases
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "apps" / "block_reader.yaml"
 
 
-def failures(folder: Path, tests: str) -> list[str]:
+def failures(folder: Path, tests: str, app: Path = APP) -> list[str]:
     """What fails of the tests in a file, as 'line: message'."""
     file = folder / "test_app.yaml"
-    file.write_text(f"app: {APP}\ntests:\n{tests}")
+    file.write_text(f"app: {app}\ntests:\n{tests}")
     found: list[CaseFailure] = [failure for case in read_cases(str(file)) for failure in failures_of(case)]
     return [f"{failure.place.line}: {failure.message}" for failure in found]
 
 
-def test_the_cases_of_the_page_hold(tmp_path: Path) -> None:
-    """The file that docs/testing.md shows passes."""
+@pytest.mark.parametrize("app", ["block_reader", "csv_to_json"])
+def test_the_cases_of_the_page_hold(tmp_path: Path, app: str) -> None:
+    """The files that docs/testing.md shows pass; also in the app itself."""
     page = (ROOT / "docs" / "testing.md").read_text("utf-8")
-    (text,) = re.findall(r"```yaml\n# test_block_reader.yaml\n(.*?)```", page, re.DOTALL)
-    assert failures(tmp_path, text.partition("tests:\n")[2]) == []
+    (text,) = re.findall(rf"```yaml\n# test_{app}.yaml\n(.*?)```", page, re.DOTALL)
+    cases = text.partition("tests:\n")[2]
+    assert failures(tmp_path, cases, ROOT / "apps" / f"{app}.yaml") == []
+    own = tmp_path / "own.yaml"
+    own.write_text((ROOT / "apps" / f"{app}.yaml").read_text() + "tests:\n" + cases)
+    assert check(own) == []
+    assert len(read_cases(str(own))) == cases.count("    files:")
 
 
 def test_each_difference_is_told_at_its_line(tmp_path: Path) -> None:
@@ -41,11 +48,11 @@ def test_each_difference_is_told_at_its_line(tmp_path: Path) -> None:
         "      filter.input: 1\n"
         "    rejected: 4\n",
     )
-    assert told[0] == "7: test 'all wrong': 1 records left filter.output, not 2"
-    assert told[1].startswith("8: test 'all wrong': no records are counted at 'filter.input'; there are counts of: ")
-    assert told[2] == "9: test 'all wrong': 0 records were rejected, not 4"
-    assert told[3].startswith("5: test 'all wrong': out/records is different\n    --- expected\n")
-    assert told[3].endswith("\n     one\n    -three")
+    assert told[0].startswith("5: test 'all wrong': out/records is different\n    --- expected\n")
+    assert told[0].endswith("\n     one\n    -three")
+    assert told[1] == "7: test 'all wrong': 1 records left filter.output, not 2"
+    assert told[2].startswith("8: test 'all wrong': no records are counted at 'filter.input'; there are counts of: ")
+    assert told[3] == "9: test 'all wrong': 0 records were rejected, not 4"
 
 
 def test_a_case_may_state_that_a_run_fails(tmp_path: Path) -> None:
@@ -64,6 +71,140 @@ def test_a_case_may_state_that_a_run_fails(tmp_path: Path) -> None:
     assert whole == ["5: test 'a': the run did not fail"]
 
 
+CASE_OF_THREE = """\
+  a: {set: {writer.file_name: part}, files: {data/logs/a: "1\\n2\\n3\\n"}, records: {reader.messages: 3}"""
+
+
+def with_operator(name: str) -> str:
+    """The app with another operator in the place of the filter, and files that are no blocks'."""
+    text = APP.read_text().replace("class: RecordFilter", f"class: {name}").replace('      drop: {prefix: "."}\n', "")
+    assert name in text
+    return text
+
+
+ORDERS = """\
+name: orders
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [in]}}
+  reader: {class: BlockReader, properties: {format: {type: csv, columns: {id: int64, price: "decimal(9, 2)"}}}}
+  rows: {class: RecordWriter, properties: {path: rows, format: FORMAT}, partition: parallel}
+  rejects: {class: RecordWriter, properties: {path: rejects}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: rows.input}
+  refused: {from: reader.errors, to: rejects.input}
+"""
+
+ORDERS_CASE = """\
+tests:
+  a:
+    files:
+      in/a.csv: "id,price\\n1,2.5\\nx,1\\n2,\\n"
+    rows:
+      rows: [{id: 2}, {id: 1, price: PRICE}]
+    schema: {reader.messages: {id: int64, price: "decimal(9, 2)"}}
+    rejected: ["'x'"]
+    cut: every
+    kill: every
+"""
+
+
+@pytest.mark.parametrize("form", ["parquet", "json_lines", "{type: csv, compression: gzip}"])
+def test_rows_columns_and_reasons_are_compared(tmp_path: Path, form: str) -> None:
+    """In any order, with numbers as their columns have them; cut at every size, and killed at every change."""
+    file = tmp_path / "orders.yaml"
+    case = ORDERS_CASE
+    if form[0] == "{":
+        # Text is all that CSV knows, and an empty field is no value that is missing.
+        case = case.replace("{id: 2}", '{id: "2", price: ""}').replace("{id: 1,", '{id: "1",')
+    case = case.replace("PRICE", "2.5" if form == "parquet" else '"2.50"')
+    file.write_text(ORDERS.replace("FORMAT", form) + case)
+    (right,) = read_cases(str(file))
+    assert list(map(str, failures_of(right))) == []
+    for line, wrong in [(16, "{id: 3}"), (17, "{reader.messages: {id: int64}}"), (18, "[]")]:
+        lines = file.read_text().split("\n")
+        key = lines[line - 1].partition(":")[0]
+        lines[line - 1] = f"{key}: [{wrong}]" if line == 16 else f"{key}: {wrong}"
+        (tmp_path / "wrong.yaml").write_text("\n".join(lines))
+        (case_read,) = read_cases(str(tmp_path / "wrong.yaml"))
+        assert [failure.place.line for failure in failures_of(case_read)] == [line]
+
+
+def test_rows_of_a_table_are_compared_also_after_crashes(tmp_path: Path) -> None:
+    """Through the table's own log: a file that is not in it does not count."""
+    file = tmp_path / "orders.yaml"
+    table = (
+        '{class: TableWriter, properties: {table: "delta:rows", metadata_columns: [file, window]}, partition: parallel}'
+    )
+    app = ORDERS.replace("{class: RecordWriter, properties: {path: rows, format: FORMAT}, partition: parallel}", table)
+    case = 'tests:\n  a: {files: {in/a.csv: "id,price\\n1,2.5\\n2,3\\n"}, kill: every, rows: {rows: ROWS}}\n'
+    rows = "[{id: 1, price: 2.5}, {id: 2, price: 3, _dagflow_file: in/a.csv}]"
+    file.write_text(app + case.replace("ROWS", "[]"))
+    (wrong,) = read_cases(str(file))
+    (failure,) = failures_of(wrong)
+    assert failure.actual is not None and failure.actual.value == [
+        {"id": 1, "price": "2.50"},
+        {"id": 2, "price": "3.00"},
+    ]
+    file.write_text(app + case.replace("ROWS", rows.replace("price: 2.5", "price: 2.5, _dagflow_file: in/a.csv")))
+    (right,) = read_cases(str(file))
+    assert list(map(str, failures_of(right))) == []
+
+
+def test_files_are_copied_and_generated(tmp_path: Path) -> None:
+    """From a file beside the tests, whatever its bytes; or by repetition."""
+    (tmp_path / "some.log").write_bytes(b"one\n\xff\n")
+    cases = """\
+  a:
+    files:
+      data/logs/a.log: {from: some.log}
+      data/logs/b.log: {first: "# n\\n", repeat: "n {n}\\n", times: 1000}
+    records: {reader.messages: 1003}
+  b: {files: {data/logs/a.log: {from: other.log}}, rejected: 0}
+"""
+    (missing,) = failures(tmp_path, cases)
+    assert missing == f"8: test 'b': {tmp_path}/other.log: No such file or directory"
+
+
+def test_a_cut_that_changes_records_is_told(tmp_path: Path) -> None:
+    """A regular expression that looks behind the end of a record, so that it depends on where a block begins."""
+    (tmp_path / "my_ops.py").write_text(
+        "from dagflow import InputPort, Operator, OutputPort\n\n\n"
+        "class First(Operator):\n    input = InputPort()\n    output = OutputPort()\n\n"
+        "    @input.batch\n    def take(self, batch):\n"
+        "        for record in batch.to_pylist()[:1]:\n            self.output.emit(record)\n"
+    )
+    text = APP.read_text().replace(
+        'class: RecordFilter\n    properties:\n      drop: {prefix: "."}', "class: my_ops.First"
+    )
+    assert "my_ops" in text
+    (tmp_path / "app.yaml").write_text(text)
+    (tmp_path / "test_app.yaml").write_text(f"app: app.yaml\ntests:\n{CASE_OF_THREE}, cut: every}}\n")
+    (case_read,) = read_cases(str(tmp_path / "test_app.yaml"))
+    (failure,) = failures_of(case_read)
+    assert "with blocks of 1 bytes other records are counted: filter.output (3, not 1)" in failure.message
+
+
+def test_a_death_that_changes_output_is_told(tmp_path: Path) -> None:
+    """An operator that remembers outside of its state which records it has seen."""
+    (tmp_path / "seen_ops.py").write_text(
+        "import pathlib\n\nfrom dagflow import InputPort, Operator, OutputPort\n\n\n"
+        "class Once(Operator):\n    input = InputPort()\n    output = OutputPort()\n\n"
+        "    @input.each\n    def take(self, record):\n"
+        "        seen = pathlib.Path('seen') / record.decode()\n"
+        "        if not seen.exists():\n            seen.parent.mkdir(exist_ok=True)\n            seen.touch()\n"
+        "            self.output.emit(record)\n"
+    )
+    text = APP.read_text().replace(
+        'class: RecordFilter\n    properties:\n      drop: {prefix: "."}', "class: seen_ops.Once"
+    )
+    (tmp_path / "app.yaml").write_text(text)
+    (tmp_path / "test_app.yaml").write_text(f"app: app.yaml\ntests:\n{CASE_OF_THREE}, kill: every}}\n")
+    (case_read,) = read_cases(str(tmp_path / "test_app.yaml"))
+    (failure,) = failures_of(case_read)
+    assert re.search(r"after a crash before change \d+ of the disk, and another run, other files", failure.message)
+
+
 def test_mistakes_in_a_file_are_told_together(tmp_path: Path) -> None:
     """Unknown keys, wrong types, and tests that state nothing."""
     with pytest.raises(SpecError, match="has no 'outputs'; did you mean 'output'") as caught:
@@ -72,3 +213,7 @@ def test_mistakes_in_a_file_are_told_together(tmp_path: Path) -> None:
     assert "test_app.yaml:3:" in message and "'rejected': expected a whole number" in message
     assert "test 'b': expected a mapping" in message and "test 'c' states nothing" in message
     assert "'a' in 'files': expected text" in message
+    with pytest.raises(SpecError, match="give from alone, or repeat and times") as caught:
+        failures(tmp_path, "  a: {files: {a: {from: x, times: 2}}, cut: often, rows: {x: 3}, schema: {y: 2}}\n")
+    message = str(caught.value)
+    assert "'cut': expected every" in message and "'x' in 'rows': expected a list" in message

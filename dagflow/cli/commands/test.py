@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -11,48 +13,83 @@ import click
 from dagflow.cli import output
 from dagflow.cli.figures import count, duration
 from dagflow.cli.shared_options import verbose_option
-from dagflow.testing.app_cases import AppCase, failures_of, read_cases
+from dagflow.spec.case_reader import AppCase
+from dagflow.testing.app_cases import FILE_PREFIX, CaseFailure, failures_of, is_case_file, read_cases
+from dagflow.testing.case_update import update_file
 
-PATTERN = "test_*.yaml"
+_SUFFIX = ".yaml"
+PATTERN = f"{FILE_PREFIX}*{_SUFFIX}"
+
+_OF_APPS_WITH_TESTS = re.compile(rb"^operators:", re.MULTILINE), re.compile(rb"^tests:", re.MULTILINE)
 
 
 @click.command("test")
 @click.argument("files", metavar="[FILE…]", nargs=-1)
+@click.option("--update", is_flag=True, help="Write what was published into the tests, where they state otherwise.")
 @verbose_option
-def command(files: tuple[str, ...]) -> int:
-    """Run the tests in FILE, or in all files test_*.yaml of and below the working directory.
+def command(files: tuple[str, ...], update: bool) -> int:
+    """Run the tests in FILE, or all of and below the working directory: in files test_*.yaml, and in apps.
 
-    Where FILE is an app, its tests are those files beside it that name it. Each test runs the app on files of its own
-    in an empty directory. Nothing else is read, and nothing is published. Ends with exit code 1 where a test fails.
+    Where FILE is an app, its tests are those in it, and in the files beside it that name it. Each test runs the app on
+    files of its own in an empty directory. Nothing else is read, and nothing is published. Ends with exit code 1 where
+    a test fails.
     """
     began_s = time.monotonic()
     cases = [case for file in _test_files(files) for case in read_cases(file) if _is_asked_for(case, files)]
     if not cases:
-        raise click.UsageError(f"there is no test: tests of an app are in files {PATTERN} beside it")
-    failed = 0
-    for case in cases:
-        failures = failures_of(case)
-        failed += bool(failures)
-        for failure in failures:
-            output.result(str(failure))
+        raise click.UsageError(f"there is no test: tests of an app are in files {PATTERN} beside it, or in its `tests`")
+    failures = {index: found for index, case in enumerate(cases) if (found := failures_of(case))}
+    if update and failures:
+        failures = _updated(cases, failures)
+    for each in failures.values():
+        output.result("\n".join(map(str, each)))
     took = duration(time.monotonic() - began_s)
-    output.note(f"{count(len(cases) - failed, 'test')} passed, {failed:,} failed in {took}")
-    return 1 if failed else 0
+    output.note(f"{count(len(cases) - len(failures), 'test')} passed, {len(failures):,} failed in {took}")
+    return 1 if failures else 0
 
 
-def _is_app(file: str) -> bool:
-    return not Path(file).name.startswith("test_")
+def _updated(cases: Sequence[AppCase], failures: dict[int, list[CaseFailure]]) -> dict[int, list[CaseFailure]]:
+    """Write into the files what tests should state; gives the failures that are left.
+
+    Raises:
+        DagflowError: A file cannot be written.
+    """
+    for file in dict.fromkeys(case.place.file for case in cases):
+        found = [each for index, of in failures.items() if cases[index].place.file == file for each in of]
+        if written := update_file(file, [each.actual for each in found if each.actual is not None]):
+            output.note(f"{file}: {count(written, 'value')} updated")
+    again = {(case.place.file, case.name): case for file in {c.place.file for c in cases} for case in read_cases(file)}
+    left = {index: failures_of(again[cases[index].place.file, cases[index].name]) for index in failures}
+    return {index: found for index, found in left.items() if found}
 
 
 def _test_files(files: Sequence[str]) -> list[str]:
-    found = [] if files else [str(path) for path in sorted(Path().rglob(PATTERN))]
+    found: list[str] = []
     for file in files:
-        found += map(str, sorted(Path(file).parent.glob(PATTERN))) if _is_app(file) else [file]
-    return list(dict.fromkeys(found))
+        found += [file] if is_case_file(file) else [file, *map(str, sorted(Path(file).parent.glob(PATTERN)))]
+    return list(dict.fromkeys(found or ([] if files else _found_below("."))))
+
+
+def _found_below(directory: str) -> Iterator[str]:
+    """Files of tests, and apps with tests, but for those of packages and tools in hidden directories."""
+    for folder, directories, names in os.walk(directory):
+        directories[:] = sorted(name for name in directories if not name.startswith("."))
+        for name in sorted(names):
+            path = os.path.normpath(os.path.join(folder, name))
+            if name.endswith(_SUFFIX) and (is_case_file(path) or _is_app_with_tests(path)):
+                yield path
+
+
+def _is_app_with_tests(path: str) -> bool:
+    try:
+        text = Path(path).read_bytes()
+    except OSError:
+        return False
+    return all(pattern.search(text) for pattern in _OF_APPS_WITH_TESTS)
 
 
 def _is_asked_for(case: AppCase, files: Sequence[str]) -> bool:
     """Whether a case is of one of the apps that were named, or in one of the files."""
     if not files or case.place.file in files:
         return True
-    return any(_is_app(file) and Path(file).resolve() == case.app.resolve() for file in files)
+    return any(not is_case_file(file) and Path(file).resolve() == case.app.resolve() for file in files)

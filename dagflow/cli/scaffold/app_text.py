@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-import yaml
 
 from dagflow.cli.scaffold.format_guess import FormatGuess
 from dagflow.errors import DagflowError
+from dagflow.spec.yaml_text import flow, scalar
 
 SCHEMA_FILE = "app.schema.json"
 
@@ -108,24 +106,9 @@ def target_of(to: str) -> tuple[str, str]:
     return kind, path.rstrip("/") or "/"
 
 
-def scalar(text: str) -> str:
-    """A text as YAML, in quotes where it would mean something else without."""
-    try:
-        is_plain = yaml.safe_load(f"{{a: [{text}], {text}: 1}}") == {"a": [text], text: 1} and text.isprintable()
-    except yaml.YAMLError:
-        is_plain = False
-    return text if is_plain and "#" not in text else json.dumps(text, ensure_ascii=False)
-
-
 def _value(value: Any) -> str:
-    if isinstance(value, bool | int):
-        return json.dumps(value)
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name}: {_value(each)}' for name, each in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
     # Types such as decimal(18, 2) need no quotes where nothing stands around them.
-    return value if value.startswith("decimal(") else scalar(value)
+    return value if isinstance(value, str) and value.startswith("decimal(") else flow(value)
 
 
 def _comment(text: str) -> str:

@@ -1,0 +1,95 @@
+"""Reads published files and tables back, as rows that a test can compare."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+DELTA_LOG = "_delta_log"
+"""Directory in that of a Delta table."""
+
+_PARQUET = b"PAR1"
+_CSV = ".csv"
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def decompressed(path: str, data: bytes) -> bytes:
+    """The content of a file, which is compressed where its name says so."""
+    codec = _CODECS.get(Path(path).suffix)
+    if codec is None or not data:
+        return data
+    with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
+        content: bytes = stream.read()
+    return content
+
+
+def is_parquet(data: bytes) -> bool:
+    """Whether a file is of Parquet."""
+    return data.startswith(_PARQUET)
+
+
+def rows_of(files: Mapping[str, bytes], place: str) -> list[dict[str, Any]]:
+    """The rows of files, or of the Delta table that they are.
+
+    Args:
+        files: The content of each, by path.
+        place: The file, or the directory in which all of them lie.
+
+    Raises:
+        ValueError: A file has no columns.
+    """
+    if any(path.startswith(f"{place}/{DELTA_LOG}/") for path in files):
+        return _delta_rows(files, place)
+    return [row for path in sorted(files) for row in _rows_of_file(path, files[path], place)]
+
+
+def _delta_rows(files: Mapping[str, bytes], place: str) -> list[dict[str, Any]]:
+    # Heavy: few tests have a table.
+    from deltalake import DeltaTable
+
+    with tempfile.TemporaryDirectory(prefix="dagflow-table-") as folder:
+        for path, data in files.items():
+            target = Path(folder, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        found: list[dict[str, Any]] = DeltaTable(str(Path(folder, place))).to_pyarrow_table().to_pylist()
+    return found
+
+
+def _rows_of_file(path: str, data: bytes, place: str) -> Iterator[dict[str, Any]]:
+    data = decompressed(path, data)
+    if is_parquet(data):
+        values = _partition_values(path, place)
+        yield from ({**row, **values} for row in pq.ParquetFile(pa.BufferReader(data)).read().to_pylist())
+        return
+    text = data.decode(errors="backslashreplace")
+    if _CSV in Path(path).suffixes[-2:]:
+        yield from csv.DictReader(io.StringIO(text))
+        return
+    for line in text.split("\n"):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise ValueError(f"{path} has no columns: it is neither Parquet, CSV nor lines of JSON; compare its text")
+        yield row
+
+
+def _partition_values(path: str, place: str) -> dict[str, str | None]:
+    """The columns that directories such as day=2026-01-01 stand for."""
+    names = [part for part in path.removeprefix(place).split("/")[:-1] if "=" in part]
+    pairs = (part.partition("=") for part in names)
+    return {unquote(name): None if value == _NO_VALUE else unquote(value) for name, _, value in pairs}

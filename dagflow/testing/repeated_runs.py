@@ -1,0 +1,127 @@
+"""Runs an app again, cut at every size, or killed at every change of the disk: the output must be the same."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping
+
+from dagflow.api.control import BlockSource
+from dagflow.errors import DagflowError
+from dagflow.plan.logical import LogicalPlan
+from dagflow.spec.case_reader import AppCase
+from dagflow.testing.apps import AppFolder, AppOutputs
+from dagflow.testing.faults import InjectedCrash, crashing_disk
+from dagflow.testing.published_rows import is_parquet
+from dagflow.testing.row_values import comparable, sorted_lines
+
+MOST_BYTES = 512
+"""Size of a file of which every block size is tried, at most: each of them is a run."""
+
+_SHOWN = 3
+
+
+def differences_of_cuts(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> Iterator[str]:
+    """What is published otherwise, or counted otherwise, where files are cut at a certain size; the first such size.
+
+    Records may come in another order: blocks are read beside each other.
+
+    Args:
+        case: The app and its properties.
+        files: The files.
+        done: What it makes of the files where each is one block.
+    """
+    largest = max(files, key=lambda path: len(files[path]), default="")
+    size = len(files.get(largest, b""))
+    if size > MOST_BYTES:
+        yield f"cut: every tries all block sizes for files of up to {MOST_BYTES} bytes, and {largest} has {size:,}"
+        return
+    expected = _records(done)
+    for block_bytes in range(1, size + 1):
+        what = f"with blocks of {block_bytes} bytes"
+        folder = AppFolder(case.app, files, set=case.set)
+        try:
+            with folder:
+                plan = folder.plan()
+                if not _cut(plan, block_bytes):
+                    yield "cut: every needs an operator that cuts files into blocks, such as FileSplitterInput"
+                    return
+                found = folder.outputs(folder.run(plan))
+        except (DagflowError, ValueError) as error:
+            yield f"{what} the run failed: {folder.as_in_test(str(error))}"
+            return
+        if dict(found.records) != dict(done.records) or found.rejected != done.rejected:
+            yield f"{what} other records are counted: {_changed(done.records, found.records)}"
+            return
+        if (records := _records(found)) != expected:
+            yield f"{what} other records are published: {_changed(expected, records)}"
+            return
+
+
+def _cut(plan: LogicalPlan, block_bytes: int) -> bool:
+    sources = [node.operator for node in plan.operators.values() if isinstance(node.operator, BlockSource)]
+    for source in sources:
+        source.cut_at(block_bytes)
+    return bool(sources)
+
+
+def differences_of_deaths(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> Iterator[str]:
+    """What is published otherwise where a run dies before a change of the disk, and another one goes on; the first.
+
+    Args:
+        case: The app and its properties.
+        files: The files.
+        done: What an undisturbed run makes of them.
+    """
+    expected = _published(done)
+    for at in itertools.count(1):
+        what = f"after a crash before change {at} of the disk"
+        folder = AppFolder(case.app, files, set=case.set)
+        try:
+            with folder:
+                with crashing_disk(str(folder.path), at) as faults, contextlib.suppress(InjectedCrash):
+                    folder.run()
+                if not faults.has_struck:
+                    return
+                found = _published(folder.outputs(folder.run()))
+        except (DagflowError, ValueError) as error:
+            yield f"{what} the next run failed: {folder.as_in_test(str(error))}"
+            return
+        if found != expected:
+            yield f"{what}, and another run, other files are published: {_changed(expected, found)}"
+            return
+
+
+def _records(done: AppOutputs) -> dict[str, list[str]]:
+    """The lines, or rows, below each directory, in an order of their own: names of files depend on the cut."""
+    found: dict[str, list[str]] = {}
+    for directory in done.directories():
+        try:
+            rows = done.rows(directory)
+        except ValueError:
+            found[directory] = sorted(done.text(directory).splitlines())
+        else:
+            found[directory] = sorted_lines(comparable(rows, ()))
+    return found
+
+
+def _published(done: AppOutputs) -> dict[str, object]:
+    """The bytes of each file, or its rows, where it may name files; the rows of each table, which has other files."""
+    tables = done.tables()
+    inside = tuple(f"{table}/" for table in tables)
+    files = {path: data for path, data in done.files.items() if not path.startswith(inside)}
+    with_rows = [*tables, *(path for path, data in files.items() if is_parquet(data))]
+    return files | {path: sorted_lines(comparable(done.rows(path), ())) for path in with_rows}
+
+
+def _changed(expected: Mapping[str, object], found: Mapping[str, object]) -> str:
+    names = [name for name in sorted({*expected, *found}) if expected.get(name) != found.get(name)]
+    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = ", ".join(f"{n} ({_short(found.get(n))}, not {_short(expected.get(n))})" for n in names[:_SHOWN])
+    return shown + more
+
+
+def _short(value: object) -> str:
+    if isinstance(value, bytes | str | list):
+        return f"{len(value):,} {'bytes' if isinstance(value, bytes) else 'records'}"
+    return "none" if value is None else str(value)
