@@ -70,6 +70,7 @@ SLOW_MODULES = (
     "dagflow.runtime.spark",
     "dagflow.cli.commands",
     "dagflow.engine",
+    "dagflow.testing.apps",
     "dagflow.runtime.java",
     "operators.sink.tables.delta_target",
 )
