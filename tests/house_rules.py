@@ -73,6 +73,7 @@ SLOW_MODULES = (
     "dagflow.testing.apps",
     "dagflow.runtime.java",
     "operators.sink.tables.delta_target",
+    "operators.sink.tables.iceberg_target",
 )
 """Our own modules that import heavy libraries."""
 

@@ -16,9 +16,10 @@ from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.transactions import Target, TransactionalSink
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, redacted
-from operators.sink.tables.base import Table
+from dagflow.storage.location import redacted
+from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
+from operators.sink.tables.iceberg_table import IcebergTable
 from operators.sink.tables.table_columns import TableColumns
 from operators.sink.tables.table_files import TableFiles
 
@@ -26,11 +27,18 @@ MetadataColumn = Literal["file", "offset", "window"]
 
 _METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
 
-_KINDS = {"delta": DeltaTable}
+_KINDS: dict[str, type[Table]] = {"delta": DeltaTable, "iceberg": IcebergTable}
 
 
 def _one_or_many(value: object) -> object:
     return (value,) if isinstance(value, str) else value
+
+
+def _as_texts(value: object) -> object:
+    """Options of a catalog as its client takes them: YAML has numbers and booleans as well."""
+    if not isinstance(value, dict):
+        return value
+    return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
 
 
 class TableWriter(Operator, TransactionalSink):
@@ -44,11 +52,22 @@ class TableWriter(Operator, TransactionalSink):
     where other programs write to the table.
     """
 
-    table: Annotated[OutputLocation, Field(description="kind and location, as in delta:out/orders")]
+    table: Annotated[OutputLocation, Field(description="kind and location: delta:PATH, or iceberg:NAMESPACE.NAME")]
+    catalog: Annotated[
+        dict[str, str],
+        BeforeValidator(_as_texts),
+        Field(
+            description="catalog of an iceberg table, with the options that pyiceberg takes, as in {type: sql, uri: "
+            "'sqlite:///out/catalog.db', warehouse: out/warehouse}; name: the catalog's name, default if left out"
+        ),
+    ] = {}  # noqa: RUF012  # a property, which is copied for each operator
     partition_by: Annotated[
         tuple[str, ...],
         BeforeValidator(_one_or_many),
-        Field(description="columns by whose values a new table is partitioned; such columns become its last"),
+        Field(
+            description="columns by whose values a new table is partitioned; for iceberg also year(x), month(x), "
+            "day(x), hour(x), bucket(16, x) and truncate(4, x)"
+        ),
     ] = ()
     metadata_columns: Annotated[
         tuple[MetadataColumn, ...],
@@ -73,7 +92,7 @@ class TableWriter(Operator, TransactionalSink):
     input = InputPort()
 
     _table: Table
-    _known: pa.Schema | None = None
+    _shape: TableShape | None = None
     _files: TableFiles
     _columns: TableColumns
 
@@ -85,20 +104,23 @@ class TableWriter(Operator, TransactionalSink):
         """
         kind, colon, location = self.table.partition(":")
         if kind not in _KINDS or not colon or not location:
-            raise ValueError(f"table takes delta:PATH, as in delta:out/orders; got {self.table!r}")
+            raise ValueError(
+                f"table takes delta:PATH, as in delta:out/orders, or iceberg:NAMESPACE.NAME; got {self.table!r}"
+            )
         if len(set(self.partition_by)) < len(self.partition_by):
             raise ValueError("partition_by names a column twice")
-        self._table = _KINDS[kind](absolute(location), self.partition_by, may_grow=self.on_new_column == "add")
+        may_grow = self.on_new_column == "add"
+        self._table = _KINDS[kind](location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
 
     def prepare(self, run: RunPreparation) -> None:
         """Take the table for this writer, and read its columns, which tasks write."""
-        run.claim(self._table.location)
-        shape = self._table.shape()
-        self._known, self._partition_by = shape.columns, shape.partition_by
+        self._shape = shape = self._table.shape()
+        run.claim(shape.location)
+        known = shape.columns
         for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self.metadata_columns):
-            if self._known is None or (name not in self._known.names and self._table.may_grow):
+            if known is None or (name not in known.names and self._table.may_grow):
                 continue
-            if name not in self._known.names or self._known.field(name).type != kind:
+            if name not in known.names or known.field(name).type != kind:
                 raise DagflowError(
                     f"{self._table.name} has no column '{name}' of {kind} for metadata_columns",
                     hint="add the column to the table, or leave it out of metadata_columns",
@@ -106,11 +128,19 @@ class TableWriter(Operator, TransactionalSink):
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
-        partition_by = tuple(self.partition_by) if self._known is None else self._partition_by
+        table = self._table
+        shape = self._shape or TableShape(table.location, None, table.partition_by)
+        partition_columns = [field.column for field in shape.partition_by]
         self._columns = TableColumns(
-            self._table.name, self._table.column_type, self._known, partition_by, may_grow=self._table.may_grow
+            table.name, table.column_type, shape.columns, partition_columns, may_grow=table.may_grow
         )
-        self._files = TableFiles(context, self._table.location, partition_by, self.target_file_bytes)
+        self._files = TableFiles(
+            context,
+            shape.location,
+            shape.partition_by,
+            self.target_file_bytes,
+            stores_partition_columns=table.stores_partition_columns,
+        )
 
     def begin_window(self, window_id: int) -> None:
         """Start the window's files."""

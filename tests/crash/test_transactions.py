@@ -11,10 +11,20 @@ import pytest
 
 from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
 from tests.engine.sample_app import words
-from tests.engine.table_app import TEXTS, app, delta_app, delta_rows, rows, with_faults, work
+from tests.engine.table_app import (
+    TEXTS,
+    app,
+    delta_app,
+    delta_rows,
+    iceberg_app,
+    iceberg_rows,
+    rows,
+    with_faults,
+    work,
+)
 
 MOST_CALLS = 500
-KINDS = {"database": (app, rows), "delta": (delta_app, delta_rows)}
+KINDS = {"database": (app, rows), "delta": (delta_app, delta_rows), "iceberg": (iceberg_app, iceberg_rows)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

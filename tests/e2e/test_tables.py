@@ -1,22 +1,24 @@
-"""An app of the project that adds to a table, on Spark and through the command line."""
+"""Apps of the project that add to tables, on Spark and through the command line."""
 
 from __future__ import annotations
 
 import csv
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table as IcebergTable
 
 from tests.cli.processes import dagflow_command
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 COLUMNS = ["order", "placed", "price", "paid", "note"]
-RUN = ["run", "apps/orders_to_delta.yaml", "--json"]
 
 
 def orders(place: Path) -> Counter[tuple[str, ...]]:
@@ -28,29 +30,51 @@ def orders(place: Path) -> Counter[tuple[str, ...]]:
     return found
 
 
-def rows(place: Path) -> Counter[tuple[str, ...]]:
-    """The rows of the table, as they stand in the export."""
-    table = pa.table(DeltaTable(str(place / "out" / "orders_delta")).to_pyarrow_table())
+def delta_rows(place: Path) -> pa.Table:
+    """The rows of the Delta table."""
+    return pa.table(DeltaTable(str(place / "out" / "orders_delta")).to_pyarrow_table())
+
+
+def iceberg_table(place: Path) -> IcebergTable:
+    """The Iceberg table, as another program opens it."""
+    uri, warehouse = f"sqlite:///{place / 'out' / 'catalog.db'}", f"file://{place / 'out' / 'warehouse'}"
+    return load_catalog("default", type="sql", uri=uri, warehouse=warehouse).load_table("shop.orders")
+
+
+def iceberg_rows(place: Path) -> pa.Table:
+    """The rows of the Iceberg table."""
+    return iceberg_table(place).scan().to_arrow()
+
+
+def rows(table: pa.Table) -> Counter[tuple[str, ...]]:
+    """The rows of a table, as they stand in the export."""
     return Counter(
         tuple(str(row[n]).lower() if n == "paid" else str(row[n]) for n in COLUMNS) for row in table.to_pylist()
     )
 
 
-def test_files_of_the_next_day_are_added_to_the_table(place: Path) -> None:
-    """All rows are there once, with their types; the second run reads new files only, and makes the second version."""
-    valid = dagflow_command(["validate", "apps/orders_to_delta.yaml"], cwd=place)
+@pytest.mark.parametrize(("kind", "read"), [("delta", delta_rows), ("iceberg", iceberg_rows)])
+def test_files_of_the_next_day_are_added_to_the_table(place: Path, kind: str, read: Callable[[Path], pa.Table]) -> None:
+    """All rows are there once, with their types; the second run reads new files only."""
+    app = f"apps/orders_to_{kind}.yaml"
+    valid = dagflow_command(["validate", app], cwd=place)
     assert valid.returncode == 0, valid.stderr
-    first = dagflow_command(RUN, cwd=place)
+    assert not (place / "out").exists()
+    first = dagflow_command(["run", app, "--json"], cwd=place)
     assert first.returncode == 0, first.stderr
-    assert rows(place) == orders(place)
+    assert rows(read(place)) == orders(place)
     (place / "data" / "orders" / "next.csv").write_text(
         "order,placed,price,paid,note\n9001,2026-12-24,1.50,true,late\n"
     )
-    second = dagflow_command(RUN, cwd=place)
+    second = dagflow_command(["run", app, "--json"], cwd=place)
     assert (second.returncode, json.loads(second.stdout)["blocks"]) == (0, 1), second.stderr
-    assert rows(place) == orders(place)
-    assert DeltaTable(str(place / "out" / "orders_delta")).version() == 1
-    refused = dagflow_command(["validate", RUN[1], "--set", "table.partition_by=placed"], cwd=place)
+    assert rows(read(place)) == orders(place)
+    if kind == "delta":
+        assert DeltaTable(str(place / "out" / "orders_delta")).version() == 1
+    else:
+        assert len(iceberg_table(place).history()) == 2
+    refused = dagflow_command(["validate", app, "--set", "table.partition_by=placed"], cwd=place)
     assert refused.returncode == 2
-    assert "orders_to_delta.yaml:22:3: operator 'table': table delta:" in refused.stderr
-    assert "is partitioned by paid, and partition_by says placed" in refused.stderr
+    assert f"orders_to_{kind}.yaml:22:3: operator 'table': table {kind}:" in refused.stderr
+    there = "paid" if kind == "delta" else "paid, month(placed)"
+    assert f"is partitioned by {there}, and partition_by says placed" in refused.stderr

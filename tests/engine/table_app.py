@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 
 from dagflow import Operator
 from dagflow.api.transactions import Target
@@ -36,8 +38,8 @@ class FaultyTable(SqliteTable):
         return FaultyTarget(super().transaction_target(storage), self.faults)
 
 
-class FaultyDelta(TableWriter):
-    """A Delta table whose transactions fail as those of a FaultyTable."""
+class FaultyWriter(TableWriter):
+    """A table whose transactions fail as those of a FaultyTable."""
 
     def transaction_target(self, storage: StorageContext) -> Target:
         """The table, with the same faults."""
@@ -53,8 +55,20 @@ def app(root: Path, texts: list[bytes], name: str = "table", table: Operator | N
 
 def delta_app(root: Path, texts: list[bytes]) -> LogicalPlan:
     """Texts, words, rows of a Delta table that is partitioned by window."""
-    writer = FaultyDelta(
+    writer = FaultyWriter(
         table=f"delta:{root / 'db'}", metadata_columns="window", partition_by=["_dagflow_window"], target_file_bytes=1
+    )
+    return app(root, texts, table=writer)
+
+
+def iceberg_app(root: Path, texts: list[bytes]) -> LogicalPlan:
+    """Texts, words, rows of an Iceberg table that is partitioned by window."""
+    writer = FaultyWriter(
+        table="iceberg:shop.words",
+        catalog={"type": "sql", "uri": f"sqlite:///{root / 'catalog.db'}", "warehouse": str(root / "db")},
+        metadata_columns="window",
+        partition_by=["_dagflow_window"],
+        target_file_bytes=1,
     )
     return app(root, texts, table=writer)
 
@@ -76,6 +90,17 @@ def delta_rows(path: Path) -> list[bytes]:
     if not DeltaTable.is_deltatable(str(path)):
         return []
     found: list[bytes] = DeltaTable(str(path)).to_pyarrow_table(columns=["record"])["record"].to_pylist()
+    return sorted(found)
+
+
+def iceberg_rows(path: Path) -> list[bytes]:
+    """The records of an Iceberg table whose warehouse is at a path, sorted; none where there is no table."""
+    uri = f"sqlite:///{path.parent / 'catalog.db'}"
+    with SqlCatalog("default", uri=uri, warehouse=f"file://{path}") as catalog:
+        try:
+            found: list[bytes] = catalog.load_table("shop.words").scan().to_arrow()["record"].to_pylist()
+        except NoSuchTableError:
+            return []
     return sorted(found)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
 from dagflow.api.transactions import Target
 from dagflow.storage.context import StorageContext
+from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,27 +19,43 @@ class TableShape:
     """What tasks must know of a table.
 
     Attributes:
+        location: Where its data files are, an absolute location.
         columns: Its columns with their types; None where there is no table yet.
-        partition_by: Its partition columns.
+        partition_by: What it is partitioned by.
     """
 
+    location: str
     columns: pa.Schema | None
-    partition_by: tuple[str, ...]
+    partition_by: tuple[PartitionField, ...]
 
 
 class Table(ABC):
     """A table of one kind; an operator has it as a property, so it is pickled, and holds no connection.
 
     Args:
-        location: Where the data files are, an absolute URL.
-        partition_by: The columns that the app partitions a new table by.
+        location: Where its data files are, an absolute location; those of a new one, where a catalog decides it.
+        partition_by: What the app partitions a new table by.
         may_grow: Whether a table that is there gets the columns that it lacks.
+        catalog: The catalog that knows the table, for kinds that have one.
+
+    Attributes:
+        stores_partition_columns: Whether data files hold the columns by which the table is partitioned.
     """
 
-    def __init__(self, location: str, partition_by: Sequence[str], *, may_grow: bool = False) -> None:
+    stores_partition_columns: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        location: str,
+        partition_by: Sequence[str],
+        *,
+        may_grow: bool = False,
+        catalog: Mapping[str, str] | None = None,
+    ) -> None:
         self.location = location
         self.may_grow = may_grow
-        self.partition_by = tuple(partition_by)
+        self.catalog = dict(catalog or {})
+        self.partition_by = tuple(PartitionField.parse(text) for text in partition_by)
 
     @property
     @abstractmethod
@@ -63,3 +81,18 @@ class Table(ABC):
     @abstractmethod
     def target(self, storage: StorageContext) -> Target:
         """What takes the files of windows."""
+
+    def require_plain(self, kind: str) -> None:
+        """Refuse partitioning by anything but columns.
+
+        Raises:
+            ValueError: The app asks for it.
+        """
+        for field in self.partition_by:
+            if field.transform != IDENTITY:
+                raise ValueError(
+                    f"partition_by: {kind} is partitioned by columns, and {field} is a transform, which iceberg has; "
+                    f"add a column of {field.name} to the records"
+                )
+        if self.catalog:
+            raise ValueError(f"catalog: {kind} has none; it is for iceberg:NAMESPACE.NAME")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from dagflow.api.transactions import Target
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import is_local, redacted
+from dagflow.storage.location import absolute, is_local, redacted
 from operators.sink.tables.base import Table, TableShape
 
 
@@ -20,8 +20,16 @@ class DeltaTable(Table):
         ValueError: The package is missing, or the location is not on a local disk.
     """
 
-    def __init__(self, location: str, partition_by: Sequence[str], *, may_grow: bool = False) -> None:
-        super().__init__(location, partition_by, may_grow=may_grow)
+    def __init__(
+        self,
+        location: str,
+        partition_by: Sequence[str],
+        *,
+        may_grow: bool = False,
+        catalog: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(absolute(location), partition_by, may_grow=may_grow, catalog=catalog)
+        self.require_plain("delta")
         if importlib.util.find_spec("deltalake") is None:
             raise ValueError("table: delta needs the package deltalake; install it with: pip install 'dagflow[delta]'")
         if not is_local(location):

@@ -21,6 +21,8 @@ from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import join, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
+from operators.sink.tables.merged_columns import facts_of_file, merged_columns, require_same_partitioning
+from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import plain_schema, schema_of_text
 
 logger = logging.getLogger(__name__)
@@ -52,8 +54,9 @@ def shape_of(table: Table) -> TableShape:
     handle = opened(table)
     if handle is None:
         _require_no_others(table)
-        return TableShape(None, table.partition_by)
-    return TableShape(columns_of(handle), tuple(handle.metadata().partition_columns))
+        return TableShape(table.location, None, table.partition_by)
+    partition_by = tuple(PartitionField(name) for name in handle.metadata().partition_columns)
+    return TableShape(table.location, columns_of(handle), partition_by)
 
 
 def _require_no_others(table: Table) -> None:
@@ -126,12 +129,7 @@ def require_writable(table: Table, handle: DeltaTable) -> None:
             hint="write into another table, and copy from there",
         )
     partition_by = list(handle.metadata().partition_columns)
-    if table.partition_by and list(table.partition_by) != partition_by:
-        raise DagflowError(
-            f"{table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and partition_by says "
-            f"{', '.join(table.partition_by)}",
-            hint="leave partition_by out to take what the table has",
-        )
+    require_same_partitioning(table, partition_by)
     if _RETENTION in configuration:
         logger.warning(
             "%s forgets which windows it has after %s (%s): no run on it may be interrupted for as long",
@@ -173,44 +171,6 @@ class DeltaTarget(Target):
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-
-def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema | None, *, may_grow: bool) -> pa.Schema:
-    """The columns of a table that takes some files: its own, and behind them those that it lacks.
-
-    Args:
-        table: The table.
-        files: The files, in order.
-        known: The columns of the table; None where the files make it.
-        may_grow: Whether a table that is there may get more columns.
-
-    Raises:
-        DagflowError: A file has other columns, or columns of one name in other letters.
-    """
-    fields = {field.name: field for field in known or ()}
-    for file in files:
-        for field in plain_schema(schema_of_text(_facts(file).schema)):
-            if field.name not in fields and known is not None and not may_grow:
-                raise DagflowError(
-                    f"{table.name} has no column '{field.name}' for {field.type}, and on_new_column is fail",
-                    hint="add the column to the table, or drop it from the records",
-                )
-            if (there := fields.setdefault(field.name, field).type) != field.type:
-                raise DagflowError(
-                    f"{table.name} cannot take a file whose column '{field.name}' is {field.type}: it is {there} there",
-                    hint="the next run writes the records with the columns of the table, if they fit",
-                )
-    by_letters: dict[str, str] = {}
-    for name in fields:
-        if (other := by_letters.setdefault(name.lower(), name)) != name:
-            raise DagflowError(f"{table.name} cannot have both columns '{other}' and '{name}': case does not count")
-    return pa.schema(list(fields.values()))
-
-
-def _facts(file: PendingFile) -> FileFacts:
-    if file.facts is None:
-        raise DagflowError(f"nothing is known of {file.final_url} that a table has to know")
-    return file.facts
 
 
 class DeltaState(TargetState):
@@ -265,16 +225,17 @@ class DeltaState(TargetState):
                     Schema.from_arrow(columns),
                     actions,
                     mode="error",
-                    partition_by=list(_facts(files[0]).partition),
+                    partition_by=list(facts_of_file(files[0]).partition),
                     commit_properties=properties,
                 )
             return
         handle = self._handle if len(columns) == len(known) else self._grown(columns, len(known))
         partition_by = list(handle.metadata().partition_columns)
-        if other := [file for file in files if list(_facts(file).partition) != partition_by]:
+        if other := [file for file in files if list(facts_of_file(file).partition) != partition_by]:
+            decided = ", ".join(facts_of_file(other[0]).partition)
             raise DagflowError(
                 f"{table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and "
-                f"{redacted(other[0].final_url)} was decided for {', '.join(_facts(other[0]).partition) or 'nothing'}"
+                f"{redacted(other[0].final_url)} was decided for {decided or 'nothing'}"
             )
         with refusals(table):
             # By the table's own schema: columns that it does not know would be dropped without a word.
@@ -306,7 +267,7 @@ def _add_action(table: Table, file: PendingFile) -> AddAction:
     Raises:
         DagflowError: It lies outside the table.
     """
-    root, facts = join(table.location, ""), _facts(file)
+    root, facts = join(table.location, ""), facts_of_file(file)
     if not file.final_url.startswith(root):
         raise DagflowError(
             f"{redacted(file.final_url)} was decided for another table than {table.name}",

@@ -13,6 +13,7 @@ from dagflow.storage.file_facts import FileFacts
 from operators.sink.file_sink import FileSink
 from operators.sink.formats.base import FileStream
 from operators.sink.formats.parquet import ParquetEncoder, ParquetSink
+from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_partitions import partitions_of
 from operators.sink.tables.table_statistics import facts_of
 
@@ -23,20 +24,30 @@ _MAX_OPEN = 64
 class TableFiles:
     """Writes rows into data files, each of rows with the same values in the partition columns.
 
-    Guarantee: names of files are unique to the attempt; partition columns are in the facts and not in the files.
+    Guarantee: names of files are unique to the attempt.
 
     Args:
         context: The writer's surroundings.
         location: Where the table's files are.
-        partition_by: The partition columns.
+        partition_by: What the table is partitioned by.
         target_bytes: The size at which a file ends and the next one begins.
+        stores_partition_columns: Whether files hold the columns that the table is partitioned by; otherwise such
+            columns, and empty texts as nulls in them, are in the facts alone.
     """
 
     def __init__(
-        self, context: OperatorContext, location: str, partition_by: tuple[str, ...], target_bytes: int
+        self,
+        context: OperatorContext,
+        location: str,
+        partition_by: tuple[PartitionField, ...],
+        target_bytes: int,
+        *,
+        stores_partition_columns: bool = False,
     ) -> None:
         self._operator = context.operator
         self._partition_by = partition_by
+        self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
+        self._empty_is_null = not stores_partition_columns
         suffix = f"-{os.urandom(8).hex()}"
         self._sink = FileSink(context, location, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix)
         self._formats: dict[tuple[str, ...], _DataFileFormat] = {}
@@ -55,15 +66,16 @@ class TableFiles:
             StorageError: The store refused them.
         """
         rows = batch.to_arrow()
-        stored = [name for name in rows.schema.names if name not in self._partition_by]
+        stored = [name for name in rows.schema.names if name not in self._left_out]
         if not stored:
             raise ValueError("a table needs a column that it is not partitioned by")
-        for part in partitions_of(rows, self._partition_by):
+        for part in partitions_of(rows, self._partition_by, empty_is_null=self._empty_is_null):
             chosen = batch if part.indices is None else batch.take(part.indices)
             columns = chosen.to_arrow()
-            fields = [columns.schema.field(name) for name in self._partition_by]
+            fields = [columns.schema.field(name) for name in self._left_out]
             key = part.directory, *map(str, fields)
-            format = self._formats.setdefault(key, _DataFileFormat.of(self._operator, part.values, fields))
+            values = {str(field): text for field, text in part.values.items()}
+            format = self._formats.setdefault(key, _DataFileFormat.of(self._operator, values, fields))
             self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
 
     def end_window(self) -> None:

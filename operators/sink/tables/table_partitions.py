@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.required_columns import require_columns
+from operators.sink.tables.partition_fields import PartitionField
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -22,14 +23,14 @@ _NAME_BYTES = 255
 
 @dataclass(frozen=True, slots=True)
 class PartitionRows:
-    """Rows with the same values in the partition columns.
+    """Rows with the same values in the partition fields.
 
     Attributes:
-        values: The values as text, by column; None for a missing value.
+        values: The values as text, by field; None for a missing value.
         indices: The rows, in order; None for all of them.
     """
 
-    values: dict[str, str | None]
+    values: dict[PartitionField, str | None]
     indices: npt.NDArray[np.int64] | None
 
     @property
@@ -39,29 +40,39 @@ class PartitionRows:
         Raises:
             ValueError: A value is too long to be in a name.
         """
-        return "/".join(_named(name, text) for name, text in self.values.items())
+        return "/".join(_named(field.name, text) for field, text in self.values.items())
 
 
-def partitions_of(rows: pa.RecordBatch, names: Sequence[str]) -> Iterator[PartitionRows]:
-    """Split rows by their values in some columns.
+def partitions_of(
+    rows: pa.RecordBatch, fields: Sequence[PartitionField], *, empty_is_null: bool
+) -> Iterator[PartitionRows]:
+    """Split rows by their values in some partition fields.
+
+    Args:
+        rows: The rows.
+        fields: The fields.
+        empty_is_null: Whether an empty text is a missing value, as where readers take it from a directory's name.
 
     Raises:
         LookupError: A column is missing.
         ValueError: A column is of a type by whose values no table is partitioned.
     """
-    if not names:
+    if not fields:
         yield PartitionRows({}, None)
         return
-    require_columns(rows, names)
+    require_columns(rows, [field.column for field in fields])
+    columns = {field: field.values(rows.column(field.column)) for field in fields}
     codes = np.zeros(rows.num_rows, np.int64)
-    for name in names:
-        encoded = rows.column(name).dictionary_encode(null_encoding="encode")
+    for column in columns.values():
+        encoded = column.dictionary_encode(null_encoding="encode")
         _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy(), return_inverse=True)
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
         first = int(order[start])
-        values = {name: partition_text(rows.column(name)[first].as_py(), name) for name in names}
+        values = {field: partition_text(column[first].as_py(), field.column) for field, column in columns.items()}
+        if empty_is_null:
+            values = {field: text or None for field, text in values.items()}
         yield PartitionRows(values, None if len(starts) == 1 else order[start:end])
 
 
@@ -74,8 +85,6 @@ def partition_text(value: Any, name: str) -> str | None:
     match value:
         case None:
             return None
-        case "":
-            return None  # as the protocol of Delta has it: readers do not agree on anything else
         case bool():
             return "true" if value else "false"
         case datetime.datetime():

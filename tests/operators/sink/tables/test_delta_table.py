@@ -22,6 +22,7 @@ from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
 from dagflow.testing.target_contract import TargetContract
 from operators.sink.tables.delta_table import DeltaTable
+from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_text
 
 STORAGE = StorageContext.default()
@@ -110,7 +111,7 @@ def test_another_partitioning_is_refused(tmp_path: Path) -> None:
     """Both are named; without partition_by the table's own is taken."""
     made(tmp_path / "t", ["text"])
     assert "is partitioned by text, and partition_by says n\n" in refused(tmp_path / "t", ["n"])
-    assert DeltaTable(str(tmp_path / "t"), ()).shape().partition_by == ("text",)
+    assert DeltaTable(str(tmp_path / "t"), ()).shape().partition_by == (PartitionField("text"),)
 
 
 def test_a_table_that_forgets_markers_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

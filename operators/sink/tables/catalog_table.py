@@ -1,0 +1,82 @@
+"""Tables that a catalog knows: their names, and the options by which the catalog is reached."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+
+from dagflow.storage.location import absolute, is_local, join, redacted
+from operators.sink.tables.base import Table
+
+CATALOG_TYPES = ("sql", "rest", "glue", "hive")
+"""Catalogs that change a table only where it is as the change expects it; others would lose windows."""
+
+_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/?][^?]*)(.*)")
+DATA = "data"
+
+
+class CatalogTable(Table):
+    """A table of Iceberg in a catalog, whose files are on a local disk.
+
+    Attributes:
+        namespace: Where the catalog has it.
+        table: What it is called there.
+
+    Raises:
+        ValueError: A package is missing, or the catalog cannot be used.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        partition_by: Sequence[str],
+        *,
+        may_grow: bool = False,
+        catalog: Mapping[str, str] | None = None,
+    ) -> None:
+        namespace, _, table = location.partition(".")
+        if not namespace or not table or "." in table or "/" in location:
+            raise ValueError(f"table: iceberg takes NAMESPACE.NAME, as in iceberg:shop.orders; got {location!r}")
+        options = _options(catalog or {})
+        _require_packages(options)
+        warehouse = options.get("warehouse", "")
+        if warehouse and not is_local(warehouse):
+            raise ValueError(f"catalog: the warehouse must be a directory of a local disk, not {redacted(warehouse)}")
+        self.namespace, self.table = namespace, table
+        # Of a server, the warehouse may be a mere name: then the server says where a new table is.
+        data = join(absolute(warehouse), namespace, table, DATA) if warehouse.startswith("file://") else ""
+        super().__init__(data, partition_by, may_grow=may_grow, catalog=options)
+
+    @property
+    def name(self) -> str:
+        """The kind, the namespace and the name."""
+        return f"table iceberg:{self.namespace}.{self.table}"
+
+
+def _options(catalog: Mapping[str, str]) -> dict[str, str]:
+    """The options of a catalog, with the places of this machine fixed: executors have another working directory."""
+    options = dict(catalog)
+    kind = options.get("type", "" if "py-catalog-impl" in options else "none")
+    if kind and kind not in CATALOG_TYPES:
+        raise ValueError(
+            f"catalog: type takes {', '.join(CATALOG_TYPES)}; got {kind}. iceberg needs "
+            "catalog: {type: sql, uri: 'sqlite:///out/catalog.db', warehouse: out/warehouse}, or a server's"
+        )
+    if found := _SQLITE.fullmatch(options.get("uri", "")):
+        options["uri"] = f"{found[1]}{absolute(found[2])}{found[3]}"
+    if kind == "sql" and not ({"uri", "warehouse"} <= options.keys()):
+        raise ValueError("catalog: type sql needs uri and warehouse")
+    if (warehouse := options.get("warehouse", "")) and is_local(warehouse) and ("/" in warehouse or kind == "sql"):
+        options["warehouse"] = f"file://{absolute(warehouse)}"
+    return options
+
+
+def _require_packages(options: Mapping[str, str]) -> None:
+    if importlib.util.find_spec("pyiceberg") is None:
+        raise ValueError("table: iceberg needs the package pyiceberg; install it with: pip install 'dagflow[iceberg]'")
+    if options.get("type") == "sql" and importlib.util.find_spec("sqlalchemy") is None:
+        raise ValueError(
+            "catalog: type sql needs the package sqlalchemy; install it with: "
+            "pip install 'dagflow[iceberg,sql-catalog]'"
+        )

@@ -1,0 +1,99 @@
+"""Catalogs of Iceberg, as the driver asks them; only it imports this, for it needs pyiceberg."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from collections.abc import Iterator
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import PY_IO_IMPL
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as Handle
+from pyiceberg.typedef import Identifier
+
+from dagflow.errors import DagflowError, StorageError
+from operators.sink.tables.catalog_table import CATALOG_TYPES, CatalogTable
+
+_DURABLE_IO = "operators.sink.tables.durable_io.DurableFileIO"
+_CLASSES = {"SqlCatalog", "RestCatalog", "GlueCatalog", "HiveCatalog"}
+
+
+@contextlib.contextmanager
+def refusals(table: CatalogTable) -> Iterator[None]:
+    """Turn what a catalog's client raises into a StorageError: a transaction failed, or its outcome is not known."""
+    try:
+        yield
+    except DagflowError:
+        raise
+    except Exception as error:  # clients of catalogs raise what their databases and servers do, without a common base
+        text = str(error).partition("\n")[0]
+        raise StorageError(f"catalog: {type(error).__name__}: {text}", url=table.name) from error
+
+
+class TableCatalog:
+    """The catalog of a table.
+
+    Args:
+        table: The table.
+
+    Raises:
+        DagflowError: It changes tables without a look at what they are.
+        StorageError: It cannot be reached.
+    """
+
+    def __init__(self, table: CatalogTable) -> None:
+        options = dict(table.catalog)
+        if options.get("warehouse", "").startswith("file://"):
+            options.setdefault(PY_IO_IMPL, _DURABLE_IO)
+        if path := _database_file(table):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        self._table = table
+        self.identifier: Identifier = (table.namespace, table.table)
+        with refusals(table):
+            # Its name is part of the key under which a catalog in a database keeps tables.
+            self.catalog: Catalog = load_catalog(options.pop("name", "default"), **options)
+        weakref.finalize(self, self.catalog.close)
+        known = {base.__name__ for base in type(self.catalog).__mro__}
+        if not known & _CLASSES or isinstance(self.catalog, InMemoryCatalog):
+            raise DagflowError(
+                f"{table.name}: a catalog of class {type(self.catalog).__name__} does not compare a table with what a "
+                "change expects, so that windows of several writers would be lost",
+                hint=f"use a catalog of type {', '.join(CATALOG_TYPES[:-1])} or {CATALOG_TYPES[-1]}",
+            )
+
+    def load(self) -> Handle | None:
+        """The table as it is now; None where there is none.
+
+        Raises:
+            StorageError: The catalog cannot be reached.
+        """
+        with refusals(self._table):
+            try:
+                return self.catalog.load_table(self.identifier)
+            except NoSuchTableError:
+                return None
+
+    def new_location(self) -> str:
+        """Where the catalog puts a new table of this name.
+
+        Raises:
+            StorageError: The catalog cannot be reached, or lacks the namespace.
+        """
+        with refusals(self._table):
+            return self.catalog.create_table_transaction(self.identifier, Schema()).table_metadata.location
+
+
+def is_missing(table: CatalogTable) -> bool:
+    """Whether the catalog is a database in a file that is not there: to look for the table would make it."""
+    path = _database_file(table)
+    return bool(path) and not os.path.exists(path)
+
+
+def _database_file(table: CatalogTable) -> str:
+    """The file of a catalog that is a database of SQLite; "" for others."""
+    scheme, found, rest = table.catalog.get("uri", "").partition(":///")
+    return rest.partition("?")[0] if found and scheme.startswith("sqlite") else ""

@@ -1,0 +1,91 @@
+"""Data files as Iceberg's manifests describe them, from what tasks have told: the driver opens no file."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from typing import Any
+
+from pyiceberg.conversions import to_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    TimestampType,
+    TimestamptzType,
+)
+from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
+
+from dagflow.storage.pending import PendingFile
+from operators.sink.tables.merged_columns import facts_of_file
+
+
+def data_file(metadata: TableMetadata, file: PendingFile, url: str) -> DataFile:
+    """A file as an entry of a manifest.
+
+    Args:
+        metadata: The table that takes it, with all of its columns.
+        file: The file, with its facts.
+        url: Where it is, as the table names it.
+    """
+    facts, schema, spec = facts_of_file(file), metadata.schema(), metadata.spec()
+    kinds = [field.field_type for field in spec.partition_type(schema).fields]
+    values = (_value(kind, text) for kind, text in zip(kinds, facts.partition.values(), strict=True))
+    fields = {field.name: field for field in schema.fields}
+
+    def bounds(by_name: dict[str, Any]) -> dict[int, bytes]:
+        return {fields[name].field_id: _bound(fields[name].field_type, value) for name, value in by_name.items()}
+
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=url,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*values),
+        record_count=file.records,
+        file_size_in_bytes=file.size_bytes,
+        column_sizes={},
+        value_counts={fields[name].field_id: file.records for name in facts.nulls},
+        null_value_counts={fields[name].field_id: count for name, count in facts.nulls.items()},
+        nan_value_counts={},
+        lower_bounds=bounds(facts.least),
+        upper_bounds=bounds(facts.greatest),
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=None,
+        spec_id=spec.spec_id,
+    )
+
+
+def _value(kind: IcebergType, text: str | None) -> Any:
+    """The value of a partition as Iceberg keeps it, from its text."""
+    if text is None:
+        return None
+    match kind:
+        case BooleanType():
+            return text == "true"
+        case IntegerType() | LongType():
+            return int(text)
+        case DecimalType():
+            return decimal.Decimal(text)
+        case DateType():
+            return date_to_days(dt.date.fromisoformat(text))
+        case TimestampType() | TimestamptzType():
+            return datetime_to_micros(dt.datetime.fromisoformat(text))
+        case _:
+            return text
+
+
+def _bound(kind: IcebergType, value: Any) -> bytes:
+    """A bound of facts in Iceberg's binary form."""
+    found = _value(kind, value) if isinstance(value, str) else value
+    if not isinstance(kind, PrimitiveType):
+        raise TypeError(f"bounds of a column of {kind}")
+    return to_bytes(kind, found)

@@ -1,0 +1,282 @@
+"""A table of an Iceberg catalog as a transactional target; only the driver imports it, for it needs pyiceberg."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField as IcebergField
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table as Handle
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.transforms import parse_transform
+
+from dagflow.api.transactions import DecidedWindow, Target, TargetState
+from dagflow.errors import DagflowError
+from dagflow.storage.location import absolute, is_local, join, redacted
+from dagflow.storage.pending import PendingFile
+from operators.sink.tables.base import TableShape
+from operators.sink.tables.catalog_table import DATA, CatalogTable
+from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals
+from operators.sink.tables.iceberg_files import data_file
+from operators.sink.tables.merged_columns import facts_of_file, merged_columns, require_same_partitioning
+from operators.sink.tables.partition_fields import IDENTITY, PartitionField
+from operators.sink.tables.table_columns import table_type
+
+logger = logging.getLogger(__name__)
+
+_NEW_TABLE = {
+    # Without it each window would leave a manifest for ever, and each commit would take longer than the one before.
+    TableProperties.MANIFEST_MERGE_ENABLED: "true",
+    # The catalog's file of each version but the newest hundred: nothing reads them.
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+}
+
+
+def shape_of(table: CatalogTable) -> TableShape:
+    """What there is of a table.
+
+    Raises:
+        DagflowError: It cannot be written to.
+        StorageError: The catalog cannot be reached.
+    """
+    if is_missing(table):
+        return TableShape(table.location, None, table.partition_by)
+    catalog = TableCatalog(table)
+    handle = catalog.load()
+    if handle is None:
+        location = table.location or _local(table, join(catalog.new_location(), DATA))
+        return TableShape(location, None, table.partition_by)
+    require_writable(table, handle)
+    return TableShape(data_location(table, handle), columns_of(handle), partition_fields(table, handle))
+
+
+def data_location(table: CatalogTable, handle: Handle) -> str:
+    """Where the data files of a table that is there go.
+
+    Raises:
+        DagflowError: Not to a local disk.
+    """
+    properties = handle.metadata.properties
+    return _local(table, properties.get(TableProperties.WRITE_DATA_PATH) or join(handle.location(), DATA))
+
+
+def _local(table: CatalogTable, location: str) -> str:
+    if not is_local(location):
+        raise DagflowError(f"{table.name} is at {redacted(location)}, and dagflow writes to tables on local disks")
+    return absolute(location)
+
+
+def columns_of(handle: Handle) -> pa.Schema:
+    """The columns of a table, in plain types."""
+    found = schema_to_pyarrow(handle.schema(), include_field_ids=False)
+    return pa.schema([pa.field(each.name, table_type(each.type, _plain), each.nullable) for each in found])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
+
+
+def partition_fields(table: CatalogTable, handle: Handle) -> tuple[PartitionField, ...]:
+    """What a table is partitioned by.
+
+    Raises:
+        DagflowError: By what dagflow does not know.
+    """
+    fields = []
+    for field in handle.spec().fields:
+        column, transform = handle.schema().find_column_name(field.source_id) or "?", str(field.transform)
+        kind, _, width = transform.rstrip("]").partition("[")
+        text = column if kind == IDENTITY else f"{kind}({width}, {column})" if width else f"{kind}({column})"
+        found = PartitionField.parse(text)
+        if (found.transform, found.width) != (kind, int(width or 0)) or column not in columns_of(handle).names:
+            raise DagflowError(f"{table.name} is partitioned by {transform} of {column}, which dagflow does not write")
+        fields.append(found)
+    return tuple(fields)
+
+
+def require_writable(table: CatalogTable, handle: Handle) -> None:
+    """Refuse a table in which files would break a rule that only its own writers know.
+
+    Raises:
+        DagflowError: Which.
+    """
+    for field in handle.schema().fields:
+        if field.initial_default is not None or field.write_default is not None:
+            raise DagflowError(
+                f"{table.name} has a default for column {field.name}, which files that are added to it would not "
+                "respect",
+                hint="write into another table, and copy from there",
+            )
+    require_same_partitioning(table, [str(field) for field in partition_fields(table, handle)])
+
+
+class IcebergTarget(Target):
+    """Takes windows as snapshots of a table: the marker is a property of it, set in the commit of the snapshot."""
+
+    def __init__(self, table: CatalogTable) -> None:
+        self.table = table
+        self._catalog: TableCatalog | None = None
+        self._handle: Handle | None = None
+
+    @property
+    def name(self) -> str:
+        """The kind and the name."""
+        return self.table.name
+
+    def open(self, writer: str) -> TargetState:
+        """Ask the catalog for the table."""
+        if self._catalog is None:
+            self._catalog = TableCatalog(self.table)
+        self._handle = self._catalog.load()
+        if self._handle is not None:
+            require_writable(self.table, self._handle)
+        return IcebergState(self.table, writer, self._catalog, self._handle)
+
+    def check(self, files: Sequence[PendingFile]) -> None:
+        """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
+        known = None if self._handle is None else columns_of(self._handle)
+        columns = merged_columns(self.table, files, known, may_grow=self.table.may_grow)
+        if self._handle is not None:
+            _new_columns(self.table, self._handle, columns)
+
+
+class IcebergState(TargetState):
+    """A table at one moment, or none yet."""
+
+    def __init__(self, table: CatalogTable, writer: str, catalog: TableCatalog, handle: Handle | None) -> None:
+        self._table = table
+        self._writer = writer
+        self._catalog = catalog
+        self._handle = handle
+        self._key = writer.replace("/", ".")
+
+    def _property(self, name: str) -> str | None:
+        return None if self._handle is None else self._handle.metadata.properties.get(f"{self._key}.{name}")
+
+    @property
+    def marker(self) -> int:
+        """The property of this writer: snapshots expire, and properties stay."""
+        return int(self._property("window") or 0)
+
+    @property
+    def version(self) -> str:
+        """The newest snapshot."""
+        found = None if self._handle is None else self._handle.current_snapshot()
+        return "" if found is None else f"snapshot {found.snapshot_id}"
+
+    def decision(self) -> str | None:
+        """The property of this writer."""
+        return self._property("decision")
+
+    def commit(self, windows: Sequence[DecidedWindow]) -> None:
+        """Add the files in one snapshot; the first one makes the table."""
+        files, last = [file for window in windows for file in window.files], windows[-1]
+        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
+        # What was decided is done, also where the app has changed since.
+        columns = merged_columns(self._table, files, known, may_grow=True)
+        with refusals(self._table):
+            if self._handle is None:
+                transaction = self._creation(columns, files)
+            else:
+                transaction = self._change(self._handle, columns, files)
+            marker = {"window": str(last.window_id), "decision": last.decision}
+            transaction.set_properties({f"{self._key}.{name}": value for name, value in marker.items()})
+            summary = {"dagflow.writer": self._writer, **{f"dagflow.{name}": value for name, value in marker.items()}}
+            metadata = transaction.table_metadata
+            with transaction.update_snapshot(snapshot_properties=summary).merge_append() as append:
+                for file in files:
+                    append.append_data_file(data_file(metadata, file, _url(metadata.location, file.final_url)))
+            transaction.commit_transaction()
+
+    def _creation(self, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
+        """A transaction that makes the table: it fails where there is one by now."""
+        catalog, identifier = self._catalog.catalog, self._catalog.identifier
+        catalog.create_namespace_if_not_exists(identifier[:-1])
+        location = _url("file:", files[0].final_url.rpartition(f"/{DATA}/")[0])
+        draft = catalog.create_table_transaction(identifier, columns, location).table_metadata.schema()
+        fields = [PartitionField.parse(text) for text in facts_of_file(files[0]).partition]
+        spec = PartitionSpec(
+            *(
+                IcebergField(
+                    source_id=draft.find_field(field.column).field_id,
+                    field_id=1000 + number,
+                    transform=parse_transform(f"{field.transform}[{field.width}]" if field.width else field.transform),
+                    name=field.name,
+                )
+                for number, field in enumerate(fields)
+            )
+        )
+        transaction = catalog.create_table_transaction(identifier, draft, location, spec, properties=_NEW_TABLE)
+        return _with_names(transaction)
+
+    def _change(self, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
+        """A transaction that fails where the table's newest snapshot is another one by now."""
+        table, fields = self._table, [str(field) for field in partition_fields(self._table, handle)]
+        root = join(data_location(table, handle), "")
+        for file in files:
+            if not file.final_url.startswith(root):
+                raise DagflowError(
+                    f"{redacted(file.final_url)} was decided for another table than {table.name}, whose files are "
+                    f"below {root}",
+                    hint="let the app name the table that it named before, until the window is published",
+                )
+            if (decided := list(facts_of_file(file).partition)) != fields:
+                raise DagflowError(
+                    f"{table.name} is partitioned by {', '.join(fields) or 'nothing'}, and "
+                    f"{redacted(file.final_url)} was decided for {', '.join(decided) or 'nothing'}"
+                )
+        new = _new_columns(table, handle, columns)
+        transaction = _with_names(OneCommit(handle))
+        if new:
+            with transaction.update_schema() as update:
+                update.union_by_name(pa.schema(new))
+        return transaction
+
+
+class OneCommit(Transaction):
+    """A transaction that is sent once, and leaves everything as it is where that fails.
+
+    pyiceberg would send it again after a conflict, which is how a frozen driver adds a window twice, and would remove
+    its manifests, which is how a table is lost whose catalog had taken the first attempt.
+    """
+
+    def commit_transaction(self) -> Handle:
+        """Send it."""
+        self._snapshot_producers = []
+        return super().commit_transaction()
+
+
+def _with_names(transaction: Transaction) -> Transaction:
+    """Let names tell which column is which in files: tasks write them before a column has a number."""
+    metadata = transaction.table_metadata
+    if metadata.name_mapping() is None:
+        mapping = metadata.schema().name_mapping.model_dump_json()
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    return transaction
+
+
+def _new_columns(table: CatalogTable, handle: Handle, columns: pa.Schema) -> list[pa.Field]:
+    """The columns that a table lacks.
+
+    Raises:
+        DagflowError: The table has had one, and files that hold it.
+    """
+    new = [field for field in columns if field.name not in {each.name for each in handle.schema().fields}]
+    mapping = handle.name_mapping()
+    for field in new:
+        if mapping is not None and (found := [each for each in mapping if field.name in each.names]):
+            now = handle.schema().find_column_name(found[0].field_id or -1)
+            raise DagflowError(
+                f"{table.name} cannot have a new column '{field.name}': a column of that name was "
+                f"{f'renamed to {now!r}' if now else 'dropped'}, and would come back with its old values",
+                hint="give the column of the records another name",
+            )
+    return new
+
+
+def _url(like: str, path: str) -> str:
+    """A path as a table at a location names it: with a scheme where that has one."""
+    return f"file://{path}" if like.startswith("file:") else path

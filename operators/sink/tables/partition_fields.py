@@ -1,0 +1,134 @@
+"""What tables are partitioned by: columns, and transforms of them as Iceberg has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.sink.tables.murmur import murmur3
+
+IDENTITY = "identity"
+
+_TRANSFORMED = re.compile(r"(year|month|day|hour)\((.+)\)|(bucket|truncate)\(\s*([0-9]+)\s*,\s*(.+)\)")
+_HOUR_US = 3_600_000_000
+_EPOCH_YEAR = 1970
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """A column, or a transform of one.
+
+    Attributes:
+        column: The column.
+        transform: identity, year, month, day, hour, bucket or truncate.
+        width: How many buckets there are, or to which width values are cut; 0 for other transforms.
+    """
+
+    column: str
+    transform: str = IDENTITY
+    width: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> PartitionField:
+        """The field of a text such as paid, day(placed), bucket(16, order) or truncate(4, note).
+
+        Raises:
+            ValueError: The width is 0.
+        """
+        found = _TRANSFORMED.fullmatch(text.strip())
+        if found is None:
+            return cls(text)
+        if found[1]:
+            return cls(found[2].strip(), found[1])
+        if not int(found[4]):
+            raise ValueError(f"partition_by: the number in {text!r} must be at least 1")
+        return cls(found[5].strip(), found[3], int(found[4]))
+
+    def __str__(self) -> str:
+        if self.transform == IDENTITY:
+            return self.column
+        return f"{self.transform}({self.width}, {self.column})" if self.width else f"{self.transform}({self.column})"
+
+    @property
+    def name(self) -> str:
+        """What the field is called in directories and in Iceberg's metadata."""
+        if self.transform == IDENTITY:
+            return self.column
+        suffix = {"bucket": f"bucket_{self.width}", "truncate": f"trunc_{self.width}"}.get(self.transform)
+        return f"{self.column}_{suffix or self.transform}"
+
+    def values(self, column: pa.Array) -> pa.Array:
+        """The values by which rows with these values are partitioned.
+
+        Raises:
+            ValueError: The transform does not take such values.
+        """
+        if self.transform == IDENTITY:
+            return column
+        takes = "text, bytes, whole numbers, dates or timestamps"
+        if self.transform == "bucket":
+            found = _bucket(column, self.width)
+        elif self.transform == "truncate":
+            found, takes = _truncate(column, self.width), "text or whole numbers"
+        elif self.transform == "hour":
+            found, takes = _hour(column), "a timestamp"
+        else:
+            found, takes = _calendar(column, self.transform), "a timestamp or a date"
+        if found is None:
+            raise ValueError(f"partition_by: {self} takes {takes}, and '{self.column}' is of {column.type}")
+        return found
+
+
+def _calendar(column: pa.Array, unit: str) -> pa.Array | None:
+    """Years or months since 1970; days as dates."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us"))
+    elif not pa.types.is_date32(column.type):
+        return None
+    if unit == "day":
+        return pc.floor_temporal(column, unit="day").cast(pa.date32())
+    years = pc.subtract(pc.year(column), _EPOCH_YEAR)
+    return years if unit == "year" else pc.add(pc.multiply(years, 12), pc.subtract(pc.month(column), 1))
+
+
+def _hour(column: pa.Array) -> pa.Array | None:
+    """Hours since 1970."""
+    if not pa.types.is_timestamp(column.type):
+        return None
+    return _of_numbers(column.cast(pa.timestamp("us")).cast(pa.int64()), lambda micros: micros // _HOUR_US)
+
+
+def _truncate(column: pa.Array, width: int) -> pa.Array | None:
+    if pa.types.is_string(column.type):
+        return pc.utf8_slice_codeunits(column, 0, width)
+    if pa.types.is_integer(column.type):
+        return _of_numbers(column, lambda numbers: numbers - numbers % width)
+    return None
+
+
+def _bucket(column: pa.Array, count: int) -> pa.Array | None:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        data = column.cast(pa.large_binary())
+    elif pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        numbers = column.cast(pa.int32()) if pa.types.is_date32(kind) else column
+        numbers = numbers.cast(pa.int64()).fill_null(0)
+        data = pa.Array.from_buffers(pa.binary(8), len(numbers), [None, numbers.buffers()[1]], offset=numbers.offset)
+        data = data.cast(pa.large_binary())
+    else:
+        return None
+    hashes = murmur3(data.fill_null(b"")) & np.uint32(0x7FFFFFFF)
+    return pa.array((hashes % np.uint32(count)).astype(np.int32), mask=column.is_null().to_numpy(zero_copy_only=False))
+
+
+def _of_numbers(column: pa.Array, change: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]) -> pa.Array:
+    """Whole numbers that are changed, with the type and the nulls of before."""
+    numbers = column.cast(pa.int64()).fill_null(0).to_numpy()
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(change(numbers), mask=missing).cast(column.type)
