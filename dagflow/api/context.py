@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from typing_extensions import Buffer
 
+from dagflow.api.refused_records import RefusedLog
 from dagflow.api.sources import FileSources
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
@@ -230,6 +231,7 @@ class OperatorContext:
             books what it takes over as positive, and what it has passed on as negative. A run that completes with
             any other sum fails. A key that was given the value UNKNOWN_SUM is not checked.
         skipped: What a reader has left out; it is journaled with the window.
+        refused: Takes down where refused records lie, for operators that can read them again; see RejectRetrier.
         source_events: Takes what control operators shall know of the window's tuples, picklable; None where none
             listens. See SourceEventListener.
         progress: Counts the bytes that an operator reads, for the display of the running window.
@@ -252,6 +254,7 @@ class OperatorContext:
     counters: Counter[str] = field(default_factory=Counts)
     accounting: Counter[str] = field(default_factory=Counter)
     skipped: list[Skipped] = field(default_factory=list)
+    refused: RefusedLog = field(default_factory=RefusedLog)
     source_events: list[Any] | None = None
     progress: Progress = field(default_factory=Progress)
     connected: frozenset[str] = frozenset()

@@ -7,9 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.ports import Handles, InputPort, Mode, OutputPort
+from dagflow.api.ports import Handles, InputPort, Mode, OutputPort, TupleBatch
 from dagflow.api.properties import HasProperties
+from dagflow.api.refused_records import RefusedRecords
 from dagflow.storage.context import StorageContext
 
 PLAIN_METHODS = (
@@ -209,6 +213,28 @@ class Seekable(Capability):
 
         Raises:
             DagflowError: The file cannot be looked at.
+        """
+
+
+class RejectRetrier(Capability):
+    """Declares an operator that takes down in OperatorContext.refused what it refuses, and can try it again.
+
+    Its input port takes tuple batches.
+    """
+
+    @abstractmethod
+    def retry_batch(
+        self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int
+    ) -> TupleBatch:
+        """Called in the driver for the records that one window has refused.
+
+        A task that handles the batch emits what is accepted of the records that are tried, and takes down all others.
+
+        Args:
+            blocks: The tuples of that window in which they lie, by id.
+            refused: The records.
+            is_tried: Which of them are tried; the others stay refused.
+            first_id: The first of 1,048,576 ids that no other tuple of the checkpoint has.
         """
 
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "status": "Say whether a run is at work, and what the journal says.",
     "scan": "Have a run that follows look for new files now.",
     "replay": "Run windows again with today's app, and replace what they published.",
+    "rejects": "List refused records, show them, and read them again with today's app.",
     "repair": "Let the next run plan a window again that cannot be published.",
     "sign": "Sign the pickles of a checkpoint as your own.",
     "extract": "Take a source file out of merged files.",

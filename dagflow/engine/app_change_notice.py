@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.reprocessor import why_not_reprocessed
+from dagflow.engine.reprocessor import why_not_again, why_not_reprocessed
 from dagflow.journal import JournalState
 from dagflow.report.app_changes import app_changes
 
@@ -29,7 +29,7 @@ def change_notices(app: PlacedApp, journal: JournalState, replay_command: str) -
         return told
     windows = f"window {last}" if first == last else f"windows {first} to {last}"
     said = f"the output of {windows} is by the app as it was"
-    obstacle = why_not_reprocessed(app)
+    obstacle = why_not_reprocessed(app) or why_not_again(journal, range(first, last + 1))
     if obstacle is not None:
         return [*told, f"{said}; only a run with --fresh makes it again, because {obstacle.message}"]
     ids = str(last) if first == last else f"{first}-{last}"

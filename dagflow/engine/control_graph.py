@@ -35,6 +35,7 @@ class Emission:
         counters: What the window added to their counts.
         late: Tuples for control operators that work when the window's results are in, in order, by input port.
         emitted_ms: When the window was emitted, in milliseconds since 1970.
+        retries: Windows whose refused records it takes over.
     """
 
     window_id: int
@@ -43,6 +44,7 @@ class Emission:
     counters: Counters
     late: Sequence[tuple[PortRef, list[Any]]] = ()
     emitted_ms: int = 0
+    retries: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

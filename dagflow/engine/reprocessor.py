@@ -26,7 +26,7 @@ from dagflow.errors import (
     StorageError,
 )
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import ControlState, Journal, Reprocess, WindowIntent, WindowPlan
+from dagflow.journal import ControlState, Journal, JournalState, Reprocess, WindowIntent, WindowPlan
 from dagflow.runtime.base import Runtime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -143,6 +143,8 @@ class Reprocessor:
                 url="journal",
                 hint=START_OVER,
             )
+        if (obstacle := why_not_again(self._journal.state, [window_id])) is not None:
+            raise obstacle
         if intent is None or window_id > self._journal.state.last_done:
             raise JournalError(
                 f"window {window_id} is not published yet", url="journal", hint="finish it first, with dagflow run"
@@ -190,6 +192,19 @@ class Reprocessor:
     def _raise_if_stopped(self) -> None:
         if self._stop.is_requested:
             raise RunStoppedError("reprocessing was asked to stop; nothing was replaced")
+
+
+def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError | None:
+    """Why windows cannot run again: what a later one has published of their refused records would be there twice."""
+    retried = sorted(set(state.retried) & set(windows))
+    if not retried:
+        return None
+    return JournalError(
+        f"a later window has taken over the refused records of window {retried[0]}: what was published of them would "
+        "be there twice",
+        url="journal",
+        hint=START_OVER,
+    )
 
 
 def why_not_reprocessed(app: PlacedApp) -> JournalError | None:

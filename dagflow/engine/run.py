@@ -20,6 +20,7 @@ from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
+from dagflow.engine.reject_replay import RejectReplay
 from dagflow.engine.repeatable import require_repeatable
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.scan_requests import ScanRequests
@@ -27,7 +28,7 @@ from dagflow.engine.segments import SegmentStore
 from dagflow.engine.signing import pickles_state
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_committer import WindowCommitter
-from dagflow.engine.window_planner import WindowPlanner
+from dagflow.engine.window_planner import WindowPlanner, WindowSource
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.errors import MissingError
@@ -39,6 +40,7 @@ from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal import Journal, JournalRetention, set_aside
 from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
 from dagflow.plan.logical import LogicalPlan
+from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
 from dagflow.runtime.base import LazyRuntime, Runtime
@@ -69,6 +71,7 @@ class RunOptions:
         take_over: Whether to replace a run that is at work on the checkpoint.
         workers: How many processes of this machine run the tasks, in place of Spark; 1 for this process alone. None
             for Spark.
+        rejects: Which refused records are read again, in place of new input; None for new input.
     """
 
     checkpoint: str | None = None
@@ -79,6 +82,7 @@ class RunOptions:
     replay_command: str = "dagflow replay CHECKPOINT"
     take_over: bool = False
     workers: int | None = None
+    rejects: RejectChoice | None = None
 
 
 class SilentObserver:
@@ -146,7 +150,7 @@ def run(
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     storage = app.attributes.storage_context()
-    follows = options.follow or wants_to_follow(app)
+    follows = not options.rejects and (options.follow or wants_to_follow(app))
     if follows:
         require_ends(app)
     # Also a run that finds nothing to do, and does not start Spark, removes what killed ones have left.
@@ -157,7 +161,7 @@ def run(
     with (
         limited_memory(),
         watch,
-        live_run(app, gate, "run") as live,
+        live_run(app, gate, "run" if options.rejects is None else "replay") as live,
         contextlib.closing(_open_journal(app, storage, checkpoint, fresh=options.fresh)) as journal,
     ):
         live.asks(watch.stalls)
@@ -168,12 +172,11 @@ def run(
             locations = prepare(placed.operators, journal, checkpoint, storage)
         live.publishes(locations.outputs)
         controls = RunControls(
-            observer,
-            stop,
-            live,
+            *(observer, stop, live),
             ScanRequests(storage.objects(checkpoint)),
             follow_millis=app.attributes.window_millis if follows else None,
             watch=watch,
+            reads_all=not options.rejects,
         )
         for notice in following_notices(app) if follows else ():
             controls.observer.notice(notice)
@@ -241,11 +244,15 @@ def _drive(
         segments.sweep(states.segment_names | held.segment_names | earlier)
         control.restore(journal.state.control_state, committed, last_run)
         runner = WindowRunner(app, states, runtime, sizing, pending_tag(journal.state.app_uuid, journal.epoch), held)
-        planner = WindowPlanner(app, journal, control, states, runner, sizing, held)
-        for notice in change_notices(app, journal.state, options.replay_command):
-            controls.observer.notice(notice)
+        emitter: WindowSource = control
+        if options.rejects is not None:
+            emitter = RejectReplay(control, app, store, lambda: journal.state, options.rejects)
+        planner = WindowPlanner(app, journal, emitter, states, runner, sizing, held)
         journal.note_operators(app.operators)
-        journal.note_app(app.facts)
+        if options.rejects is None:
+            for notice in change_notices(app, journal.state, options.replay_command):
+                controls.observer.notice(notice)
+            journal.note_app(app.facts)
         committer = WindowCommitter(app, journal, control, states, runner.codec, held, segments)
         statistics = RunStatistics(app.plan, app.operators)
         with named_records(control.at_work), captured("stdout", take=_printing(control)):

@@ -99,6 +99,7 @@ class WindowCodec:
             planned_ms=now_ms(),
             holds=[name for name in holds if name not in closes],
             closes=list(closes),
+            retries=list(emission.retries),
         )
 
     def is_current(self, planned: WindowPlan) -> bool:
@@ -130,6 +131,7 @@ class WindowCodec:
                 if target.port in self._operators[target.operator].input_ports
             ],
             planned.emitted_ms,
+            tuple(planned.retries),
         )
 
     def late_tuples(self, planned: WindowPlan) -> list[tuple[PortRef, list[Any]]]:

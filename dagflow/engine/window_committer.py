@@ -21,7 +21,7 @@ from dagflow.engine.segments import SegmentStore
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import CommittedState, Journal, ProducedFiles, SavedState, WindowIntent, WindowPlan
+from dagflow.journal import CommittedState, Journal, ProducedFiles, RefusedPart, SavedState, WindowIntent, WindowPlan
 from dagflow.journal.journal import now_ms
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
@@ -156,8 +156,12 @@ class WindowCommitter:
         late = self._codec.late_tuples(planned)
         # Tasks answer in any order; the operators see their results in the same order in every run.
         ordered = sorted(results, key=lambda result: (result.stage, result.partition))
-        events = [event for result in ordered for event in result.source_events]
-        event_states = self._control.handle_source_events(planned.window_id, events)
+        event_states = dict(self._journal.state.committed_state.source_events)
+        # The plan of a window that was not emitted has the states of the window before: what was reported since is in
+        # none of them, and the operators must not take it to be.
+        if not planned.closes and not planned.retries:
+            events = [event for result in ordered for event in result.source_events]
+            event_states = self._control.handle_source_events(planned.window_id, events)
         reports = [report for result in ordered for report in result.reports]
         return self._control.process_results(planned.window_id, late, reports), event_states
 
@@ -214,6 +218,7 @@ def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult])
             for r in results
             if r.files
         ],
+        refused=[RefusedPart(name, records) for r in results for name, records in r.refused.items()],
     )
 
 

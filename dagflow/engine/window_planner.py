@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
-from dagflow.engine.control_graph import ControlGraph, Emission
+from dagflow.engine.control_graph import Emission
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
@@ -20,13 +21,33 @@ from dagflow.journal.journal import now_ms
 from dagflow.metrics.counters import Counters
 
 
+class WindowSource(Protocol):
+    """Gives the windows of a run: its control operators, or what stands in for them."""
+
+    @property
+    def operator_index(self) -> Mapping[str, int]:
+        """The operators' index."""
+
+    def emit(self, window_id: int) -> Emission | None:
+        """The next window; None where there is nothing to emit."""
+
+    def unemitted_bytes(self) -> dict[str, int]:
+        """Bytes that are known to be emitted in later windows, by the head of the receiving stage."""
+
+    def at_work(self) -> str:
+        """The operator that works now, as the beginning of a sentence; "" where none does."""
+
+    def scan_now(self) -> None:
+        """Look for new input at once."""
+
+
 class WindowPlanner:
     """Emits windows ahead of the readers, and plans them one after the other.
 
     Args:
         app: The app.
         journal: Takes the plans, and has the pre-scan states that earlier windows left.
-        control: The control operators.
+        control: Gives the windows.
         states: States of the partitioned operators, which may fix a stage's partition count.
         runner: Runs pre-scans, and knows how many tasks run at the same time.
         sizing: How large windows are, and how fast partitions.
@@ -41,7 +62,7 @@ class WindowPlanner:
         self,
         app: PlacedApp,
         journal: Journal,
-        control: ControlGraph,
+        control: WindowSource,
         states: OperatorStates,
         runner: WindowRunner,
         sizing: WindowSizing,

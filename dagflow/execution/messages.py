@@ -64,6 +64,7 @@ class TaskResult:
         accounting: Byte accounting: sums by key that must come to zero over all tasks and windows.
         skipped: What was left out, and why.
         read_in_part: Versions of files of which it read a part; see OperatorContext.gone.
+        refused: Where refused records lie, by operator, as RefusedRecords.to_bytes() writes it.
         source_events: Events for control operators that listen to them.
         sources: Which blocks the files come from, in their order; None where that is not known.
         busy_s: Seconds from the task's start to its end.
@@ -89,6 +90,7 @@ class TaskResult:
     sources: tuple[FileSources | None, ...] = ()
     parts: Mapping[str, bytes] = field(default_factory=dict)
     read_in_part: frozenset[VersionKey] = frozenset()
+    refused: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from msgspec import structs
 from dagflow.api.accumulator import Accumulator
 from dagflow.api.context import Counts, OperatorContext, Skipped, VersionKey
 from dagflow.api.operator import Operator, PreScan, PreScanner
+from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.breakpoints import breakpoints
 from dagflow.execution.chain import AtHand, Chain
@@ -75,6 +76,7 @@ class StageTask:
         self._accounting: Counter[str] = Counter()
         self._skipped: list[Skipped] = []
         self._read_in_part: set[VersionKey] = set()
+        self._refused: dict[str, RefusedLog] = {}
         self._source_events: list[Any] | None = [] if program.listens else None
         self._set_up: list[str] = []
         self._held: dict[str, bytes] = {}
@@ -147,6 +149,7 @@ class StageTask:
                 counters=self._counters[name],
                 accounting=self._accounting,
                 skipped=self._skipped,
+                refused=self._refused.setdefault(name, RefusedLog()),
                 source_events=self._source_events,
                 progress=self._progress,
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
@@ -253,6 +256,7 @@ class StageTask:
             source_events=tuple(self._source_events or ()),
             parts=self._held,
             read_in_part=frozenset(self._read_in_part),
+            refused={name: data for name, log in self._refused.items() if (data := log.records().to_bytes())},
         )
 
     def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[ShuffleItem, None, dict[str, SavedState]]:

@@ -88,6 +88,7 @@ class JournalState:
         reprocessing: Done windows whose files are being replaced, by window id.
         reprocessed: The objects that say what windows did when they were reprocessed, by window id.
         receipts: What transactional targets have, by operator.
+        retried: Windows whose refused records a later window has taken over.
     """
 
     app: str = ""
@@ -122,6 +123,7 @@ class JournalState:
     reprocessing: dict[int, Reprocess] = field(default_factory=dict)
     reprocessed: dict[int, str] = field(default_factory=dict)
     receipts: dict[str, Receipt] = field(default_factory=dict)
+    retried: list[int] = field(default_factory=list)
 
     def apply(self, event: Event) -> None:
         """Change the state as an event says.
@@ -200,6 +202,7 @@ class JournalState:
         self.last_committed = intent.window_id
         self.committed_state = intent.state
         self.left_out = self.left_out.after(intent.skipped, intent.recovered)
+        self.retried += plan.retries
         self.totals.add(plan.counters)
         self.totals.add(intent.counters)
         for name, seconds in intent.busy_s.items():
@@ -232,6 +235,7 @@ class JournalState:
         self.last_committed = window_id - 1
         self.committed_state = self.before.pop(window_id)
         self.repaired[window_id] = [*self.repaired.get(window_id, []), *intent.files]
+        self.retried = [each for each in self.retried if each not in plan.retries]
         self.totals.subtract(plan.counters)
         self.totals.subtract(intent.counters)
         for name, seconds in intent.busy_s.items():

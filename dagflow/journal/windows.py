@@ -57,6 +57,7 @@ class WindowPlan:
         holds: Operators that hold their results back in this window.
         closes: Operators whose held results this window publishes; it has no input then, and only stages behind them
             run.
+        retries: Windows whose refused records the window takes over: it accepts them or refuses them once more.
     """
 
     kind: ClassVar[str] = "PLAN"
@@ -72,6 +73,7 @@ class WindowPlan:
     planned_ms: int = 0
     holds: list[str] = field(default_factory=list)
     closes: list[str] = field(default_factory=list)
+    retries: list[int] = field(default_factory=list)
 
     def without_state(self) -> WindowPlan:
         """The plan as it is kept for questions about the window."""
@@ -96,6 +98,19 @@ class ProducedFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedPart:
+    """What one task of a window refused.
+
+    Attributes:
+        operator: The operator.
+        records: Where the records lie, as RefusedRecords.to_bytes() writes it.
+    """
+
+    operator: str
+    records: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class WindowIntent:
     """What a window did; from the moment that this is durable its files will be published.
 
@@ -111,6 +126,7 @@ class WindowIntent:
         finished_ms: When its last task had ended.
         committed_ms: When this was written.
         recovered: What earlier windows had left out, and this one has read.
+        refused: Where the records lie that operators refused.
     """
 
     kind: ClassVar[str] = "INTENT"
@@ -126,6 +142,7 @@ class WindowIntent:
     finished_ms: int = 0
     committed_ms: int = 0
     recovered: list[Skipped] = field(default_factory=list)
+    refused: list[RefusedPart] = field(default_factory=list)
 
     def without_state(self) -> WindowIntent:
         """The intent as it is kept for questions about the window."""

@@ -95,6 +95,7 @@ class WindowManifest:
         times: When each step of the window happened.
         busy_s: Seconds that each operator worked, in tasks or in the driver, by operator.
         receipts: The version that each transactional target had with the window, by operator.
+        retries: Windows whose refused records it has taken over: of its inputs it has read these alone.
     """
 
     window_id: int
@@ -106,6 +107,7 @@ class WindowManifest:
     times: WindowTimes
     busy_s: dict[str, float]
     receipts: dict[str, str] = field(default_factory=dict)
+    retries: tuple[int, ...] = ()
 
     def provenance_of(self, output: PublishedFile) -> Provenance:
         """How much is known of what an output file was made of."""
@@ -226,6 +228,7 @@ def _manifest_of(window: Window) -> WindowManifest:
         WindowTimes.of(window),
         dict(intent.busy_s),
         dict(window.receipts),
+        tuple(plan.retries),
     )
 
 
@@ -303,7 +306,8 @@ def _matcher_of(pattern: str) -> Callable[[str], bool]:
 
 
 def _add(file: TrackedFile, manifest: WindowManifest, part: InputRange, outputs: Sequence[str]) -> None:
-    file.read_bytes += part.end - part.start
+    if not manifest.retries:
+        file.read_bytes += part.end - part.start
     if manifest.window_id not in file.windows:
         file.windows.append(manifest.window_id)
     if manifest.state == PLANNED:

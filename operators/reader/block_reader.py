@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.operator import Prefetcher, PreScanner, Seekable
+from dagflow.api.operator import Prefetcher, PreScanner, RejectRetrier, Seekable
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Size, Tuning
+from dagflow.api.refused_records import RefusedRecords
 from operators.files.metadata import BlockMetadata
+from operators.files.refused_blocks import RefusedBlocks
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.backlog_scaling import BacklogScaled
 from operators.reader.block_files import BlockFiles
-from operators.reader.block_processor import BlockProcessor
+from operators.reader.block_processor import BlockProcessor, ReadStep
 from operators.reader.byte_accounting import TaskAccounting
 from operators.reader.compression.recognition import CompressionSetting, recognised_compression
 from operators.reader.content import ContentReader
@@ -24,6 +28,7 @@ from operators.reader.formats import RecordFormatSpec
 from operators.reader.on_error import ErrorPolicy, OnError, OnVanished
 from operators.reader.prescan import BlockPreScan, PreScanState
 from operators.reader.rate_limit import RateLimiter
+from operators.reader.refused_block_reader import RefusedBlockReader
 from operators.reader.reject_limit import RejectLimited
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 
@@ -37,9 +42,15 @@ class _Readers:
     accounting: TaskAccounting
     blocks: BlockProcessor
     batches: SmallFileBatchReader
+    refused: RefusedBlockReader
+
+    def read(self, item: BlockMetadata | SmallFileBatch | RefusedBlocks) -> Iterator[ReadStep]:
+        if isinstance(item, RefusedBlocks):
+            return self.refused.read(item)
+        return self.batches.read(item) if isinstance(item, SmallFileBatch) else self.blocks.read(item)
 
 
-class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable):
+class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable, RejectRetrier):
     """Reads the records of blocks, exactly: each record by the block that holds its first byte.
 
     It decides itself how many partitions it has, by the number of blocks that wait.
@@ -107,15 +118,15 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
             accounting,
             BlockProcessor(content, files, accounting, errors, context),
             SmallFileBatchReader(content, limiter, accounting, errors, context),
+            RefusedBlockReader(content, BlockFiles(context.storage, limiter, is_exact=True), context),
         )
 
     @blocks_metadata_input.each
-    def read(self, block: BlockMetadata | SmallFileBatch) -> Iterator[None]:
+    def read(self, block: BlockMetadata | SmallFileBatch | RefusedBlocks) -> Iterator[None]:
         """Emit the records of a block, or of many small files, and what is refused of them."""
         readers = self._readers or self._set_up_alone()
         readers.accounting.discard()
-        steps = readers.batches.read(block) if isinstance(block, SmallFileBatch) else readers.blocks.read(block)
-        for step in steps:
+        for step in readers.read(block):
             for batch in step.batches:
                 self.messages.emit(batch)
             for rejects in readers.accounting.take_rejects():
@@ -143,6 +154,12 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
         readers = self._readers or self._set_up_alone()
         return item.end <= offset and recognised_compression(readers.files.open(item), item, self.compression) is None
 
+    def retry_batch(
+        self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int
+    ) -> RefusedBlocks:
+        """The blocks of refused records."""
+        return RefusedBlocks.of(blocks, refused, is_tried, first_id, in_one_pass=self.format.needs_prescan)
+
     def end_window(self) -> None:
         """Close the file: the next window's blocks may be of others. Under a rate limit, wait for what was read."""
         if self._readers is not None and self._readers.limiter is not None:
@@ -153,6 +170,7 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
         """Close the file."""
         if self._readers is not None:
             self._readers.files.close()
+            self._readers.refused.close()
 
     def _set_up_alone(self) -> _Readers:
         """Set up outside of an app, for the ports that are connected."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Parsed, RecordFormat
 
 RejectListener = Callable[[bytes], object]
+RefusedListener = Callable[[int, int, str, bytes], None]
 
 
 class BlockAccounting:
@@ -25,6 +27,7 @@ class BlockAccounting:
         url: The file.
         counters: Where it is counted.
         listener: Takes in one JSON object in UTF-8 per reject; None where a reject is an error.
+        log: Takes down offset, length, reason and bytes of each reject; None for none.
 
     Attributes:
         due: Bytes that the block answers for.
@@ -36,10 +39,17 @@ class BlockAccounting:
         has_grown: Whether a record at the file's planned end was found to go on.
     """
 
-    def __init__(self, url: str, counters: Counter[str], listener: RejectListener | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        counters: Counter[str],
+        listener: RejectListener | None,
+        log: RefusedListener | None = None,
+    ) -> None:
         self.url = url
         self.counters = counters
         self.listener = listener
+        self._log = log
         self.due = self.covered = self.waiting_bytes = self.lost = 0
         self._aside = 0
         self.is_left_out = self.has_grown = False
@@ -59,6 +69,8 @@ class BlockAccounting:
         self.counters[REJECTED_BYTES] += length
         facts = {"url": self.url, "offset": offset, "length": length, "reason": reason}
         self.listener(json.dumps({**facts, "raw": base64.b64encode(raw).decode()}).encode())
+        if self._log is not None:
+            self._log(offset, length, reason, raw)
 
     def require_rejects(self, error: RecordError) -> None:
         """See ByteAccounting."""
@@ -121,7 +133,8 @@ class TaskAccounting:
     def of(self, block: BlockMetadata) -> BlockAccounting:
         """The accounting of a block, which counts until the next booking."""
         listener = self._rejects.setdefault(block, []).append if self._takes_rejects else None
-        self._blocks.append(BlockAccounting(block.url, self._context.counters, listener))
+        log = functools.partial(self._context.refused.add, block.block_id)
+        self._blocks.append(BlockAccounting(block.url, self._context.counters, listener, log))
         return self._blocks[-1]
 
     def take_rejects(self) -> Iterator[RecordBatch]:

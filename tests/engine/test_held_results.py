@@ -39,6 +39,20 @@ from tests.engine.test_operator_state import TEXTS, WORDS, keyed_app, until
 
 STORAGE = StorageContext.default()
 
+COUNTING = """\
+name: counting
+attributes: {checkpoint: ROOT/journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [ROOT/in], blocks_threshold: 3}}
+  reader: {class: BlockReader, properties: {max_readers: 2}}
+  count: {class: CountBy, properties: {by: record, over: run}, partition: parallel}
+  writer: {class: RecordWriter, properties: {path: ROOT/out}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: count.input}
+  counts: {from: count.output, to: writer.input}
+"""
+
 
 def counting(root: Path, over: Any = None, *, by: str = "record", texts: Sequence[bytes] = TEXTS) -> LogicalPlan:
     """Words, two texts a window, counted."""
@@ -96,6 +110,17 @@ def test_a_later_run_counts_what_is_new(tmp_path: Path) -> None:
     for end in (4, 4, 12):
         run(counting(tmp_path, texts=TEXTS[:end]), runtime=InlineRuntime)
     assert results(tmp_path) == [counted(TEXTS[:4]), counted(TEXTS[4:])]
+
+
+def test_a_window_that_publishes_a_result_leaves_what_is_known_of_files(tmp_path: Path) -> None:
+    """What readers have reported of small files is kept beyond it: the next run finds nothing to note."""
+    (tmp_path / "in").mkdir()
+    for number in range(20):
+        (tmp_path / "in" / f"{number:02}").write_bytes(b"a\nb\n")
+    (tmp_path / "app.yaml").write_text(COUNTING.replace("ROOT", str(tmp_path)))
+    app = load_app(str(tmp_path / "app.yaml"))
+    assert run(app, runtime=InlineRuntime).files == 20
+    assert run(app, runtime=InlineRuntime).windows == 0
 
 
 def test_a_result_that_waits_is_told_by_status(tmp_path: Path) -> None:

@@ -106,7 +106,9 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
 
 def _describe_window(manifest: WindowManifest) -> str:
     """What a window read and wrote: each output with what it was made of."""
-    lines = [f"window {manifest.window_id}, {manifest.state}"]
+    retried = ", ".join(map(str, manifest.retries))
+    about = f"; it reads again what was refused in windows {retried}" if retried else ""
+    lines = [f"window {manifest.window_id}, {manifest.state}{about}"]
     for source in manifest.inputs if not manifest.outputs else ():
         lines.append(_range(source))
     for made in manifest.outputs:

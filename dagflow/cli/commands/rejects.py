@@ -1,0 +1,235 @@
+"""`dagflow rejects`: what readers have refused, why, and its way back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import click
+import numpy as np
+
+from dagflow.cli import output
+from dagflow.cli.figures import count
+from dagflow.cli.locations import is_app_file, load, locate
+from dagflow.cli.progress import display_for, logging_to
+from dagflow.cli.shared_options import (
+    Settings,
+    conf_option,
+    local_options,
+    master_option,
+    set_option,
+    take_over_option,
+    verbose_option,
+)
+from dagflow.cli.signals import on_driver_thread, stop_on_signals
+from dagflow.engine.reprocess import app_file
+from dagflow.engine.run import RunOptions
+from dagflow.engine.run import run as engine_run
+from dagflow.engine.stop_request import StopRequest
+from dagflow.errors import MissingError, RunStoppedError
+from dagflow.plan.description import describe
+from dagflow.plan.logical import LogicalPlan
+from dagflow.report.open_rejects import RejectChoice, RejectGroup, ShownReject, grouped, open_rejects, shown
+from dagflow.storage.context import StorageContext
+
+MOST_GROUPS = 50
+STOPPING = "stopping: windows that are not committed publish nothing; a second signal (Ctrl-C) stops at once"
+
+
+@click.command("rejects", short_help="List refused records, show them, and read them again with today's app.")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
+@click.argument(
+    "action",
+    metavar="[list|show|replay]",
+    type=click.Choice(["list", "show", "replay"]),
+    default="list",
+    required=False,
+)
+@click.option("--reason", "reasons", multiple=True, metavar="TEXT", help="Only those whose reason holds TEXT.")
+@click.option("--files", "pattern", default="", metavar="GLOB", help="Only those of files that GLOB names.")
+@click.option(
+    "-n", "most", type=click.IntRange(min=0), default=3, show_default=True, metavar="N",
+    help="With show: so many of each reason and file; 0 for all.",
+)  # fmt: skip
+@click.option("--app", "app", metavar="APP", help="The app, where it is not the file that the last run was given.")
+@set_option
+@local_options
+@master_option
+@conf_option
+@take_over_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+@verbose_option
+@click.pass_obj
+def command(
+    settings: Settings,
+    checkpoint: str,
+    action: str,
+    reasons: tuple[str, ...],
+    pattern: str,
+    most: int,
+    app: str | None,
+    overrides: tuple[str, ...],
+    workers: int | None,
+    master: str | None,
+    conf: dict[str, str],
+    take_over: bool,
+    as_json: bool,
+) -> int:
+    """Say what readers have refused, why, and read it again.
+
+    list groups the records that are refused by reason and file. show prints some of each, with column, value and text.
+    replay reads the same bytes again with the app as it is today: what is accepted now is published, once, by windows
+    of its own; the rest stays refused. Records that this very app has refused are not tried again, so that a second
+    replay does nothing. While a run is at work on the checkpoint, replay is refused.
+    """
+    choice = RejectChoice(reasons, pattern)
+    try:
+        if action == "replay":
+            options = RunOptions(master=master, conf=conf, take_over=take_over, workers=workers, rejects=choice)
+            return _replay(settings, checkpoint, app, overrides, options, as_json=as_json)
+        location, storage = locate(checkpoint, app, settings)
+        if action == "show":
+            _show(list(shown(open_rejects(location, storage), choice, most)), as_json=as_json)
+        else:
+            _list(grouped(open_rejects(location, storage), choice), as_json=as_json)
+    except MissingError as error:
+        raise click.UsageError(f"there is no journal at '{error.url}'") from error
+    return 0
+
+
+def _list(groups: Sequence[RejectGroup], *, as_json: bool) -> None:
+    records, size_bytes = sum(group.records for group in groups), sum(group.bytes for group in groups)
+    if as_json:
+        output.result(
+            json.dumps({"records": records, "bytes": size_bytes, "groups": [asdict(group) for group in groups]})
+        )
+        return
+    by_reason: dict[str, list[RejectGroup]] = {}
+    for group in groups:
+        by_reason.setdefault(group.reason, []).append(group)
+    lines = [f"{count(records, 'record')} refused, {count(size_bytes, 'byte')}"]
+    left = MOST_GROUPS
+    for reason, own in sorted(by_reason.items(), key=lambda item: -sum(each.records for each in item[1])):
+        lines += ["", f"{sum(group.records for group in own):,}  {reason}"]
+        lines += [f"    {group.records:,}  {group.file}" for group in own[:left]]
+        if len(own) > left:
+            lines.append(f"    and {count(len(own) - left, 'file')} more; --json lists all")
+        left = max(1, left - len(own))
+    output.result("\n".join(lines))
+
+
+def _show(rejects: Sequence[ShownReject], *, as_json: bool) -> None:
+    if as_json:
+        output.result(json.dumps({"rejects": [_as_json(reject) for reject in rejects]}, ensure_ascii=False))
+    elif rejects:
+        output.result("\n".join(line for reject in rejects for line in _lines(reject)))
+    else:
+        output.note("nothing is refused that was asked for")
+
+
+def _lines(reject: ShownReject) -> Iterator[str]:
+    yield f"{reject.file} [{reject.offset}, {reject.offset + reject.length}), window {reject.window}"
+    yield f"    {reject.reason.partition(', in: ')[0]}"
+    if reject.raw is not None:
+        more = "…" if reject.length > len(reject.raw) else ""
+        yield f"    {_text(reject.raw)}{more}"
+
+
+def _text(raw: bytes) -> str:
+    """Bytes on one line: as text where they are text, and otherwise as Python writes them."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return repr(raw)[2:-1]
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _as_json(reject: ShownReject) -> dict[str, Any]:
+    value = asdict(reject)
+    raw = value.pop("raw")
+    if raw is not None:
+        try:
+            value["text"] = raw.decode()
+        except UnicodeDecodeError:
+            value["base64"] = base64.b64encode(raw).decode()
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How many records are refused: all, those that were chosen, and of these those that the app has not tried."""
+
+    all: int
+    chosen: int
+    untried: int
+
+    @classmethod
+    def of(cls, app: LogicalPlan, checkpoint: str, storage: StorageContext, choice: RejectChoice) -> _Counts:
+        current = describe(app).fingerprint
+        total = chosen = untried = 0
+        for rejects in open_rejects(checkpoint, storage):
+            mask = choice.mask(rejects)
+            by_other_app = np.array([name != current for name in rejects.records.texts("app")], bool)
+            total += len(mask)
+            chosen += int(mask.sum())
+            untried += int((mask & by_other_app).sum())
+        return cls(total, chosen, untried)
+
+
+def _replay(
+    settings: Settings,
+    checkpoint: str,
+    app: str | None,
+    overrides: Sequence[str],
+    options: RunOptions,
+    *,
+    as_json: bool,
+) -> int:
+    if is_app_file(checkpoint):
+        app = app or checkpoint
+        checkpoint = load(checkpoint, settings, overrides).attributes.checkpoint
+    logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
+    storage, choice = logical.attributes.storage_context(), options.rejects or RejectChoice()
+    before = after = _Counts.of(logical, checkpoint, storage, choice)
+    windows, code = 0, 0
+    if before.untried:
+        stop = StopRequest()
+
+        def ask() -> None:
+            stop.request()
+            output.at_once(f"{STOPPING}\n")
+
+        display = display_for(logical.name, settings.redact, is_quiet=False, is_plain=True)
+        options = replace(options, checkpoint=checkpoint)
+        with (
+            logging_to(display, is_verbose=settings.is_verbose),
+            stop_on_signals(ask, lambda: os._exit(RunStoppedError.exit_code)),
+        ):
+            done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
+        windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
+        after = _Counts.of(logical, checkpoint, storage, choice)
+    for line in _told(before, after, checkpoint):
+        output.note(settings.redact(line))
+    if as_json:
+        result = {"accepted": before.all - after.all, "refused": after.all, "unread": after.untried, "windows": windows}
+        output.result(json.dumps(result))
+    return code
+
+
+def _told(before: _Counts, after: _Counts, checkpoint: str) -> Iterator[str]:
+    if not before.chosen:
+        yield "nothing is refused that was asked for"
+    elif not before.untried:
+        yield f"the app is as it was when it refused {count(before.chosen, 'record')}; mend it, and replay them then"
+    else:
+        yield f"{count(before.all - after.all, 'record')} accepted; {after.all:,} of {before.all:,} stay refused"
+    if after.untried and before.untried:
+        yield (
+            f"    {count(after.untried, 'record')} could not be read again: the file has changed, or is gone, since; "
+            f"see dagflow rejects {shlex.quote(checkpoint)} list"
+        )

@@ -1,0 +1,128 @@
+"""Reads refused records again: windows that take over what earlier ones refused, in place of new input."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dagflow.api.operator import RejectRetrier
+from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
+from dagflow.engine.placed_app import PlacedApp
+from dagflow.errors import JournalError
+from dagflow.journal import JournalState
+from dagflow.journal.journal import now_ms
+from dagflow.metrics.counters import Counters
+from dagflow.plan.physical import PortRef
+from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_in
+from dagflow.storage.objects import ObjectStore
+
+WINDOW_RECORDS = 500_000
+WINDOW_BLOCKS = 100_000
+"""A window takes over the refused records of whole windows, until it has so many: bounds its plan."""
+
+INDEX_NAME = "(rejects)"
+"""Stands for this among the operators that give ids; no operator of an app can have this name."""
+
+INDEX_SHIFT, WINDOW_SHIFT, WINDOWS = 48, 20, 1 << 28
+
+
+class RejectReplay:
+    """Emits refused records in the place of an app's control operators.
+
+    Guarantee: a record that is refused is taken over by one window, and from the commit of that window on it is either
+    published or refused by it. Records that the app has refused as it is now are not tried again.
+
+    Args:
+        control: The control operators, which stay as they are.
+        app: The app.
+        store: The checkpoint.
+        state: What its journal says.
+        choice: Which records are tried.
+    """
+
+    def __init__(
+        self,
+        control: ControlGraph,
+        app: PlacedApp,
+        store: ObjectStore,
+        state: Callable[[], JournalState],
+        choice: RejectChoice,
+    ) -> None:
+        self._control = control
+        self._app = app
+        self._store = store
+        self._state = state
+        self._choice = choice
+        self._windows: Iterator[list[WindowRejects]] | None = None
+        self.operator_index: Mapping[str, int] = index_operators([INDEX_NAME], control.operator_index)
+
+    def emit(self, window_id: int) -> Emission | None:
+        """The next refused records; None where there are no more."""
+        # Not before: a window that was planned takes over some when it is committed.
+        self._windows = self._windows or _by_window(rejects_in(self._store))
+        index = self.operator_index[INDEX_NAME] << INDEX_SHIFT
+        first_id = 1 + index + (window_id % WINDOWS << WINDOW_SHIFT)
+        tuples: dict[PortRef, list[Any]] = defaultdict(list)
+        retries: list[int] = []
+        records = blocks = 0
+        for window in self._windows:
+            tried = [self._is_tried(rejects) for rejects in window]
+            if not any(mask.any() for mask in tried):
+                continue
+            retries.append(window[0].window_id)
+            # All of the window: what is not tried stays refused.
+            for rejects, is_tried in zip(window, tried, strict=True):
+                batch = self._retrier(rejects).retry_batch(rejects.blocks, rejects.records, is_tried, first_id + blocks)
+                tuples[PortRef(*rejects.port.split("."))].append(batch)
+                records += len(rejects.records)
+                blocks += len(batch)
+            if records >= WINDOW_RECORDS or blocks >= WINDOW_BLOCKS:
+                break
+        if not tuples:
+            return None
+        states = self._state().control_state.operators
+        return Emission(window_id, dict(tuples), states, Counters(), (), now_ms(), tuple(retries))
+
+    def _is_tried(self, rejects: WindowRejects) -> npt.NDArray[np.bool_]:
+        """Which records are read again: the chosen ones that another app has refused than the one that runs."""
+        current = self._app.facts.fingerprint
+        by_other_app = np.array([app != current for app in rejects.records.texts("app")], bool)
+        is_tried: npt.NDArray[np.bool_] = np.logical_and(self._choice.mask(rejects), by_other_app)
+        return is_tried
+
+    def _retrier(self, rejects: WindowRejects) -> RejectRetrier:
+        """The operator that reads records again.
+
+        Raises:
+            JournalError: The app has none of that name.
+        """
+        operator: object = self._app.operators.get(rejects.operator)
+        ports = {str(each.edge.target) for stage in self._app.plan.stages for each in stage.inputs if each.is_assigned}
+        if not isinstance(operator, RejectRetrier) or rejects.port not in ports:
+            raise JournalError(
+                f"window {rejects.window_id} has refused records of operator '{rejects.operator}', and the app has no "
+                "such operator that reads them",
+                url="journal",
+                hint=f"call the reader '{rejects.operator}' again, as it was called when they were refused",
+            )
+        return operator
+
+    def unemitted_bytes(self) -> dict[str, int]:
+        """Nothing is known of what comes."""
+        return {}
+
+    def at_work(self) -> str:
+        """The operator that works now; see ControlGraph."""
+        return self._control.at_work()
+
+    def scan_now(self) -> None:
+        """There is nothing to scan."""
+
+
+def _by_window(rejects: Iterable[WindowRejects]) -> Iterator[list[WindowRejects]]:
+    return (list(own) for _, own in itertools.groupby(rejects, lambda each: each.window_id))

@@ -1,0 +1,191 @@
+"""Which records of a checkpoint are refused: what windows have refused, and no later window has taken over."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dagflow.api.ports import TupleBatch
+from dagflow.api.refused_records import RefusedRecords
+from dagflow.errors import JournalError
+from dagflow.journal import Window, committed_windows, read_state, with_roots_of_run
+from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, redacted
+from dagflow.storage.objects import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class RejectChoice:
+    """Some of the refused records.
+
+    Attributes:
+        reasons: Texts, one of which the reason holds, in any case; none for all reasons.
+        files: A location of files, in which `*`, `?` and `[...]` stand for any characters; "" for all files.
+    """
+
+    reasons: tuple[str, ...] = ()
+    files: str = ""
+
+    def mask(self, rejects: WindowRejects) -> npt.NDArray[np.bool_]:
+        """Which records of a window are chosen."""
+        records = rejects.records
+        mask = np.ones(len(records), bool)
+        if self.reasons:
+            asked = [text.casefold() for text in self.reasons]
+            has = lru_cache(None)(lambda reason: any(text in (reason or "").casefold() for text in asked))
+            mask &= np.fromiter((has(reason) for reason in records.texts("reason")), bool, len(records))
+        if self.files:
+            shown = redacted(absolute(self.files))
+            chosen = [
+                block_id
+                for block_id, block in rejects.blocks.items()
+                if redacted(block.url) == shown or fnmatch.fnmatchcase(redacted(block.url), shown)
+            ]
+            mask &= np.isin(records.numbers("block_id"), np.array(chosen, np.int64))
+        return mask
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRejects:
+    """What one operator refused in a window, and no later window has taken over.
+
+    Attributes:
+        window_id: The window.
+        operator: The operator.
+        port: The input port that took the blocks, as "operator.port".
+        records: The records, each with the fingerprint of the app that refused it.
+        blocks: The blocks in which they lie, by id.
+    """
+
+    window_id: int
+    operator: str
+    port: str
+    records: RefusedRecords
+    blocks: Mapping[int, Any]
+
+
+def open_rejects(checkpoint: str, storage: StorageContext) -> Iterator[WindowRejects]:
+    """What is refused, window by window, in their order.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It cannot be read.
+        StorageError: The store failed.
+    """
+    return rejects_in(with_roots_of_run(storage, checkpoint))
+
+
+def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:
+    """What is refused according to the journal in a store; see open_rejects."""
+    retried = set(read_state(store).retried)
+    for window in committed_windows(store):
+        if window.plan.window_id not in retried:
+            yield from _rejects_of(window)
+
+
+def _rejects_of(window: Window) -> Iterator[WindowRejects]:
+    parts: dict[str, list[RefusedRecords]] = defaultdict(list)
+    for part in window.intent.refused if window.intent is not None else ():
+        parts[part.operator].append(RefusedRecords.from_bytes(part.records))
+    for operator, own in parts.items():
+        records = RefusedRecords.concatenated(own).by_app(window.plan.config_hash)
+        ids = set(np.unique(records.numbers("block_id")).tolist())
+        port, blocks = "", {}
+        for name, _, item in planned_tuples(window.plan):
+            if name.partition(".")[0] == operator:
+                for block in item if isinstance(item, TupleBatch) else (item,):
+                    if block.block_id in ids:
+                        port, blocks[block.block_id] = name, block
+        if blocks.keys() != ids:
+            raise JournalError(
+                f"window {window.plan.window_id} has refused records of operator '{operator}' in blocks of a class "
+                "that cannot be imported here",
+                url="journal",
+                hint="run this in the directory of the app's modules",
+            )
+        yield WindowRejects(window.plan.window_id, operator, port, records, blocks)
+
+
+@dataclass(slots=True)
+class RejectGroup:
+    """Refused records of one file with one reason.
+
+    Attributes:
+        reason: The reason, without the values of single records.
+        file: The file.
+        records: How many there are.
+        bytes: How many bytes they have.
+        windows: The windows that refused them.
+    """
+
+    reason: str
+    file: str
+    records: int = 0
+    bytes: int = 0
+    windows: list[int] | None = None
+
+
+def grouped(rejects: Iterator[WindowRejects], choice: RejectChoice) -> list[RejectGroup]:
+    """The chosen records by reason and file, the largest groups first."""
+    groups: dict[tuple[str, str], RejectGroup] = {}
+    for window in rejects:
+        chosen = window.records.where(choice.mask(window))
+        lengths, ids = chosen.numbers("length").tolist(), chosen.numbers("block_id").tolist()
+        for reason, block_id, length in zip(chosen.texts("reason"), ids, lengths, strict=True):
+            key = reason or "", redacted(window.blocks[block_id].url)
+            group = groups.setdefault(key, RejectGroup(*key, windows=[]))
+            group.records += 1
+            group.bytes += length
+            assert group.windows is not None
+            if group.windows[-1:] != [window.window_id]:
+                group.windows.append(window.window_id)
+    return sorted(groups.values(), key=lambda group: (-group.records, group.reason, group.file))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownReject:
+    """One refused record.
+
+    Attributes:
+        file: The file.
+        offset: Its first byte in the content of the file.
+        length: How many bytes it has.
+        reason: Why it is refused: with its values where they were kept.
+        raw: Its first bytes; None where they were not kept.
+        window: The window that refused it.
+    """
+
+    file: str
+    offset: int
+    length: int
+    reason: str
+    raw: bytes | None
+    window: int
+
+
+def shown(rejects: Iterator[WindowRejects], choice: RejectChoice, most: int) -> Iterator[ShownReject]:
+    """The first chosen records of each reason in each file.
+
+    Args:
+        rejects: What is refused.
+        choice: Which of it.
+        most: How many of each reason and file; 0 for all.
+    """
+    taken: dict[tuple[str, str], int] = defaultdict(int)
+    for window in rejects:
+        for row in window.records.where(choice.mask(window)).table.to_pylist():
+            file = redacted(window.blocks[row["block_id"]].url)
+            key = row["reason"], file
+            taken[key] += 1
+            if most and taken[key] > most:
+                continue
+            reason = row["detail"] or row["reason"]
+            yield ShownReject(file, row["offset"], row["length"], reason, row["raw"], window.window_id)

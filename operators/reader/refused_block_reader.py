@@ -1,0 +1,157 @@
+"""Reads refused records again, with the app as it is now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.records import RecordBatch
+from dagflow.api.refused_records import RefusedRecords
+from dagflow.errors import RecordError, StorageError, TransientStorageError
+from dagflow.metrics.names import REJECTED, REJECTED_BYTES
+from operators.files.metadata import BlockMetadata
+from operators.files.refused_blocks import RefusedBlocks
+from operators.reader.block_files import BlockFiles
+from operators.reader.block_processor import ReadStep
+from operators.reader.byte_accounting import BlockAccounting
+from operators.reader.compression.stream import CorruptArchiveError
+from operators.reader.content import ContentReader
+from operators.reader.formats.base import with_entry_state
+
+UNREADABLE = StorageError, CorruptArchiveError, RecordError, EOFError
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """The bytes of refused records, and what has become of each.
+
+    Attributes:
+        starts: Their first bytes, ascending.
+        ends: One past their last ones.
+        is_decided: Whether a record that begins in it was accepted, refused once more, or passed over.
+    """
+
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    is_decided: npt.NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_decided = np.zeros(len(self.starts), bool)
+
+    def decide(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Note that records begin at these offsets; which of them lie in a range."""
+        found = np.searchsorted(self.starts, offsets, side="right") - 1
+        is_inside = (found >= 0) & (offsets < self.ends[np.maximum(found, 0)])
+        self.is_decided[found[is_inside]] = True
+        return is_inside
+
+    def pass_over(self, offset: int, length: int) -> None:
+        """Note that bytes are not meant to be records."""
+        self.is_decided |= (self.starts >= offset) & (self.ends <= offset + length)
+
+
+class _Retrial(BlockAccounting):
+    """Takes in what is refused of the records that are read again, and nothing of all others in their block.
+
+    Args:
+        block: The block.
+        ranges: The bytes of the records.
+        context: Of the task.
+    """
+
+    def __init__(self, block: BlockMetadata, ranges: _Ranges, context: OperatorContext) -> None:
+        # What the bytes of the block are was counted when they were read first.
+        super().__init__(block.url, Counter(), lambda reject: None)
+        self._block = block
+        self._ranges = ranges
+        self._context = context
+
+    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
+        """Take down a record that stays refused."""
+        super().reject(offset, length, reason, raw)
+        if self._ranges.decide(np.array([offset], np.int64))[0]:
+            self._context.refused.add(self._block.block_id, int(offset), int(length), reason, raw)
+            self._context.counters[REJECTED] += 1
+            self._context.counters[REJECTED_BYTES] += length
+
+    def skip(self, offset: int, length: int, reason: str) -> None:
+        """Note that a record is none any more."""
+        super().skip(offset, length, reason)
+        self._ranges.pass_over(offset, length)
+
+
+class RefusedBlockReader:
+    """Reads refused records again: emits those that are accepted now, and takes down the others once more.
+
+    Guarantee: each record that was refused is emitted, or stays refused, or is passed over because the format says now
+    that it is none. Other records of its block are not emitted.
+
+    Args:
+        content: Reads the records.
+        files: Opens the files; exactly the bytes that were read before.
+        context: Of the task.
+    """
+
+    def __init__(self, content: ContentReader, files: BlockFiles, context: OperatorContext) -> None:
+        self._content = content
+        self._files = files
+        self._context = context
+
+    def read(self, refused: RefusedBlocks) -> Iterator[ReadStep]:
+        """Read the records of some blocks.
+
+        Yields:
+            A step for each batch of records that are accepted.
+
+        Raises:
+            StorageError: A file failed after some of its records were emitted.
+        """
+        for index in range(len(refused.blocks)):
+            block, records, is_tried = refused.of_block(index)
+            self._context.refused.keep(records.where(~is_tried))
+            if is_tried.any():
+                yield from self._read_block(block, records.where(is_tried))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._files.close()
+
+    def _read_block(self, block: BlockMetadata, records: RefusedRecords) -> Iterator[ReadStep]:
+        offsets, lengths = records.numbers("offset"), records.numbers("length")
+        ranges = _Ranges(offsets, offsets + np.maximum(lengths, 1))
+        has_emitted = False
+        try:
+            for batch in self._accepted(block, ranges):
+                has_emitted = True
+                yield ReadStep([batch], [])
+            self._files.require_unchanged(block)
+        except TransientStorageError:
+            raise
+        except UNREADABLE:
+            if has_emitted:
+                raise
+            # They stay as they were, so that a later retry tries them once more.
+            self._context.refused.keep(records)
+            return
+        self._context.counters[REJECTED] -= int(ranges.is_decided.sum())
+        self._context.counters[REJECTED_BYTES] -= int(lengths[ranges.is_decided].sum())
+        self._context.refused.keep(records.where(~ranges.is_decided).refused_again())
+
+    def _accepted(self, block: BlockMetadata, ranges: _Ranges) -> Iterator[RecordBatch]:
+        file = self._files.open(block)
+        has_grown = file.has_grown()
+        if block.start and block.decompressed is None:
+            block = with_entry_state(self._content.format, file, block)
+        retrial = _Retrial(block, ranges, self._context)
+        for batch in self._content.read(file, replace(block, is_open=False), retrial, has_grown=has_grown):
+            is_inside = ranges.decide(batch.offsets())
+            if is_inside.any():
+                parsed = retrial.parse(self._content.format, batch.filter(pa.array(is_inside))).batch
+                if len(parsed):
+                    yield parsed

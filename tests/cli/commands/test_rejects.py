@@ -1,0 +1,99 @@
+"""Refused records from the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dagflow.cli.main import command_line
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from tests.engine.test_reject_replay import Case, rows, write_app
+
+CASE = Case(
+    "{type: csv, columns: {n: int64}}",
+    "{type: csv, columns: {}}",
+    {"a": b"n,m\n1,\xc3\xa9\nx,\xc3\xa9\n", "b": b"n,m\ny,2\n\xff,3\n"},
+)
+
+
+def invoke(*args: str) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(command_line, ["rejects", *args])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A working directory in which an app has refused three of four rows."""
+    (tmp_path / "in").mkdir()
+    for name, content in CASE.files.items():
+        (tmp_path / "in" / name).write_bytes(content)
+    with contextlib.chdir(tmp_path):
+        write_app(CASE, CASE.old)
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+        yield tmp_path
+
+
+@pytest.mark.parametrize("place", ["journal", "app.yaml"])
+def test_rejects_are_listed_by_reason_and_file(place: str, folder: Path) -> None:
+    """The largest group first, each with its files."""
+    done = invoke(place)
+    assert (done.exit_code, done.stdout) == (
+        0,
+        f"""3 records refused, 10 bytes
+
+2  column 'n' (int64): … is no whole number
+    1  {folder}/in/a
+    1  {folder}/in/b
+
+1  not valid utf-8: invalid start byte at byte … of the record
+    1  {folder}/in/b
+""",
+    )
+    assert json.loads(invoke(place, "list", "--json").stdout)["groups"][0]["windows"] == [1]
+
+
+def test_rejects_are_shown_as_text_where_they_are_text(folder: Path) -> None:
+    """With file, offsets, window, column and value."""
+    assert invoke("app.yaml", "show").stdout == (
+        f"{folder}/in/a [9, 13), window 1\n    column 'n' (int64): 'x' is no whole number\n    x,é\n"
+        f"{folder}/in/b [8, 11), window 1\n"
+        "    not valid utf-8: invalid start byte at byte 0 of the record\n    \\xff,3\n"
+        f"{folder}/in/b [4, 7), window 1\n    column 'n' (int64): 'y' is no whole number\n    y,2\n"
+    )
+    found = json.loads(invoke("app.yaml", "show", "--json", "--reason", "utf-8").stdout)["rejects"]
+    assert [each["base64"] for each in found] == ["/ywz"]
+
+
+def test_a_replay_tells_what_came_back() -> None:
+    """And does nothing where the app is as it was."""
+    assert "the app is as it was when it refused 3 records; mend it" in invoke("app.yaml", "replay").stderr
+    write_app(CASE, CASE.new)
+    done = invoke("app.yaml", "replay", "--local", "--workers", "1", "--json")
+    assert "2 records accepted; 1 of 3 stay refused" in done.stderr
+    assert json.loads(done.stdout) == {"accepted": 2, "refused": 1, "unread": 0, "windows": 1}
+    assert len(rows()) == 3
+    again = invoke("journal", "replay", "--local", "--workers", "1", "--json")
+    assert json.loads(again.stdout) == {"accepted": 0, "refused": 1, "unread": 0, "windows": 0}
+    assert len(rows()) == 3
+
+
+def test_records_of_a_changed_file_are_told() -> None:
+    """They stay refused, and the command says how many."""
+    write_app(CASE, CASE.new)
+    Path("in/a").write_bytes(b"other")
+    done = invoke("app.yaml", "replay", "--local", "--workers", "1")
+    assert "1 record could not be read again: the file has changed, or is gone, since" in done.stderr
+
+
+def test_what_nothing_matches_is_told() -> None:
+    """A choice of which there is nothing is no error."""
+    done = invoke("app.yaml", "replay", "--reason", "nothing like this")
+    assert (done.exit_code, done.stderr) == (0, "nothing is refused that was asked for\n")
+    assert invoke("nowhere").exit_code == 2

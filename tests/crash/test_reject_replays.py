@@ -1,0 +1,47 @@
+"""Replays of rejects that die before each change of the disk."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.testing.faults import InjectedCrash, crashing_disk
+from tests.engine.test_reject_replay import CASES, refused, replay, rows, write_app
+
+
+@pytest.mark.parametrize("name", ["rows of CSV in many blocks", "many small files"])
+def test_a_crash_at_any_disk_change_doubles_nothing(name: str, quick_disk: Path) -> None:
+    """A replay that dies before any change of the disk is finished by the next replay, or by the next run."""
+    whole = CASES[name]
+    # Fewer blocks: each crash costs a run of its own.
+    chosen = replace(whole, files=dict([*whole.files.items()][:8]), block=whole.block * 16)
+    expected: list[str] = []
+    for at in range(2000):
+        root = quick_disk / str(at)
+        (root / "in").mkdir(parents=True)
+        for file, content in chosen.files.items():
+            (root / "in" / file).write_bytes(content)
+        with contextlib.chdir(root):
+            write_app(chosen, chosen.old)
+            run(load_app("app.yaml"), runtime=InlineRuntime)
+            write_app(chosen, chosen.new)
+            if not at:
+                replay()
+                expected = rows()
+                continue
+            with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
+                replay()
+            if at % 2:
+                run(load_app("app.yaml"), runtime=InlineRuntime)
+            replay()
+            assert (rows(), refused()) == (expected, 0)
+            assert replay() == 0
+        if not faults.has_struck:
+            break
+    assert at > 20

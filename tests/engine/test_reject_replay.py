@@ -1,0 +1,262 @@
+"""Refused records that are read again, with real journals and files."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.reprocess import reprocess
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import JournalError
+from dagflow.plan.load import load_app
+from dagflow.report.manifest import tracked_files, window_manifest
+from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects, shown
+from dagflow.report.status import status
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+
+STORAGE = StorageContext.default()
+
+APP = """\
+name: sample
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: BLOCK, blocks_threshold: 3, pack_bytes: PACK}}
+  reader: {class: BlockReader, properties: {format: FORMAT, max_readers: 2}}
+  writer: {class: RecordWriter, properties: {path: out, file_name: NAMES, format: json_lines}, partition: parallel}
+  refused: {class: RecordWriter, properties: {path: refused}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: writer.input}
+  bad: {from: reader.errors, to: refused.input}
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Case:
+    """Files, and the formats by which an app reads them before and after it is mended."""
+
+    old: str
+    new: str
+    files: dict[str, bytes]
+    block: int = 64
+    pack: int = 0
+    names: str = "part"
+
+
+ROWS = b"id,n,note\n" + b"".join(
+    b'%d,%s,"two\nlines, %d"\n' % (i, b"x" if i % 5 == 0 else b"%d" % i, i) for i in range(60)
+)
+OBJECTS = b"".join(b'{"id": %d, "n": %s}\n' % (i, b'"7"' if i % 3 == 0 else b"8") for i in range(80))
+LATIN = b"".join(b"line %d %s\n" % (i, b"\xe9" if i % 4 == 0 else b"e") for i in range(50))
+
+CASES = {
+    "rows of CSV in many blocks": Case(
+        "{type: csv, columns: {id: int64, n: int64}}", "{type: csv, columns: {id: int64}}", {"a": ROWS, "b": ROWS}
+    ),
+    "rows of a compressed file": Case(
+        "{type: csv, columns: {n: int64}}", "{type: csv, columns: {}}", {"a.gz": gzip.compress(ROWS, mtime=0)}
+    ),
+    "a file with a bad header": Case(
+        "{type: csv, columns: {m: int64}}", "{type: csv, columns: {id: int64}}", {"a": ROWS}, names="block"
+    ),
+    "objects": Case(
+        "{type: json_lines, columns: {id: int64, n: int64}}",
+        "{type: json_lines, columns: {id: int64, n: string}}",
+        {"a": OBJECTS},
+    ),
+    "lines in another encoding": Case(
+        "{type: lines, encoding: utf-8, on_bad_bytes: reject}", "{type: lines, encoding: latin-1}", {"a": LATIN}
+    ),
+    "many small files": Case(
+        "{type: csv, columns: {n: int64}}",
+        "{type: csv, columns: {}}",
+        {f"{i:03}": b"n,m\n%s,%d\n" % (b"x" if i % 7 == 0 else b"5", i) for i in range(30)},
+        block=1 << 20,
+        pack=4096,
+    ),
+}
+ACCEPTED_ANYHOW = {"objects"}
+"""Cases whose mended app refuses what the old one has accepted, so that a run with it alone gives less."""
+
+
+def write_app(case: Case, format: str) -> None:
+    """Write the app of a case."""
+    text = APP.replace("FORMAT", format).replace("BLOCK", str(case.block)).replace("PACK", str(case.pack))
+    Path("app.yaml").write_text(text.replace("NAMES", case.names))
+
+
+def rows(directory: str = "out") -> list[str]:
+    """Return the published records, sorted."""
+    found = Path(directory).glob("[!.]*") if Path(directory).exists() else ()
+    return sorted(line for path in found for line in path.read_text().splitlines())
+
+
+def replay(choice: RejectChoice | None = None) -> int:
+    """Read refused records again; return how many windows that took."""
+    return run(load_app("app.yaml"), RunOptions(rejects=choice or RejectChoice()), runtime=InlineRuntime).windows
+
+
+def refused() -> int:
+    """Return how many records are refused."""
+    return sum(group.records for group in grouped(open_rejects("journal", STORAGE), RejectChoice()))
+
+
+def comparable(lines: list[str]) -> list[str]:
+    """Return records without the types of their values, which the mended app changes."""
+    return sorted(json.dumps({k: str(v) for k, v in json.loads(line).items()}) for line in lines)
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
+    """A directory in which an app has refused a part of what it has read."""
+    chosen = CASES[request.param]
+    (tmp_path / "in").mkdir()
+    for name, content in chosen.files.items():
+        (tmp_path / "in" / name).write_bytes(content)
+    with contextlib.chdir(tmp_path):
+        write_app(chosen, chosen.old)
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+        assert refused() > 0
+        yield chosen
+
+
+def expected_after(case: Case, tmp_path: Path) -> list[str]:
+    """Return what both apps together accept: all records that any of them accepts, once."""
+    before = comparable(rows())
+    if case in (CASES[name] for name in ACCEPTED_ANYHOW):
+        return sorted([*before, *(json.dumps({"id": str(i), "n": "7"}) for i in range(0, 80, 3))])
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "in").symlink_to(tmp_path / "in")
+    with contextlib.chdir(other):
+        write_app(case, case.new)
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+        return comparable(rows())
+
+
+def test_records_that_are_accepted_now_come_back_once(case: Case, tmp_path: Path) -> None:
+    """After a replay of rejects the output is that of both apps; a second replay does nothing."""
+    expected, written = expected_after(case, tmp_path), rows("refused")
+    write_app(case, case.new)
+    assert replay() == 1
+    assert comparable(rows()) == expected
+    assert (refused(), status("journal", STORAGE).rejected) == (0, 0)
+    assert replay() == 0
+    assert comparable(rows()) == expected
+    assert rows("refused") == written
+    assert run(load_app("app.yaml"), runtime=InlineRuntime).windows == 0
+
+
+def test_records_that_stay_refused_stay_once(case: Case) -> None:
+    """An app that changes elsewhere refuses the same records again: their number stays, and nothing is published."""
+    before, output, places = refused(), rows(), places_of_rejects()
+    write_app(case, case.old)
+    Path("app.yaml").write_text(Path("app.yaml").read_text().replace("path: refused", "path: others"))
+    assert replay() == 1
+    assert (refused(), rows(), places_of_rejects()) == (before, output, places)
+    assert status("journal", STORAGE).rejected == before
+    assert replay() == 0
+
+
+def places_of_rejects() -> list[tuple[str, int, int]]:
+    """Return where the refused records lie."""
+    everything = shown(open_rejects("journal", STORAGE), RejectChoice(), 0)
+    return sorted((each.file, each.offset, each.length) for each in everything)
+
+
+@pytest.fixture
+def two_files(tmp_path: Path) -> Iterator[Case]:
+    """Two files with two kinds of mistakes, read by an app that accepts neither."""
+    chosen = Case(
+        "{type: csv, columns: {n: int64, d: date32}}",
+        "{type: csv, columns: {n: string, d: string}}",
+        {name: b"n,d\n1,2024-01-01\nx,2024-01-01\n2,soon\n" for name in "ab"},
+    )
+    (tmp_path / "in").mkdir()
+    for name, content in chosen.files.items():
+        (tmp_path / "in" / name).write_bytes(content)
+    with contextlib.chdir(tmp_path):
+        write_app(chosen, chosen.old)
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+        yield chosen
+
+
+def test_only_chosen_records_are_read_again(two_files: Case) -> None:
+    """A choice by reason and file takes these records; the others stay, and come back with a later replay."""
+    write_app(two_files, two_files.new)
+    assert replay(RejectChoice(("no whole number",), "*/a")) == 1
+    assert (refused(), len(rows())) == (3, 3)
+    assert replay(RejectChoice(("column 'd'",))) == 1
+    assert (refused(), len(rows())) == (1, 5)
+    assert replay() == 1
+    assert (refused(), len(rows())) == (0, 6)
+
+
+def test_rejects_are_shown_with_column_value_and_text(two_files: Case) -> None:
+    """A refused record is listed under a reason without its value, and shown with it."""
+    groups = grouped(open_rejects("journal", STORAGE), RejectChoice())
+    assert {(group.reason, Path(group.file).name, group.records) for group in groups} == {
+        ("column 'n' (int64): … is no whole number", "a", 1),
+        ("column 'n' (int64): … is no whole number", "b", 1),
+        ("column 'd' (date32): … is no date as 2024-01-31", "a", 1),
+        ("column 'd' (date32): … is no date as 2024-01-31", "b", 1),
+    }
+    first = next(shown(open_rejects("journal", STORAGE), RejectChoice(("whole number",)), 1))
+    assert (Path(first.file).name, first.offset, first.length, first.raw) == ("a", 17, 12, b"x,2024-01-01")
+    assert first.reason == "column 'n' (int64): 'x' is no whole number, in: x,2024-01-01"
+
+
+def test_a_file_that_has_changed_keeps_its_rejects(two_files: Case) -> None:
+    """Records of a version that is gone stay refused, and are tried again when it is put back."""
+    content = Path("in/a").read_bytes()
+    stat = Path("in/a").stat()
+    Path("in/a").write_bytes(b"changed")
+    write_app(two_files, two_files.new)
+    assert replay() == 1
+    assert refused() == 2
+    Path("in/a").unlink()
+    assert replay() == 1
+    Path("in/a").write_bytes(content)
+    os.utime("in/a", ns=(stat.st_mtime_ns, stat.st_mtime_ns))
+    assert replay() == 1
+    assert (refused(), len(rows())) == (0, 6)
+
+
+def test_a_window_whose_rejects_came_back_is_not_replayed(two_files: Case) -> None:
+    """Replayed with today's app it would publish them once more; the window that took them may be replayed."""
+    write_app(two_files, two_files.new)
+    replay()
+    output = rows()
+    with pytest.raises(JournalError, match="has taken over the refused records of window 1"):
+        reprocess(load_app("app.yaml"), RunOptions(), [1], runtime=InlineRuntime)
+    changed = reprocess(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
+    assert {change.change for change in changed[0].changes} == {"unchanged"}
+    assert rows() == output
+
+
+def test_the_manifest_tells_which_windows_came_back(two_files: Case) -> None:
+    """A window of rejects names the windows that it took over, and counts no bytes of a file twice."""
+    write_app(two_files, two_files.new)
+    replay()
+    assert window_manifest("journal", 2, STORAGE).retries == (1,)
+    file = tracked_files("journal", "*/a", STORAGE)[0]
+    assert (file.read_bytes, file.size_bytes, file.windows) == (37, 37, [1, 2])
+    assert len(file.outputs) == 3
+
+
+def test_a_reader_of_another_name_is_refused(two_files: Case) -> None:
+    """An app without the reader cannot read again what it has refused, and nothing is changed."""
+    write_app(two_files, two_files.new)
+    text = Path("app.yaml").read_text().replace("reader:", "other:").replace("reader.", "other.")
+    Path("app.yaml").write_text(text)
+    with pytest.raises(JournalError, match="call the reader 'reader' again"):
+        replay()
+    assert refused() == 4
