@@ -12,6 +12,7 @@ from dagflow.cli import output
 from dagflow.cli.progress import operators_silenced
 from dagflow.cli.scaffold.app_guess import AppGuess, guess_app
 from dagflow.cli.scaffold.app_text import SCHEMA_FILE, app_text, target_of
+from dagflow.cli.scaffold.case_text import CASES_FILE, FirstRecords, write_case
 from dagflow.cli.scaffold.file_heads import plan_of, read_heads
 from dagflow.cli.shared_options import Settings, verbose_option
 from dagflow.errors import DagflowError
@@ -68,8 +69,18 @@ def command(settings: Settings, directory: str, location: str | None, to: str) -
     _write(folder, SCHEMA_FILE, json.dumps(json_schema(known_names(str(folder / APP_FILE))), indent=1) + "\n")
     if not (folder / ".gitignore").exists():
         _write(folder, ".gitignore", _ignored(to))
-    _tell(folder, guess)
+    _tell(folder, guess, has_test=_write_case(folder, text, guess, to))
     return 0
+
+
+def _write_case(folder: Path, text: str, guess: AppGuess, to: str) -> bool:
+    """Write a test of the app beside it, but over none that is there; whether there is one now."""
+    if (folder / CASES_FILE).exists():
+        return True
+    try:
+        return bool(write_case(folder, FirstRecords.of(guess.head, text), guess.format, to))
+    except OSError as error:
+        raise DagflowError(f"{folder / CASES_FILE}: cannot be written: {error.strerror or error}") from error
 
 
 def _require_apart(folder: Path, named: str) -> None:
@@ -105,7 +116,7 @@ def _ignored(to: str) -> str:
     return (f"/{path.split('/')[0]}/\n" if is_inside else "") + _IGNORED
 
 
-def _tell(folder: Path, guess: AppGuess) -> None:
+def _tell(folder: Path, guess: AppGuess, *, has_test: bool) -> None:
     lines = [f"{folder / APP_FILE}: an app for the format {guess.format.name}"]
     lines += [f"    {line}" for line in (*guess.format.evidence, *guess.evidence)]
     lines += [f"    {column.name}: {_type(column.type)}" for column in guess.format.columns]
@@ -113,7 +124,7 @@ def _tell(folder: Path, guess: AppGuess) -> None:
     for warning in guess.warnings:
         output.note(f"warning: {warning}")
     enter = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
-    output.note(f"next: {enter}dagflow preview {APP_FILE}")
+    output.note(f"next: {enter}dagflow preview {APP_FILE}" + (", and dagflow test" if has_test else ""))
 
 
 def _type(given: object) -> str:

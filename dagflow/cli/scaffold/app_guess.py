@@ -27,11 +27,13 @@ class AppGuess:
         format: The format.
         evidence: What was seen of the files.
         warnings: What does not fit.
+        head: The first file that has it.
     """
 
     format: FormatGuess
     evidence: tuple[str, ...]
     warnings: tuple[str, ...]
+    head: FileHead
 
 
 def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
@@ -61,7 +63,7 @@ def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
     sizes = sum(len(head.data) for head in alike)
     names = ", ".join(place(head.url) for head in alike[:_NAMED_FILES])
     more = f" and {len(alike) - _NAMED_FILES} more" if len(alike) > _NAMED_FILES else ""
-    return AppGuess(format, (f"seen in the first {sizes:,} bytes of {names}{more}",), tuple(warnings))
+    return AppGuess(format, (f"seen in the first {sizes:,} bytes of {names}{more}",), tuple(warnings), alike[0])
 
 
 def _guess(head: FileHead) -> FormatGuess:

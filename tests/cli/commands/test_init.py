@@ -39,15 +39,53 @@ def rows_of(app: Path) -> list[dict[str, object]]:
 def test_without_files_an_app_for_a_sample_is_made(folder: Path) -> None:
     """It runs, and a preview of it is the next thing to do."""
     code, out, err = invoke("init", "orders")
-    assert (code, err) == (0, "next: cd orders && dagflow preview app.yaml\n")
+    assert (code, err) == (0, "next: cd orders && dagflow preview app.yaml, and dagflow test\n")
     assert "    price: decimal(18, 2)" in out.splitlines()
     names = {path.name for path in (folder / "orders").iterdir()}
-    assert names == {"app.yaml", "app.schema.json", ".gitignore", "data"}
+    assert names == {"app.yaml", "app.schema.json", "test_app.yaml", ".gitignore", "data"}
     assert (folder / "orders" / "app.yaml").read_text().startswith("# yaml-language-server: $schema=app.schema.json\n")
     schema = json.loads((folder / "orders" / "app.schema.json").read_text())
     assert "writer.input" in schema["$defs"]["Targets"]["anyOf"][0]["enum"]
     assert "/out/" in (folder / "orders" / ".gitignore").read_text().splitlines()
     assert len(rows_of(folder / "orders")) == 3
+
+
+TESTED: dict[str, tuple[str, str | bytes, str | None]] = {
+    "orders.csv": ("--to=out", ODD, "rows"),
+    "orders.csv.gz": ("--to=delta:out/table", gzip.compress(ODD.encode()), "rows"),
+    "latin.csv": ("--to=parquet:../table", "a,b\nä,1\nö,2\n".encode("latin-1"), "rows"),
+    "lines.log": ("--to=/no/such/place", "".join(f"line {n} ${{HOME}}: x\n" for n in range(9)), "output"),
+    "raw.log": ("--to=delta:out", "some text\n" * 9, "rows"),
+    "crlf.csv": ("--to=out", "a;b\r\n1;2\r\n3;4\r\n", "rows"),
+    "_hidden.jsonl": ("--to=out", '{"a": 1}\n{"a": 2, "b": "x"}\n', "rows"),
+    "long.log": ("--to=out", f"{'long ' * 1000}\n" * 4, None),
+    "page.xml": ("--to=out", f"<all>{'<one>1</one>' * 9}</all>", "output"),
+    "stacks.log": ("--to=out", "2026-01-01 10:00:00 a\n  at b\n2026-01-01 10:00:01 c\n" * 9, "output"),
+}
+
+
+@pytest.mark.parametrize("name", TESTED)
+def test_a_test_that_passes_is_written(folder: Path, name: str) -> None:
+    """From the first records, wherever the app publishes, and whatever bytes the file has."""
+    to, content, stated = TESTED[name]
+    (folder / "in").mkdir()
+    (folder / "in" / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert invoke("init", "x", "--from", "in/*" if name[0] != "_" else f"in/{name}", to)[0] == 0
+    (case,) = yaml.safe_load((folder / "x" / "test_app.yaml").read_text())["tests"].values()
+    assert stated is None or case[stated]
+    assert 1 <= case["records"]["reader.messages"] <= 3 and case["rejected"] == 0
+    with contextlib.chdir(folder / "x"):
+        code, out, err = invoke("test")
+    assert (code, out) == (0, "") and err.startswith("1 test passed, 0 failed")
+    files = {path.name for path in (folder / "x").iterdir()}
+    assert ("test_data" in files) == (name in ("latin.csv", "crlf.csv", "long.log"))
+
+
+def test_a_test_that_is_there_stays(folder: Path) -> None:
+    """It is the author's."""
+    (folder / "test_app.yaml").write_text("mine")
+    assert invoke("init", ".")[0] == 0
+    assert (folder / "test_app.yaml").read_text() == "mine"
 
 
 def test_an_app_is_written_once(folder: Path) -> None:
