@@ -15,6 +15,7 @@ from dagflow.engine.operator_state import is_stateful, require_owners
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.errors import PlanError, Problem
 from dagflow.execution.chain import Chain
+from dagflow.execution.failures import BrokenContractError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal import CommittedState, ControlState, SavedState
@@ -22,6 +23,10 @@ from dagflow.journal.journal import now_ms
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan, PortRef, Stage
 from dagflow.storage.pending import PendingFile
+
+MOST_EMITTED = 10_000_000
+"""Tuples that the control operators may emit in one window: they are in memory until the window is planned, and take
+gigabytes by then. A window that obeys its budget has a hundredth of this, on the largest cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,9 @@ class ControlGraph:
         outputs: Where operators that work at the commit of a window open files.
         operator_index: Numbers of the operators, and of those that the app no longer has; see index_operators.
 
+    Attributes:
+        chains: The operators that feed stages, and those that work when a window's results are in.
+
     Raises:
         PlanError: An operator that waits for results of a window would feed that window.
     """
@@ -129,14 +137,14 @@ class ControlGraph:
         self._outputs = outputs
         self._sources = self._chain(sources)
         self._sinks = self._chain(sinks, outputs)
-        self._chains = self._sources, self._sinks
+        self.chains = self._sources, self._sinks
         for edge in entries:
             self._sources.connect(edge.source, self._collector(edge.target))
         for edge in plan.control_edges:
             if edge.source.operator in sources and edge.target.operator in sinks:
                 self._sources.connect(edge.source, self._keeper(edge.target))
-        for buffer in self._sources.buffers.values():
-            buffer.connect(self._watch)
+        for buffer in itertools.chain(*(chain.buffers.values() for chain in self.chains)):
+            buffer.connect(self._count)
         self._upstream = {stage.head: _upstream_of(plan, stage) for stage in plan.stages if stage.takes_from_driver}
         heads = self._sources.operators.items()
         self._inputs = {name: each for name, each in heads if isinstance(each, InputOperator)}
@@ -171,8 +179,13 @@ class ControlGraph:
     def _keeper(self, target: PortRef) -> Any:
         return lambda payload: self._late.append((target, payload))
 
-    def _watch(self, payload: Any) -> None:
+    def _count(self, payload: Any) -> None:
         self._activity += len(payload)
+        if self._activity > MOST_EMITTED:
+            raise BrokenContractError(
+                f"emitted until the window had more than {MOST_EMITTED:,} tuples, which are in memory until it is "
+                "planned; let the method return, and emit the rest in the windows to come"
+            )
 
     def restore(self, planned: ControlState, committed: CommittedState, last_run: Collection[str]) -> None:
         """Take back the states that earlier windows left.
@@ -186,9 +199,9 @@ class ControlGraph:
             JournalError: The name of an operator that has left state is gone.
         """
         states = {**planned.operators, **committed.control}
-        stateful = {name for chain in self._chains for name, o in chain.operators.items() if is_stateful(o)}
+        stateful = {name for chain in self.chains for name, o in chain.operators.items() if is_stateful(o)}
         require_owners(states, self._names, stateful - states.keys(), last_run)
-        for chain in self._chains:
+        for chain in self.chains:
             for name in chain.operators:
                 if name in states:
                     chain.restore(name, states[name])
@@ -250,6 +263,7 @@ class ControlGraph:
         """
         if not self._sinks.operators:
             return ControlResult()
+        self._activity = 0
         self._sinks.begin_window(window_id)
         for target, tuples in itertools.chain(late, reports):
             self._sinks.consumer_of(target)(tuples)
@@ -280,7 +294,7 @@ class ControlGraph:
         Raises:
             DagflowError: A listener failed.
         """
-        for chain in self._chains:
+        for chain in self.chains:
             for name, operator in chain.operators.items():
                 if isinstance(operator, CommitListener):
                     chain.call(name, operator.committed, window_id)
@@ -290,7 +304,7 @@ class ControlGraph:
 
         Other threads may call this.
         """
-        for chain in self._chains:
+        for chain in self.chains:
             if (at_hand := chain.at_hand) is not None:
                 return f"operator '{at_hand.operator}' in {at_hand}"
         return ""

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from dagflow.execution.chain import AtHand, Chain
+from dagflow.execution.chain_watch import EmissionWatch, Found
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits, StandstillDetector, stack_mark, stacks_of
 
 logger = logging.getLogger(__name__)
@@ -25,8 +27,19 @@ class _Work:
 
 
 @dataclass(slots=True)
+class _Emitting:
+    """A chain of operators, and the thread that runs it."""
+
+    watch: EmissionWatch
+    thread: int
+    told: dict[AtHand | None, Found] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class DriverWatch:
     """Watches work of any thread of the driver; it stands still while the thread waits at one place.
+
+    An operator in a chain that is watched stands still as well while it emits on and on and takes no input.
 
     Use it as a context manager, which the watching thread ends with.
 
@@ -36,6 +49,7 @@ class DriverWatch:
 
     limits: StallLimits = DEFAULT_LIMITS
     _work: dict[int, _Work] = field(default_factory=dict)
+    _chains: list[_Emitting] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _is_over: threading.Event = field(default_factory=threading.Event)
 
@@ -57,10 +71,18 @@ class DriverWatch:
             if work.told:
                 self._tell_end(work)
 
+    def watch_chain(self, chain: Chain) -> None:
+        """Watch what the operators of a chain emit; called by the thread that will run it."""
+        self._chains.append(_Emitting(EmissionWatch(chain, self.limits.warning_s), threading.get_ident()))
+
     def stalls(self) -> list[str]:
         """The work that stands still and has been told: what it is and for how long, in words; any thread may call."""
         work = [each for each in list(self._work.values()) if each.told]
-        return [_line(each.told, each.detector.stood_s) for each in work]
+        emitting = [found for chain in self._chains for found in list(chain.told.values())]
+        return [
+            *(_line(each.told, each.detector.stood_s) for each in work),
+            *(_line(_place(found), found.watched.detector.stood_s) for found in emitting),
+        ]
 
     def __enter__(self) -> DriverWatch:
         threading.Thread(target=self._run, name="driver-watch", daemon=True).start()
@@ -68,11 +90,18 @@ class DriverWatch:
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
+        for chain in self._chains:
+            for call in list(chain.told):
+                self._tell_chain_end(chain, call)
 
     def _run(self) -> None:
         while not self._is_over.wait(self.limits.look_every_s):
             for work in list(self._work.values()):
                 self._look(work)
+            for chain in self._chains:
+                # The driver changes what this thread reads; the next look sees a state in rest.
+                with contextlib.suppress(Exception):
+                    self._look_at_chain(chain)
 
     def _look(self, work: _Work) -> None:
         standstill = work.detector.look(stack_mark(work.thread))
@@ -84,10 +113,28 @@ class DriverWatch:
             work.told = work.what()
             logger.warning("%s\n%s", _line(work.told, standstill.seconds), stacks_of(work.thread))
 
+    def _look_at_chain(self, chain: _Emitting) -> None:
+        for found in chain.watch.look():
+            if not found.standstill.is_over:
+                chain.told[found.call] = found
+                line = _line(_place(found), found.standstill.seconds)
+                emitted = f"it takes no input, and has emitted {found.emitted} tuples meanwhile"
+                logger.warning("%s; %s\n%s", line, emitted, stacks_of(chain.thread))
+            else:
+                self._tell_chain_end(chain, found.call)
+
+    def _tell_chain_end(self, chain: _Emitting, call: AtHand | None) -> None:
+        if (told := chain.told.pop(call, None)) is not None:
+            logger.warning("%s: went on", _place(told))
+
     def _tell_end(self, work: _Work) -> None:
         told, work.told = work.told, ""
         if told:
             logger.warning("%s: went on", told)
+
+
+def _place(found: Found) -> str:
+    return f"operator '{found.call.operator}' in {found.call}" if found.call is not None else "the driver"
 
 
 def _line(work: str, seconds: float) -> str:

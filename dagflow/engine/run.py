@@ -294,7 +294,10 @@ def _control_graph(
     }
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
     outputs = TaskOutputs(app.storage, tag, app.attributes.durability)
-    return ControlGraph(app, services, outputs, index)
+    graph = ControlGraph(app, services, outputs, index)
+    for chain in graph.chains:
+        watch.watch_chain(chain)
+    return graph
 
 
 def lazy_runtime(

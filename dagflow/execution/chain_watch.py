@@ -126,5 +126,25 @@ class ChainWatch:
         return self._chain.mark_of(watched.call, watched.emitted_in_it(emitted)), self._bytes_read()
 
 
+class EmissionWatch(ChainWatch):
+    """Finds the calls that emit on and on without taking input, and nothing else.
+
+    For the operators of the driver: a call that emits nothing may scan any number of files, and a stack that does not
+    change shows that it waits.
+
+    Args:
+        chain: The chain.
+        warning_s: Seconds after which a standstill is told.
+    """
+
+    def __init__(self, chain: Chain, warning_s: float) -> None:
+        super().__init__(chain, lambda: 0, warning_s)
+
+    def _mark_of(self, watched: Watched, emitted: int) -> Hashable:
+        if not watched.emitted_in_it(emitted):
+            return object()  # unlike all others: this is no standstill
+        return super()._mark_of(watched, emitted)
+
+
 def _over(watched: Watched) -> Found:
     return Found(watched, Standstill(watched.detector.stood_s, is_over=True))

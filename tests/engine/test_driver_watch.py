@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+from dagflow import ControlOperator, InputOperator, InputPort, OutputPort
+from dagflow.engine import control_graph
 from dagflow.engine.driver_watch import DriverWatch
+from dagflow.engine.run import run
+from dagflow.errors import OperatorError
 from dagflow.execution.stalls import StallLimits
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.runtime.inline import InlineRuntime
+from tests.engine.sample_app import app_of, edge, published
+from tests.execution.sample_operators import Sample
 
 
 def test_work_that_waits_is_told_with_its_stack_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -37,3 +50,122 @@ def test_work_that_is_over_is_not_watched(caplog: pytest.LogCaptureFixture) -> N
         with watch.doing(what):
             assert watched.wait(10)
     assert all(not message.startswith("emitting") for message in caplog.messages)
+
+
+class Emits(InputOperator):
+    """Emits one sample, and then does what it is told in the first window."""
+
+    act: Any
+
+    out = OutputPort(Sample)
+    others = OutputPort(Sample)
+    has_begun = False
+
+    def emit_tuples(self) -> None:
+        """Emit it."""
+        if not self.has_begun:
+            self.has_begun = True
+            self.out.emit(Sample("s", b"word"))
+            self.act(self.others.emit)
+
+    def snapshot(self) -> bool:
+        """Whether it has emitted."""
+        return self.has_begun
+
+    def restore(self, state: bool) -> None:
+        """Emit nothing more."""
+        self.has_begun = state
+
+
+class AtCommit(ControlOperator):
+    """Does what it is told at the end of each window."""
+
+    runs_at_commit: ClassVar[bool] = True
+
+    act: Any
+
+    samples = InputPort(Sample)
+    others = OutputPort(Sample)
+
+    @samples.each
+    def take(self, sample: Sample) -> None:
+        """Nothing."""
+
+    def end_window(self) -> None:
+        """Do it."""
+        self.act(self.others.emit)
+
+
+Emit = Callable[[Sample], None]
+Act = Callable[[Emit], None]
+
+
+def rest(emit: Emit) -> None:
+    """Do nothing."""
+
+
+def app_with(tmp_path: Path, place: str, act: Act) -> LogicalPlan:
+    """An app whose source, or operator at the commit, does something."""
+    app = app_of(tmp_path, [])
+    source = OperatorNode("source", Emits(act=act if place == "emit_tuples" else rest))
+    tail = OperatorNode("tail", AtCommit(act=act if place == "end_window" else rest))
+    return replace(
+        app,
+        attributes=replace(app.attributes, stall_warning_millis=200),
+        operators={**app.operators, "source": source, "tail": tail},
+        edges=(*app.edges, edge("source.out", "tail.samples")),
+    )
+
+
+@pytest.mark.parametrize(("place", "operator"), [("emit_tuples", "source"), ("end_window", "tail")])
+def test_an_operator_of_the_driver_that_emits_on_and_on_is_told(
+    tmp_path: Path, place: str, operator: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its method, what it has emitted, and its stack, which changes all the while; and when it has come back."""
+
+    def emit_until_told(emit: Emit) -> None:
+        deadline = time.monotonic() + 60
+        while "takes no input" not in caplog.text:
+            emit(Sample("empty", b""))
+            assert time.monotonic() < deadline, "no warning came"
+
+    run(app_with(tmp_path, place, emit_until_told), runtime=InlineRuntime)
+    told, over = (message for message in caplog.messages if message.startswith(f"operator '{operator}' in {place}()"))
+    assert "no progress for 0 s; it takes no input, and has emitted " in told
+    assert "in emit_until_told" in told
+    assert over == f"operator '{operator}' in {place}(): went on"
+    assert published(tmp_path) == [b"word"]
+
+
+def test_an_operator_that_works_on_and_emits_nothing_is_not_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A scan takes as long as there are files to compare."""
+
+    def scan(emit: Emit) -> None:
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            threading.Event().wait(0.001)
+            threading.Event().wait(0.002)
+
+    run(app_with(tmp_path, "emit_tuples", scan), runtime=InlineRuntime)
+    assert "takes no input" not in caplog.text
+    assert published(tmp_path) == [b"word"]
+
+
+@pytest.mark.parametrize(("place", "operator"), [("emit_tuples", "source"), ("end_window", "tail")])
+def test_a_window_that_never_ends_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, place: str, operator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the operator; mended, it goes on, and every record is there once."""
+    monkeypatch.setattr(control_graph, "MOST_EMITTED", 50_000)
+
+    def emit_for_ever(emit: Emit) -> None:
+        while True:
+            emit(Sample("empty", b""))
+
+    match = rf"operator '{operator}'.*{place}\(\) emitted until the window had more than 50,000 tuples"
+    with pytest.raises(OperatorError, match=match):
+        run(app_with(tmp_path, place, emit_for_ever), runtime=InlineRuntime)
+    run(app_with(tmp_path, place, rest), runtime=InlineRuntime)
+    assert published(tmp_path) == [b"word"]
