@@ -18,6 +18,7 @@ from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import Places
 from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.engine.run import RunOptions, lazy_runtime
+from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError
 from dagflow.execution.program import Program
 from dagflow.plan.accumulators import wants_to_follow
@@ -177,7 +178,7 @@ def _executors(app: LogicalPlan, places: Places) -> str:
     is_local = master.local_tasks is not None
     # On this machine the places were tried before.
     locations = RunLocations() if is_local else RunLocations(tuple(sorted(places.outputs)), tuple(places.inputs))
-    runtime = lazy_runtime(app, program, RunOptions(), locations)
+    runtime = lazy_runtime(app, program, RunOptions(), locations, StopRequest())
     try:
         tasks = runtime.get().parallelism
         return f"Spark starts on {master.url}, and runs {tasks} tasks at the same time"

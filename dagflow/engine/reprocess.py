@@ -111,7 +111,7 @@ def reprocess(
         # Whatever durability the app asks for: a record of the journal says that these files are complete.
         limits = stall_limits(app.attributes)
         program = Program.of(app.name, placed.plan, placed.operators, storage, "power", limits)
-        tasks = lazy_runtime(app, program, options, locations, runtime)
+        tasks = lazy_runtime(app, program, options, locations, stop, runtime)
         parallelism = options.workers or SparkMaster.parse(options.master or app.attributes.master).parallelism
         reprocessor = Reprocessor(journal, placed, tasks.get, stop, parallelism)
         with pending_files_swept(locations.outputs, journal, storage):

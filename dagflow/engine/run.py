@@ -45,6 +45,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
 from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.runtime.local import start_local
+from dagflow.runtime.lost_master import master_named
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
 from dagflow.spec.app_spec import Attributes
@@ -181,7 +182,7 @@ def run(
         for notice in following_notices(app) if follows else ():
             controls.observer.notice(notice)
         with pending_files_swept(locations.outputs, journal, storage):
-            tasks = lazy_runtime(app, _program(app, placed, watch.limits), options, locations, runtime, watch)
+            tasks = lazy_runtime(app, _program(app, placed, watch.limits), options, locations, stop, runtime, watch)
             return _drive(placed, options, journal, checkpoint, controls, tasks)
 
 
@@ -305,6 +306,7 @@ def lazy_runtime(
     program: Program,
     options: RunOptions,
     locations: RunLocations,
+    stop: StopRequest,
     runtime: RuntimeFactory | None = None,
     watch: DriverWatch | None = None,
 ) -> LazyRuntime:
@@ -320,27 +322,28 @@ def lazy_runtime(
     def start() -> Runtime:
         # PySpark waits for Java for ever.
         with contextlib.nullcontext() if watch is None else watch.doing("the start of Spark"):
-            return _start_spark(app, program, options, locations)
+            return _start_spark(app, program, options, locations, stop)
 
     is_local = SparkMaster.parse(options.master or app.attributes.master).local_tasks is not None
     return LazyRuntime(start, is_local_spark=is_local)
 
 
-def _start_spark(app: LogicalPlan, program: Program, options: RunOptions, locations: RunLocations) -> Runtime:
+def _start_spark(
+    app: LogicalPlan, program: Program, options: RunOptions, locations: RunLocations, stop: StopRequest
+) -> Runtime:
     """Start Spark, and check that its executors can run the app."""
     # Heavy: a run that finds nothing to do needs no Spark.
     from dagflow.runtime.spark import SparkRuntime
-    from dagflow.runtime.spark_context import start_context
+    from dagflow.runtime.spark_context import start_context, stop_context
 
     log = Path(".dagflow") / f"{app.name}.spark.log"
-    context = start_context(
-        app.name, options.master or app.attributes.master, {**app.attributes.spark, **options.conf}, log
-    )
+    master = options.master or app.attributes.master
     modules = app.spec.user_modules() if app.spec is not None else []
-    runtime = SparkRuntime(program, context, modules=modules, owns_context=True)
-    try:
+    with master_named(master, log), contextlib.ExitStack() as undo:
+        context = start_context(app.name, master, {**app.attributes.spark, **options.conf}, log)
+        undo.callback(stop_context, context)
+        runtime = SparkRuntime(program, context, modules=modules, owns_context=True, must_stop=lambda: stop.is_overdue)
+        undo.callback(runtime.close)
         runtime.probe(locations)
-    except BaseException:
-        runtime.close()
-        raise
+        undo.pop_all()
     return runtime

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Iterable
 from concurrent.futures import CancelledError, Future, TimeoutError
 
@@ -24,15 +26,23 @@ class StopRequest:
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._overdue_s = math.inf
 
     def request(self) -> None:
         """Ask for the end of the run."""
+        if not self.is_requested:
+            self._overdue_s = time.monotonic() + STOP_GRACE_S
         self._event.set()
 
     @property
     def is_requested(self) -> bool:
         """Whether the end was asked for."""
         return self._event.is_set()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the end was asked for so long ago that nothing is waited for any more."""
+        return time.monotonic() >= self._overdue_s
 
     def wait(self, seconds: float) -> bool:
         """Sleep until the time is over or the end is asked for; returns whether the end was asked for."""

@@ -7,6 +7,7 @@ import itertools
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark import Broadcast, SparkContext, TaskContext
 
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, RunStoppedError
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
@@ -46,6 +47,9 @@ PROBES_PER_CORE = 2
 PROBE_ROUNDS = 3
 """Executors that came while others answered are asked as well, but not without an end."""
 
+LOOK_EVERY_S = 0.2
+"""How often a thread that waits for a job looks whether the run shall stop."""
+
 NO_ANSWER_S = 20.0
 """Executors take seconds to start; a longer silence is worth a warning."""
 
@@ -58,10 +62,17 @@ class SparkRuntime(Runtime):
         context: The context; close() stops it only with owns_context.
         modules: Files and directories of user modules, to be sent to the executors.
         owns_context: Whether close() stops the context.
+        must_stop: Says whether to give up what the driver waits for, such as executors that do not come.
     """
 
     def __init__(
-        self, program: Program, context: SparkContext, *, modules: Sequence[Path] = (), owns_context: bool = False
+        self,
+        program: Program,
+        context: SparkContext,
+        *,
+        modules: Sequence[Path] = (),
+        owns_context: bool = False,
+        must_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         is_cluster = SparkMaster.parse(str(context.master)).local_tasks is None
         log = "in the logs of the executors" if is_cluster else f"in .dagflow/{program.app}.spark.log"
@@ -71,6 +82,7 @@ class SparkRuntime(Runtime):
         self._group = f"dagflow-{program.app}-{id(self)}"
         self._is_cluster = is_cluster
         self._is_closed = False
+        self._must_stop = must_stop
         if self._is_cluster and program.storage.options and not is_protected(context.getConf().get):
             logger.warning(
                 "all that reach the ports of %s can read the credentials of the app's storage: docs/cluster.md tells "
@@ -106,6 +118,7 @@ class SparkRuntime(Runtime):
 
         Raises:
             DagflowError: What an executor lacks, and what to do.
+            RunStoppedError: The run shall stop.
         """
         if not self._is_cluster:
             return
@@ -127,13 +140,11 @@ class SparkRuntime(Runtime):
         def work() -> list[dict[str, Any]]:
             return list(self._context.parallelize(range(tasks), tasks).mapPartitions(examine).collect())
 
-        reports = self._begin("probe of the executors", work, incompatibility_of)
-        waited_s = 0.0
-        while wait([reports], timeout=NO_ANSWER_S).not_done:
-            waited_s += NO_ANSWER_S
+        def warn(waited_s: float) -> None:
             logger.warning("no executor has answered for %d s: does the cluster have free workers?", waited_s)
+
         try:
-            return reports.result()
+            return self._waited_for("probe of the executors", work, incompatibility_of, warn)
         except CancelledError as error:
             raise DagflowError("Spark stopped while its executors were asked what they have") from error
 
@@ -168,6 +179,34 @@ class SparkRuntime(Runtime):
         # ended the thread would die and the future would never be done.
         threading.Thread(target=run, name=what, daemon=True).start()
         return future
+
+    def _waited_for(
+        self,
+        what: str,
+        work: Callable[[], T],
+        known: Callable[[str], DagflowError | None] = lambda _: None,
+        warn: Callable[[float], None] = lambda _: None,
+    ) -> T:
+        """Run a job, and wait for it.
+
+        Args:
+            what: See _begin().
+            work: See _begin().
+            known: See _begin().
+            warn: Called every NO_ANSWER_S seconds with the seconds by then.
+
+        Raises:
+            RunStoppedError: The run shall stop.
+        """
+        job, began_s, warned = self._begin(what, work, known), time.monotonic(), 0
+        while wait([job], timeout=LOOK_EVERY_S).not_done:
+            if self._must_stop():
+                self.cancel()
+                raise RunStoppedError(f"stopped while it waited for the {what}")
+            if (silent := int((time.monotonic() - began_s) / NO_ANSWER_S)) > warned:
+                warned = silent
+                warn(warned * NO_ANSWER_S)
+        return job.result()
 
     def _worker_death(self, text: str) -> DagflowError | None:
         return worker_death(text, self._board.last_of)
@@ -225,9 +264,9 @@ class SparkRuntime(Runtime):
                 yield from apply(arrived)
 
         tasks = min(len(items), self.parallelism * PARALLEL_TASKS_PER_CORE)
-        with translating(work):
-            self._context.setJobGroup(self._group, work, interruptOnCancel=False)
-            return self._collected(self._context.parallelize(items, tasks).mapPartitions(run), len(items))
+        return self._waited_for(
+            work, lambda: self._collected(self._context.parallelize(items, tasks).mapPartitions(run), len(items))
+        )
 
     def cancel(self) -> None:
         """Cancel the running jobs; Python tasks may go on writing for about two seconds."""

@@ -283,6 +283,16 @@ class Cluster:
         settings = {"SPARK_HOME": str(SPARK_HOME), "SPARK_DAEMON_MEMORY": "256m", **env}
         host.start(start, host.folder / f"{name}.log", host.folder, settings)
 
+    def start_other_master(self, **settings: str) -> str:
+        """Start a master without workers on the driver's host; return its URL when it listens."""
+        host, port = self.hosts["driver"], _free_port()
+        options = " ".join(f"-D{name}={value}" for name, value in settings.items())
+        arguments = ["master.Master", "--host", host.address, "--port", str(port), "--webui-port", "0"]
+        self._daemon(host, "other-master", arguments, SPARK_MASTER_OPTS=f"{quick_java()} {DAEMON_JAVA} {options}")
+        log = host.folder / "other-master.log"
+        wait_until(lambda: f"on port {port}." in log.read_text(), "the other master listens")
+        return f"spark://{host.address}:{port}"
+
     def dagflow(self, cwd: Path, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
         """Start `dagflow run --master` on the driver's host; its output goes to run.log."""
         host = self.hosts["driver"]

@@ -117,10 +117,15 @@ class ClusterRun:
         most = self.visible + files
         self.wait_for(lambda: self.visible >= most, f"{files} more files than {most - files} are published")
 
-    def end(self) -> int:
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to the driver."""
+        assert self._process is not None
+        self._process.terminate()
+
+    def end(self, within_s: float = RUN_S) -> int:
         """Wait for the exit code."""
         assert self._process is not None
-        return self._process.wait(RUN_S)
+        return self._process.wait(within_s)
 
     def summary(self) -> dict[str, Any]:
         """Return the JSON summary of the last run."""

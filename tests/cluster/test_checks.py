@@ -72,3 +72,46 @@ def test_input_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run:
     with cluster.hosts["two"].own_disk(cluster_run.folder / "in", "size=8m"):
         log = refusal(cluster_run)
     assert "is not there, though it is on the driver's host" in log
+
+
+def test_a_run_that_waits_for_executors_ends_when_it_is_asked_to(cluster: Cluster, cluster_run: ClusterRun) -> None:
+    """No worker has as much memory as it wants; started again with less, it publishes everything."""
+    cluster_run.write("fused", files=4)
+    cluster_run.start("--conf=spark.executor.memory=4000g", "--conf=spark.starvation.timeout=1s")
+    cluster_run.wait_for(lambda: "has not accepted any resources" in cluster_run.spark_log, "Spark waits for executors")
+    cluster_run.ask_to_stop()
+    assert cluster_run.end(within_s=20) == 130
+    assert cluster_run.summary()["state"] == "stopped"
+    assert "Traceback" not in cluster_run.log
+    cluster_run.start()
+    assert cluster_run.finish() == 0
+
+
+SECRETS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "it asks for a secret, and this run has none": ({"secret": "right"}, {}),
+    "it has another secret than this run": ({"secret": "right"}, {"secret": "wrong"}),
+    "this run asks for a secret, and it has none": ({}, {"secret": "right"}),
+}
+"""What a master and a run have, by what the run is told."""
+
+
+def secret_settings(known: dict[str, str]) -> dict[str, str]:
+    """Return Spark's settings for a secret."""
+    return {f"spark.authenticate.{name}": value for name, value in known.items()} | (
+        {"spark.authenticate": "true"} if known else {}
+    )
+
+
+@in_full
+@pytest.mark.parametrize("why", SECRETS)
+def test_a_secret_that_is_not_that_of_the_master_is_named(cluster: Cluster, cluster_run: ClusterRun, why: str) -> None:
+    """Spark gives up after a minute; the run says why, and with the master's secret it goes on."""
+    cluster_run.write("fused", files=4)
+    masters, runs = (secret_settings(known) for known in SECRETS[why])
+    url = cluster.start_other_master(**masters)
+    cluster_run.start(f"--master={url}", *(f"--conf={name}={value}" for name, value in runs.items()))
+    assert cluster_run.end() == 1
+    assert f"Spark got no connection to the master {url}: {why}\n    give " in cluster_run.log
+    assert "Traceback" not in cluster_run.log
+    cluster_run.start()
+    assert cluster_run.finish() == 0
