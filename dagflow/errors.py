@@ -198,7 +198,7 @@ class RecordError(DagflowError, ValueError):
         message: The reason.
         url: The file.
         offset: First byte of the range.
-        length: Bytes in the range.
+        length: Bytes in the range; -1 where an operator refuses what became of a record.
     """
 
     def __init__(self, message: str, *, url: str, offset: int, length: int, hint: str = "") -> None:
@@ -208,7 +208,8 @@ class RecordError(DagflowError, ValueError):
         self.length = length
 
     def _located(self) -> str:
-        return f"{self.url} offset {self.offset} ({self.length} bytes): {self.message}"
+        size = f" ({self.length} bytes)" if self.length >= 0 else ""
+        return f"{self.url} offset {self.offset}{size}: {self.message}"
 
 
 class LocationError(DagflowError):

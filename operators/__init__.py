@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from operators.stateful.deduplicator import Deduplicator
     from operators.stateful.key_counter import KeyCounter
     from operators.transform.record_filter import RecordFilter
+    from operators.transform.select import Select
 
 __all__ = [
     "BlockMetadata",
@@ -44,6 +45,7 @@ __all__ = [
     "RecordFilter",
     "RecordFormat",
     "RecordWriter",
+    "Select",
     "SourceCleaner",
     "StatelessPartitioner",
     "TableWriter",
@@ -68,6 +70,7 @@ _MODULE_BY_NAME = {
     "MetadataWriter": "operators.sink.metadata_writer",
     "RecordFormat": "operators.reader.formats.base",
     "RecordFilter": "operators.transform.record_filter",
+    "Select": "operators.transform.select",
     "RecordWriter": "operators.sink.record_writer",
     "TableWriter": "operators.sink.table_writer",
     "TopN": "operators.aggregate.top_n",

@@ -26,6 +26,8 @@ _UNITS = {
     "GIB": 1 << 30,
     "TIB": 1 << 40,
 }
+_SHOWN_CHARACTERS = 60
+
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
@@ -141,6 +143,36 @@ class Tuning:
 
     A run does not tell that it was changed since the run before.
     """
+
+
+class PropertyTextError(ValueError):
+    """What is wrong inside of the text of a property, such as an expression, and where.
+
+    Raised by a property's validator, it is reported at the line and column of the app where the mistake stands.
+
+    Args:
+        reason: What is wrong, as a clause.
+        text: The property.
+        offset: Where in the text, counted from 0.
+    """
+
+    def __init__(self, reason: str, text: str, offset: int) -> None:
+        super().__init__(reason, text, offset)
+        self.reason = reason
+        self.text = text
+        self.offset = offset
+
+    def __str__(self) -> str:
+        line = self.text.count("\n", 0, self.offset) + 1
+        column = self.offset - self.text.rfind("\n", 0, self.offset)
+        place = f"column {column}" if "\n" not in self.text.strip() else f"line {line}, column {column}"
+        return f"{self.reason}, at {place} of {shown_text(self.text)}"
+
+
+def shown_text(text: str) -> str:
+    """A property's text as messages quote it: on one line, and not longer than that."""
+    line = " ".join(text.split())
+    return f"'{line if len(line) <= _SHOWN_CHARACTERS else line[:_SHOWN_CHARACTERS] + '…'}'"
 
 
 class HasProperties:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
-from dagflow.api.properties import property_model
+from dagflow.api.properties import PropertyTextError, property_model
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place, Problems, did_you_mean, quoted, shortened
 from dagflow.spec.yaml_tree import Mapping as MappingNode
@@ -151,7 +151,7 @@ class PropertyCheck:
         expected = list(dict.fromkeys(text for detail in group if (text := _expectation(detail))))
         reasons = list(dict.fromkeys(self._redacted(_reason(detail)) for detail in group if not _expectation(detail)))
         given = {str(steps[0])} if steps else set()
-        place = node.place if given else self.place
+        place = _place_of(node, group) if given else self.place
         what = f"property '{_dotted(steps)}'" if given else "properties"
         if not steps and group[0]["loc"]:
             what, expected, reasons = f"property '{group[0]['loc'][0]}'", [], [*reasons, "its default is refused"]
@@ -198,8 +198,17 @@ def _expectation(detail: dict[str, Any]) -> str:
     return template.format(**detail.get("ctx", {})) if template else ""
 
 
+def _place_of(node: Node, group: Sequence[dict[str, Any]]) -> Place:
+    """Where a value is wrong: inside of its text, where an error says so."""
+    causes = [detail.get("ctx", {}).get("error") for detail in group]
+    offsets = [cause.offset for cause in causes if isinstance(cause, PropertyTextError)]
+    return node.place_of(offsets[0]) if offsets and isinstance(node, Scalar) else node.place
+
+
 def _reason(detail: dict[str, Any]) -> str:
     cause = detail.get("ctx", {}).get("error")
+    if isinstance(cause, PropertyTextError):
+        return cause.reason
     return str(cause) if cause is not None else str(detail["msg"]).replace("Input should be", "expected")
 
 

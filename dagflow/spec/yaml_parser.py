@@ -83,7 +83,7 @@ def parse_text(
     Returns:
         The document, or None where it could not be read.
     """
-    builder = _Builder(file, environment, problems, has_lines)
+    builder = _Builder(text, file, environment, problems, has_lines)
     try:
         if match := yaml.reader.Reader.NON_PRINTABLE.search(text):
             line = text.count("\n", 0, match.start()) + 1
@@ -126,8 +126,9 @@ class _Open:
 class _Builder:
     """Builds nodes from the parser's events without recursion, so that no depth of nesting can harm it."""
 
-    def __init__(self, file: str, environment: Environment, problems: Problems, has_lines: bool) -> None:
+    def __init__(self, text: str, file: str, environment: Environment, problems: Problems, has_lines: bool) -> None:
         self.root: Node | None = None
+        self._text = text
         self._file = file
         self._has_lines = has_lines
         self._environment = environment
@@ -228,7 +229,8 @@ class _Builder:
             value = resolve(text)
         elif event.tag not in (None, "!"):
             value = self._tagged(event.tag, text, typed, place)
-        return Scalar(place, value, text, typed)
+        source = self._text[event.start_mark.index : event.end_mark.index]
+        return Scalar(place, value, text, typed, source=source)
 
     def _tagged(self, tag: str, text: str, typed: str, place: Place) -> ScalarValue:
         kind = tag.removeprefix(_TAGS)

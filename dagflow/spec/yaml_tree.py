@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ class Scalar:
         text: Its characters, with variables replaced.
         shown: Its characters as they were typed: what messages may print.
         is_broken: Whether it could not be read, which was reported already; value is None then.
+        source: What stands in the file, with quotes or the sign of a block; "" where there is no file.
     """
 
     place: Place
@@ -28,6 +30,39 @@ class Scalar:
     text: str = field(repr=False)
     shown: str
     is_broken: bool = False
+    source: str = field(default="", repr=False)
+
+    def place_of(self, offset: int) -> Place:
+        """Where a character of the text was typed.
+
+        Args:
+            offset: Of the character in text.
+
+        Returns:
+            Its place; that of the whole value where escapes or variables hide it.
+        """
+        typed = _without_quotes(self.source)
+        at = [index for index, letter in enumerate(typed) if not letter.isspace()]
+        # White space may be folded, so that only other characters are counted.
+        if not at or "".join(typed[index] for index in at) != "".join(self.text.split()):
+            return self.place
+        before = len("".join(self.text[:offset].split()))
+        index = at[before] if before < len(at) else at[-1] + 1
+        line = typed.count("\n", 0, index)
+        column = index - typed.rfind("\n", 0, index) if line else self.place.column + index
+        return Place(self.place.file, self.place.line + line, column)
+
+
+def _without_quotes(source: str) -> str:
+    """A scalar as it stands in the file, with spaces for the characters that do not belong to its text."""
+    if source[:1] in ("|", ">"):
+        header, newline, body = source.partition("\n")
+        return " " * len(header) + newline + body
+    if source[:1] == "'":
+        return " " + source[1:-1].replace("''", "' ")
+    if source[:1] == '"':
+        return " " + re.sub(r'\\(["\\/])', r" \1", source[1:-1])
+    return source
 
 
 @dataclass(frozen=True, slots=True)

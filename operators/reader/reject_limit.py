@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -24,7 +24,10 @@ Share = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?%$"), AfterValidator(_a
 
 
 class RejectLimited(Operator, LimitChecker):
-    """An operator with a limit of refused records; it emits the others at a port `messages`."""
+    """An operator with a limit of refused records."""
+
+    records_port: ClassVar[str] = "messages"
+    """Where the other records leave it."""
 
     max_rejects: Annotated[
         Annotated[Count, Field(ge=0)] | Share | None,
@@ -37,7 +40,7 @@ class RejectLimited(Operator, LimitChecker):
         if most is None:
             return
         rejected = totals.get(REJECTED, 0)
-        records = rejected + totals.get("messages", 0)
+        records = rejected + totals.get(self.records_port, 0)
         allowed = float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most
         if rejected > allowed:
             raise DagflowError(

@@ -33,6 +33,7 @@ from operators import (
     MetadataWriter,
     RecordFilter,
     RecordWriter,
+    Select,
     SourceCleaner,
     TableWriter,
     TopN,
@@ -198,6 +199,16 @@ class TestCountBy(RecordOperatorContract):
     def operator(self) -> Operator:
         """It counts records that are equal."""
         return CountBy(by="record")
+
+
+class TestSelect(BuiltInContract):
+    def operator(self) -> Operator:
+        """It keeps some, computes a column, and refuses one."""
+        return Select(where="size > 1", columns={"part": "6 / (size - 4)"})
+
+    def windows(self) -> Sequence[Inputs]:
+        """Rows."""
+        return [{"input": [{"size": size} for size in sizes]} for sizes in ([3, 1, 2], [5], [4, 4, 4])]
 
 
 class TestTopN(BuiltInContract):

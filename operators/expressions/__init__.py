@@ -1,0 +1,1 @@
+"""Expressions of SQL over the columns of records: parsed, checked against a schema, computed with Arrow."""

@@ -1,0 +1,110 @@
+"""An expression that fits the columns of records, and what the functions of SQL are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from operators.expressions.expression_error import ExpressionError
+from operators.expressions.sql_types import NULL, TEXT, name_of
+from operators.expressions.syntax import Constant, Node
+from operators.expressions.vectors import Rows, Vector, Why
+
+Compute = Callable[[Rows], Vector]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An expression with its type.
+
+    Attributes:
+        node: What was written.
+        type: Of its values.
+        compute: Gives its values.
+    """
+
+    node: Node
+    type: pa.DataType
+    compute: Compute
+
+    @property
+    def constant(self) -> Any:
+        """The value where one is written, else None."""
+        return self.node.value if isinstance(self.node, Constant) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place in an expression where a function is used.
+
+    Attributes:
+        text: The expression.
+        node: The call.
+        name: The function as messages call it.
+    """
+
+    text: str
+    node: Node
+    name: str
+
+    def error(self, reason: str, where: Bound | None = None) -> ExpressionError:
+        """A mistake at an argument, or at the function itself."""
+        return ExpressionError(reason, self.text, (self.node if where is None else where.node).position)
+
+    def require(self, argument: Bound, fits: Callable[[Any], bool], what: str) -> Bound:
+        """The argument, where it has a type that the function takes.
+
+        Raises:
+            ExpressionError: It has another.
+        """
+        if not pa.types.is_null(argument.type) and not fits(argument.type):
+            hint = ""
+            if argument.type == TEXT:
+                hint = "; cast it, or give the column a type where it is read"
+            raise self.error(f"{self.name} takes {what}, and this is {name_of(argument.type)}{hint}", argument)
+        return argument
+
+    def text_of(self, argument: Bound) -> Bound:
+        """The argument, which must be text."""
+        checked = self.require(argument, pa.types.is_string, "text")
+        return typed(checked, TEXT) if checked.type == NULL else checked
+
+    def written_text(self, argument: Bound, what: str) -> str:
+        """The text of an argument that must be written in the expression.
+
+        Raises:
+            ExpressionError: It is computed, or no text.
+        """
+        if not isinstance(argument.constant, str):
+            raise self.error(f"{what} of {self.name} must be a text in quotes, not computed", argument)
+        return argument.constant
+
+    def written_number(self, argument: Bound, what: str) -> int:
+        """The whole number of an argument that must be written in the expression.
+
+        Raises:
+            ExpressionError: It is computed, or no whole number.
+        """
+        value = argument.constant
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.error(f"{what} of {self.name} must be a whole number, not computed", argument)
+        return value
+
+
+def typed(null: Bound, kind: pa.DataType) -> Bound:
+    """A null of a type."""
+    scalar = pa.scalar(None, kind)
+    return Bound(null.node, kind, lambda rows: Vector(scalar))
+
+
+def applied(site: Site, kind: pa.DataType, kernel: Callable[..., Any], *arguments: Bound) -> Bound:
+    """What a kernel gives that has a value for any arguments."""
+    return Bound(site.node, kind, lambda rows: rows.apply(kernel, *(each.compute(rows) for each in arguments)))
+
+
+def attempted(site: Site, kind: pa.DataType, kernel: Callable[..., Any], why: Why, *arguments: Bound) -> Bound:
+    """What a kernel gives that has no value for some arguments; see Rows.attempt."""
+    return Bound(site.node, kind, lambda rows: rows.attempt(kernel, why, *(each.compute(rows) for each in arguments)))

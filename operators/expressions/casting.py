@@ -1,0 +1,228 @@
+"""Changes of type, as the ANSI mode of Spark makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.expressions.bound import Bound, Site, applied, attempted, typed
+from operators.expressions.sql_types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    TEXT,
+    as_decimal,
+    is_number,
+    is_whole,
+    name_of,
+)
+from operators.expressions.vectors import Rows, Vector
+from operators.reader.columns.literals import values_of, why_not
+from operators.reader.columns.types import ColumnType
+
+_WIDE_DIGITS = 76
+_WIDE_SCALE = 37
+_WIDE = ColumnType("decimal", pa.decimal256(_WIDE_DIGITS, _WIDE_SCALE))
+_SMALLEST = 1e-20
+"""Doubles nearer to zero are zero in a decimal: their digits would not fit into _WIDE_SCALE."""
+
+
+def cast(site: Site, value: Bound, kind: pa.DataType) -> Bound:
+    """The value in another type, where each value that has none there fails.
+
+    Raises:
+        ExpressionError: The types have nothing to do with each other.
+    """
+    if value.type == kind:
+        return value
+    if pa.types.is_null(value.type):
+        return typed(value, kind)
+    kernel = _kernel(value.type, kind)
+    if kernel is None:
+        reason = f"{name_of(value.type)} cannot become {name_of(kind)}{_hint(value.type, kind)}"
+        raise site.error(reason, value)
+    if _holds_all(value.type, kind):
+        return applied(site, kind, kernel, value)
+    if value.type == TEXT:
+        return attempted(site, kind, kernel, lambda text: f"{_shown(text)} {_why_no(text.strip(), kind)}", value)
+    return attempted(site, kind, kernel, lambda given: f"{_shown(given)} does not fit {name_of(kind)}", value)
+
+
+def lenient_cast(site: Site, value: Bound, kind: pa.DataType) -> Bound:
+    """The value in another type, or null where it has none there."""
+    strict = cast(site, value, kind)
+
+    def compute(rows: Rows) -> Vector:
+        given = value.compute(rows)
+        found = strict.compute(rows)
+        # What failed before the cast is no matter of the cast.
+        return Vector(found.values, given.failures)
+
+    return Bound(site.node, kind, compute)
+
+
+def _why_no(text: str, kind: pa.DataType) -> str:
+    """Why a text is no value of a type, as a clause behind it."""
+    column = _WIDE if pa.types.is_decimal(kind) else ColumnType(name_of(kind), kind)
+    if values_of(pa.array([text]), column)[0].is_valid:
+        return f"does not fit {name_of(kind)}"
+    return why_not(text, column)
+
+
+def _hint(source: pa.DataType, target: pa.DataType) -> str:
+    if pa.types.is_timestamp(source) and source.tz is not None:
+        return "; say which zone's clock is meant, as in ts at time zone 'UTC'"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _holds_all(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether no value is lost or refused."""
+    if target in (TEXT, BOOLEAN):
+        return bool(source != TEXT and not pa.types.is_binary(source))
+    if target == DOUBLE:
+        return bool(source != TEXT)
+    if target == DATE:
+        return bool(pa.types.is_timestamp(source))
+    if is_whole(source) and is_whole(target):
+        return bool(source.bit_width <= target.bit_width)
+    return False
+
+
+def _kernel(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
+    """What changes values, or None where nothing does."""
+    if source == TEXT:
+        return _from_text(target)
+    if target == TEXT:
+        return _to_text(source)
+    if source == BOOLEAN:
+        return _plain(target) if is_number(target) and not pa.types.is_decimal(target) else _decimal_of_bool(target)
+    if is_number(source):
+        return _from_number(source, target)
+    if pa.types.is_date(source):
+        return _plain(target) if pa.types.is_timestamp(target) and target.tz is None else None
+    if pa.types.is_timestamp(source) and source.tz is None:
+        return _plain(target) if pa.types.is_date(target) or _is_naive(target) else None
+    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target) and target.tz is not None:
+        return _plain(target)
+    return None
+
+
+def _is_naive(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz is None)
+
+
+def _plain(kind: pa.DataType) -> Callable[[Any], Any]:
+    return lambda values: pc.cast(values, kind)
+
+
+def _decimal_of_bool(target: pa.DataType) -> Callable[[Any], Any] | None:
+    if not pa.types.is_decimal(target):
+        return None
+    return lambda values: rescaled(pc.cast(pc.cast(values, pa.int8()), pa.decimal128(3, 0)), target)
+
+
+def _from_number(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
+    if target == BOOLEAN:
+        zero = pa.scalar(0, pa.int8()).cast(source)
+        return lambda values: pc.not_equal(values, zero)
+    if pa.types.is_decimal(target):
+        if pa.types.is_floating(source):
+            return lambda values: _decimal_of_double(values, target)
+        return lambda values: rescaled(pc.cast(values, as_decimal(source)), target)
+    if pa.types.is_floating(target):
+        if pa.types.is_decimal(source):
+            # By way of text: Arrow's own way is off by the last digit for many values.
+            return lambda values: pc.cast(pc.cast(values, TEXT), target)
+        return lambda values: pc.cast(values, target, safe=False)
+    if is_whole(target):
+        if is_whole(source):
+            return _plain(target)
+        return lambda values: pc.cast(pc.trunc(values), target)
+    return None
+
+
+def _decimal_of_double(values: Any, target: pa.DataType) -> Any:
+    """Round what the shortest text of a number says, half away from zero, as Spark does."""
+    large = pc.if_else(pc.less(pc.abs(values), _SMALLEST), 0.0, values)
+    wide = pc.cast(pc.cast(large, TEXT), pa.decimal256(_WIDE_DIGITS, _WIDE_SCALE))
+    return rescaled(wide, target)
+
+
+def rescaled(values: Any, target: pa.DataType) -> Any:
+    """Decimals with another number of digits, rounded half away from zero.
+
+    Raises:
+        pyarrow.ArrowInvalid: One has too many digits before the point.
+    """
+    source = values.type
+    if source == target:
+        return values
+    if source.scale > target.scale:
+        # One digit more, for what is rounded up to a longer number.
+        roomy = min(source.precision + 1, _WIDE_DIGITS)
+        values = pc.cast(values, pa.decimal256(roomy, source.scale))
+        values = pc.round(values, ndigits=target.scale, round_mode="half_towards_infinity")
+        values = pc.cast(values, pa.decimal256(_WIDE_DIGITS, target.scale))
+    else:
+        values = pc.cast(values, pa.decimal256(_WIDE_DIGITS, source.scale))
+    return pc.cast(values, target)
+
+
+def _from_text(target: pa.DataType) -> Callable[[Any], Any] | None:
+    if not (is_number(target) or target in (BOOLEAN, DATE) or _is_naive(target)):
+        return None
+    if pa.types.is_decimal(target):
+        # All digits are read, and those behind the last one are rounded.
+        return lambda texts: rescaled(_read(texts, _WIDE), target)
+    column = ColumnType(name_of(target), target)
+    return lambda texts: _read(texts, column)
+
+
+def _read(texts: Any, column: ColumnType) -> Any:
+    """The values of texts, with null for those that are none."""
+    return values_of(pc.utf8_trim_whitespace(texts), column)
+
+
+def _to_text(source: pa.DataType) -> Callable[[Any], Any] | None:
+    if pa.types.is_floating(source):
+        return _text_of_double
+    if pa.types.is_decimal(source):
+        return _text_of_decimal
+    if _is_naive(source):
+        return lambda values: without_zeros(pc.cast(values, TEXT))
+    if is_whole(source) or source in (BOOLEAN, DATE) or pa.types.is_binary(source) or pa.types.is_time(source):
+        return _plain(TEXT)
+    return None
+
+
+def without_zeros(texts: Any) -> Any:
+    """Clock times without zeros at the end of their fractions."""
+    return pc.replace_substring_regex(pc.replace_substring_regex(texts, r"(\.[0-9]*?)0+$", r"\1"), r"\.$", "")
+
+
+def _text_of_double(values: Any) -> Any:
+    texts = pc.replace_substring_regex(pc.cast(values, TEXT), r"^(-?[0-9]+)$", r"\1.0")
+    texts = pc.replace_substring_regex(texts, "^-?nan$", "NaN")
+    return pc.replace_substring_regex(texts, "^(-?)inf$", r"\1Infinity")
+
+
+def _text_of_decimal(values: Any) -> Any:
+    """All digits: Arrow writes small values with an exponent, but not when they are 1 or more."""
+    kind = values.type
+    if not kind.scale:
+        return pc.cast(values, TEXT)
+    wide = pc.abs(pc.cast(values, pa.decimal256(kind.precision, kind.scale)))
+    whole = pc.cast(pc.cast(pc.trunc(wide), pa.decimal256(kind.precision, 0)), TEXT)
+    # With a one before the point, which is taken away again from the text.
+    fraction = pc.subtract(wide, pc.trunc(wide))
+    digits = pc.cast(pc.add(fraction, pa.scalar(1, pa.decimal256(1, 0))), TEXT)
+    sign = pc.if_else(pc.less(values, pa.scalar(0, pa.decimal128(1, 0))), "-", "")
+    return pc.binary_join_element_wise(sign, whole, pc.utf8_slice_codeunits(digits, 1), "")

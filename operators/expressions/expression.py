@@ -1,0 +1,88 @@
+"""Expressions as properties of operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import PlainValidator, WithJsonSchema
+
+from operators.expressions.binding import Binder, check_functions
+from operators.expressions.bound import Bound
+from operators.expressions.expression_error import ExpressionError
+from operators.expressions.parsing import parsed
+from operators.expressions.sql_types import BOOLEAN, name_of
+from operators.expressions.syntax import Node, columns_in
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression of SQL over the columns of records.
+
+    Attributes:
+        text: As it is written.
+        tree: What it says.
+    """
+
+    text: str
+    tree: Node = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, value: object) -> Expression:
+        """The expression that an app gives.
+
+        Raises:
+            ExpressionError: It is none, or names a function that there is not.
+            ValueError: It is no text.
+        """
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, str | int | float):
+            raise ValueError(f"expected an expression, as price * qty; got {value!r}")
+        # YAML's true and false are SQL's.
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        tree = parsed(text)
+        check_functions(text, tree)
+        return cls(text, tree)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that it reads."""
+        return columns_in(self.tree)
+
+    def bind(self, schema: pa.Schema) -> Bound:
+        """Check it against columns.
+
+        Raises:
+            ExpressionError: There is no such column, or it has another type than is needed.
+        """
+        return Binder(self.text, schema).bind(self.tree)
+
+    def bind_condition(self, schema: pa.Schema) -> Bound:
+        """Check against columns that it is true, false or null.
+
+        Raises:
+            ExpressionError: It does not fit the columns, or is something else.
+        """
+        bound = self.bind(schema)
+        if bound.type != BOOLEAN and not pa.types.is_null(bound.type):
+            reason = f"a condition is expected, and this is {name_of(bound.type)}; compare it with something"
+            raise ExpressionError(reason, self.text, 0)
+        return bound
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _optional(value: object) -> Expression | None:
+    return None if value is None else Expression.of(value)
+
+
+_SCHEMA: dict[str, Any] = {"type": ["string", "number"], "description": "an expression of SQL, as price * qty"}
+
+ExpressionText = Annotated[Expression, PlainValidator(Expression.of), WithJsonSchema(_SCHEMA)]
+"""A property that is an expression."""
+
+OptionalExpression = Annotated[Expression | None, PlainValidator(_optional), WithJsonSchema(_SCHEMA)]
+"""A property that is an expression, or not given."""

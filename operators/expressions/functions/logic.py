@@ -1,0 +1,249 @@
+"""Comparisons, and what chooses between values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.expressions.bound import Bound, Site, applied, typed
+from operators.expressions.casting import cast
+from operators.expressions.expression_error import ExpressionError
+from operators.expressions.sql_types import BOOLEAN, TEXT, common_type, name_of
+from operators.expressions.vectors import Rows, Vector, merged
+
+
+def truth(site: Site, value: Bound) -> Bound:
+    """An argument that is true, false or null."""
+    checked = site.require(value, pa.types.is_boolean, "conditions")
+    return typed(checked, BOOLEAN) if pa.types.is_null(checked.type) else checked
+
+
+def unified(site: Site, values: list[Bound]) -> list[Bound]:
+    """The values in the one type that they have in common.
+
+    Raises:
+        ExpressionError: They have none.
+    """
+    kind = pa.null()
+    written = [each for each in values if isinstance(each.constant, str)]
+    for value in values:
+        # A text that is written in the expression becomes a date where it stands beside one.
+        if value not in written:
+            kind = _common(site, kind, value)
+    if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None):
+        return [_moment(site, each, kind) if each in written else cast(site, each, kind) for each in values]
+    for value in written:
+        kind = _common(site, kind, value)
+    return [cast(site, each, kind) for each in values]
+
+
+def _common(site: Site, kind: pa.DataType, value: Bound) -> pa.DataType:
+    found = common_type(kind, value.type)
+    if found is None:
+        hint = "; cast one of them"
+        if TEXT in (kind, value.type):
+            hint = "; cast one of them, or give the column a type where it is read"
+        elif pa.types.is_timestamp(kind) and pa.types.is_timestamp(value.type):
+            hint = "; say in which zone, as in ts at time zone 'UTC'"
+        raise site.error(f"{site.name} has {name_of(kind)} beside {name_of(value.type)}{hint}", value)
+    return found
+
+
+def _moment(site: Site, text: Bound, kind: pa.DataType) -> Bound:
+    converted = cast(site, text, kind)
+    rows = Rows(pa.RecordBatch.from_arrays([pa.nulls(1)], ["_"]))
+    found = converted.compute(rows)
+    if found.failures is not None:
+        raise ExpressionError(rows.reason(int(found.failures[0]), 0), site.text, text.node.position)
+    return converted
+
+
+def _is_nan(values: Any) -> Any:
+    return pc.is_nan(values)
+
+
+def _has_nan(*values: Any) -> bool:
+    return any(bool(_any(_is_nan(each))) for each in values)
+
+
+def _any(mask: Any) -> bool:
+    return bool(mask.as_py() if isinstance(mask, pa.Scalar) else pc.any(mask).as_py())
+
+
+def equal(left: Any, right: Any) -> Any:
+    """Equality in which NaN is equal to NaN."""
+    found = pc.equal(left, right)
+    if pa.types.is_floating(left.type) and _has_nan(left, right):
+        return pc.or_(found, pc.and_(_is_nan(left), _is_nan(right)))
+    return found
+
+
+def less(left: Any, right: Any) -> Any:
+    """Order in which NaN is larger than every number."""
+    found = pc.less(left, right)
+    if pa.types.is_floating(left.type) and _has_nan(left, right):
+        return pc.or_(found, pc.and_(pc.invert(_is_nan(left)), _is_nan(right)))
+    return found
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": equal,
+    "<>": lambda left, right: pc.invert(equal(left, right)),
+    "<": less,
+    ">": lambda left, right: less(right, left),
+    "<=": lambda left, right: pc.invert(less(right, left)),
+    ">=": lambda left, right: pc.invert(less(left, right)),
+}
+
+
+def _require_comparable(site: Site, value: Bound) -> None:
+    if pa.types.is_nested(value.type):
+        raise site.error(f"{name_of(value.type)} cannot be compared", value)
+
+
+def comparison(sign: str) -> Callable[[Site, Bound, Bound], Bound]:
+    """A comparison operator."""
+
+    def bind(site: Site, left: Bound, right: Bound) -> Bound:
+        first, second = unified(site, [left, right])
+        _require_comparable(site, first)
+        if pa.types.is_null(first.type):
+            return typed(left, BOOLEAN)
+        return applied(site, BOOLEAN, _COMPARISONS[sign], first, second)
+
+    return bind
+
+
+def not_distinct(site: Site, left: Bound, right: Bound) -> Bound:
+    """Equality in which null is equal to null; never null."""
+    first, second = unified(site, [left, right])
+    _require_comparable(site, first)
+
+    def compute(one: Any, other: Any) -> Any:
+        if pa.types.is_null(one.type):
+            return pc.is_null(one)
+        same = pc.fill_null(equal(one, other), False)
+        return pc.or_(same, pc.and_(pc.is_null(one), pc.is_null(other)))
+
+    return applied(site, BOOLEAN, compute, first, second)
+
+
+def distinct(site: Site, left: Bound, right: Bound) -> Bound:
+    """Whether values differ, where null is a value."""
+    return invert(site, not_distinct(site, left, right))
+
+
+def invert(site: Site, value: Bound) -> Bound:
+    """Not value."""
+    return applied(site, BOOLEAN, pc.invert, truth(site, value))
+
+
+def conjunction(site: Site, left: Bound, right: Bound) -> Bound:
+    """Left and right: where left is false, right is not looked at, so that it cannot fail."""
+    return _short_circuit(site, left, right, pc.and_kleene, decides=False)
+
+
+def disjunction(site: Site, left: Bound, right: Bound) -> Bound:
+    """Left or right: where left is true, right is not looked at, so that it cannot fail."""
+    return _short_circuit(site, left, right, pc.or_kleene, decides=True)
+
+
+def _short_circuit(site: Site, left: Bound, right: Bound, kernel: Any, *, decides: bool) -> Bound:
+    first, second = truth(site, left), truth(site, right)
+
+    def compute(rows: Rows) -> Vector:
+        one, other = first.compute(rows), second.compute(rows)
+        codes = other.failures
+        if codes is not None:
+            decided = rows.spread(pc.fill_null(pc.equal(one.values, decides), False)).to_numpy(zero_copy_only=False)
+            codes = np.where(decided, np.int32(0), codes)
+        return Vector(kernel(one.values, other.values), merged(one.failures, codes))
+
+    return Bound(site.node, BOOLEAN, compute)
+
+
+def is_null(site: Site, value: Bound) -> Bound:
+    """Whether there is no value."""
+    return applied(site, BOOLEAN, pc.is_null, value)
+
+
+def is_not_null(site: Site, value: Bound) -> Bound:
+    """Whether there is a value."""
+    return applied(site, BOOLEAN, pc.is_valid, value)
+
+
+def is_nan(site: Site, value: Bound) -> Bound:
+    """Whether a double is no number; false for null, as in Spark."""
+    site.require(value, pa.types.is_floating, "doubles")
+    if pa.types.is_null(value.type):
+        return applied(site, BOOLEAN, pc.is_valid, value)
+    return applied(site, BOOLEAN, lambda values: pc.fill_null(pc.is_nan(values), False), value)
+
+
+def coalesce(site: Site, *values: Bound) -> Bound:
+    """The first value that is not null; those behind it are not looked at."""
+    options = unified(site, list(values))
+
+    def compute(rows: Rows) -> Vector:
+        found = options[-1].compute(rows)
+        for option in reversed(options[:-1]):
+            vector = option.compute(rows)
+            # A value that failed is not null: its failure is the result.
+            is_there = pc.is_valid(vector.values)
+            if vector.failures is not None:
+                is_there = pc.or_(rows.spread(is_there), pa.array(vector.failures != 0))
+            found = rows.choose(Vector(is_there), vector, found)
+        return found
+
+    return Bound(site.node, options[0].type, compute)
+
+
+def null_if(site: Site, value: Bound, other: Bound) -> Bound:
+    """Null where both are equal, else value."""
+    same = comparison("=")(site, value, other)
+    nothing = typed(value, value.type)
+    return Bound(
+        site.node,
+        value.type,
+        lambda rows: rows.choose(same.compute(rows), nothing.compute(rows), value.compute(rows)),
+    )
+
+
+def case(site: Site, branches: list[tuple[Bound, Bound]], default: Bound) -> Bound:
+    """The value of the first branch whose condition is true."""
+    conditions = [truth(site, condition) for condition, _ in branches]
+    *values, otherwise = unified(site, [*(value for _, value in branches), default])
+
+    def compute(rows: Rows) -> Vector:
+        found = otherwise.compute(rows)
+        for condition, value in zip(reversed(conditions), reversed(values), strict=True):
+            found = rows.choose(condition.compute(rows), value.compute(rows), found)
+        return found
+
+    return Bound(site.node, otherwise.type, compute)
+
+
+def extreme(wins: Callable[[Any, Any], Any]) -> Callable[..., Bound]:
+    """Greatest and least: of the values that are not null."""
+
+    def better(one: Any, other: Any) -> Any:
+        takes_one = pc.or_kleene(pc.is_null(other), pc.fill_null(wins(one, other), False))
+        return pc.if_else(takes_one, one, other)
+
+    def bind(site: Site, *values: Bound) -> Bound:
+        options = unified(site, list(values))
+        for option in options:
+            _require_comparable(site, option)
+        return applied(site, options[0].type, lambda *arrays: reduce(better, arrays), *options)
+
+    return bind
+
+
+def larger(one: Any, other: Any) -> Any:
+    """Whether one is larger, where NaN is larger than every number."""
+    return less(other, one)

@@ -1,0 +1,173 @@
+"""Dates, timestamps and intervals."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.expressions.bound import Bound, Site, applied, attempted
+from operators.expressions.casting import cast
+from operators.expressions.sql_types import BIGINT, DATE, INTEGER, INTERVAL, TIMESTAMP, is_whole, name_of
+
+_DAY_US = 86_400_000_000
+_TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+_EARLIEST = -719_162
+_LATEST = 2_932_896
+"""The days 0001-01-01 and 9999-12-31, counted from 1970: Spark and Python have no others."""
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def moment_of(site: Site, value: Bound) -> Bound:
+    """An argument that is a date or a timestamp; a text that is written in the expression becomes one."""
+    if isinstance(value.constant, str):
+        return cast(site, value, TIMESTAMP)
+    return site.require(value, _is_moment, "dates and timestamps")
+
+
+def moved(site: Site, moment: Bound, by: Bound, direction: int) -> Bound:
+    """A date or timestamp some days or an interval later, or earlier."""
+    why = lambda start, length: f"{start} {'+' if direction > 0 else '-'} {length} is out of range"  # noqa: E731
+    if pa.types.is_date(moment.type):
+        if pa.types.is_duration(by.type):
+            if not isinstance(by.constant, int) or by.constant % _DAY_US:
+                raise site.error("only whole days are added to a date; cast it to a timestamp first", by)
+        else:
+            site.require(by, is_whole, "a date and a number of days")
+        kernel = lambda start, length: _days_later(start, length, direction)  # noqa: E731
+        return attempted(site, DATE, kernel, why, moment, by)
+    site.require(by, pa.types.is_duration, f"{name_of(moment.type)} and an interval, as interval '1' hour")
+    # The result has microseconds where the interval brings them.
+    finer = pa.types.is_timestamp(moment.type) and moment.type.unit == "ns"
+    kind = moment.type if finer or moment.type == INTERVAL else pa.timestamp("us", moment.type.tz)
+    checked = pc.add_checked if direction > 0 else pc.subtract_checked
+
+    def compute(start: Any, length: Any) -> Any:
+        found = checked(pc.cast(start, kind), length)
+        return found if kind == INTERVAL else _in_calendar(found)
+
+    return attempted(site, kind, compute, why, moment, by)
+
+
+def _in_calendar(stamps: Any) -> Any:
+    """The timestamps, with null for those that no calendar has."""
+    per_day = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[stamps.type.unit]
+    ticks = pc.cast(stamps, BIGINT)
+    lowest, end = (max(min(day * per_day, 2**63 - 1), -(2**63)) for day in (_EARLIEST, _LATEST + 1))
+    is_day = pc.and_(pc.greater_equal(ticks, lowest), pc.less(ticks, end))
+    return pc.if_else(is_day, stamps, pa.scalar(None, stamps.type))
+
+
+def _days_later(start: Any, length: Any, direction: int) -> Any:
+    if pa.types.is_duration(length.type):
+        length = pc.divide(pc.cast(length, BIGINT), _DAY_US)
+    checked = pc.add_checked if direction > 0 else pc.subtract_checked
+    days = checked(pc.cast(pc.cast(start, INTEGER), BIGINT), pc.cast(length, BIGINT))
+    is_day = pc.and_(pc.greater_equal(days, _EARLIEST), pc.less_equal(days, _LATEST))
+    return pc.cast(pc.cast(pc.if_else(is_day, days, pa.scalar(None, BIGINT)), INTEGER), DATE)
+
+
+def subtracted(site: Site, left: Bound, right: Bound) -> Bound:
+    """The days between two dates, or the interval between two timestamps."""
+    why = lambda first, second: f"{first} - {second} is out of range"  # noqa: E731  # a reason, not a function
+    if pa.types.is_date(left.type) and pa.types.is_date(right.type):
+        kernel = lambda first, second: pc.subtract_checked(pc.cast(first, INTEGER), pc.cast(second, INTEGER))  # noqa: E731
+        return attempted(site, INTEGER, kernel, why, left, right)
+    if pa.types.is_duration(left.type) or (left.type.tz if pa.types.is_timestamp(left.type) else None) != (
+        right.type.tz if pa.types.is_timestamp(right.type) else None
+    ):
+        raise site.error(f"{name_of(left.type)} - {name_of(right.type)} is not available; cast both to timestamps")
+    kind = pa.timestamp("us", left.type.tz if pa.types.is_timestamp(left.type) else None)
+    compute = lambda first, second: pc.subtract_checked(pc.cast(first, kind), pc.cast(second, kind))  # noqa: E731
+    return attempted(site, INTERVAL, compute, why, left, right)
+
+
+def days_between(site: Site, end: Bound, start: Bound) -> Bound:
+    """datediff(end, start): days from start to end."""
+    return subtracted(site, cast(site, moment_of(site, end), DATE), cast(site, moment_of(site, start), DATE))
+
+
+def add_days(direction: int) -> Callable[[Site, Bound, Bound], Bound]:
+    """date_add and date_sub."""
+
+    def bind(site: Site, start: Bound, days: Bound) -> Bound:
+        site.require(days, is_whole, "a date and a number of days")
+        return moved(site, cast(site, moment_of(site, start), DATE), days, direction)
+
+    return bind
+
+
+def part(kernel: Callable[[Any], Any]) -> Callable[[Site, Bound], Bound]:
+    """A function that gives a part of a date or timestamp, as a whole number."""
+
+    def bind(site: Site, moment: Bound) -> Bound:
+        return applied(site, INTEGER, lambda values: pc.cast(kernel(values), INTEGER), moment_of(site, moment))
+
+    return bind
+
+
+def clock_part(kernel: Callable[[Any], Any]) -> Callable[[Site, Bound], Bound]:
+    """A function that gives a part of the clock time; that of a date is midnight."""
+
+    def bind(site: Site, moment: Bound) -> Bound:
+        checked = moment_of(site, moment)
+        if pa.types.is_date(checked.type):
+            checked = cast(site, checked, TIMESTAMP)
+        return applied(site, INTEGER, lambda values: pc.cast(kernel(values), INTEGER), checked)
+
+    return bind
+
+
+def day_of_week(values: Any) -> Any:
+    """1 for Sunday to 7 for Saturday, as Spark counts."""
+    return pc.day_of_week(values, count_from_zero=False, week_start=7)
+
+
+def truncate(site: Site, unit: Bound, moment: Bound) -> Bound:
+    """date_trunc(unit, moment): the beginning of its year, month, … as a timestamp; a week begins on Monday."""
+    name = site.written_text(unit, "the unit").lower()
+    if name not in _TRUNCATED:
+        raise site.error(f"date_trunc has no unit '{name}'; it has {', '.join(_TRUNCATED)}", unit)
+    checked = moment_of(site, moment)
+    if pa.types.is_date(checked.type):
+        checked = cast(site, checked, TIMESTAMP)
+    return applied(site, checked.type, lambda values: pc.floor_temporal(values, unit=name), checked)
+
+
+def last_day(site: Site, moment: Bound) -> Bound:
+    """The last day of the month."""
+
+    def compute(values: Any) -> Any:
+        # 31 days after a 1st lie in the next month.
+        one = pa.scalar(1, INTEGER)
+        later = pc.add(pc.cast(pc.floor_temporal(values, unit="month"), INTEGER), pa.scalar(31, INTEGER))
+        first = pc.cast(pc.floor_temporal(pc.cast(later, DATE), unit="month"), INTEGER)
+        return pc.cast(pc.subtract(first, one), DATE)
+
+    return applied(site, DATE, compute, cast(site, moment_of(site, moment), DATE))
+
+
+def at_zone(site: Site, moment: Bound, zone: Bound) -> Bound:
+    """Ts at time zone z: of a clock time the instant, of an instant the clock time."""
+    name = site.written_text(zone, "the zone")
+    if name not in zoneinfo.available_timezones():
+        raise site.error(f"there is no time zone '{name}'; try 'UTC' or 'Europe/Paris'", zone)
+    checked = site.require(
+        cast(site, moment, TIMESTAMP) if moment.constant else moment, pa.types.is_timestamp, "timestamps"
+    )
+    if pa.types.is_null(checked.type):
+        checked = cast(site, checked, TIMESTAMP)
+    if checked.type.tz is not None:
+        shown = pa.timestamp(checked.type.unit, name)
+        kernel = lambda values: pc.local_timestamp(pc.cast(values, shown))  # noqa: E731
+        return applied(site, pa.timestamp(checked.type.unit), kernel, checked)
+    # Of a clock time that comes twice, the first one is meant, as in Java; one that is skipped is no instant.
+    assume = lambda values: pc.assume_timezone(values, name, ambiguous="earliest", nonexistent="raise")  # noqa: E731
+    why = lambda value: f"{value} is skipped by the clocks of {name}"  # noqa: E731  # a reason, not a function
+    return attempted(site, pa.timestamp(checked.type.unit, name), assume, why, checked)

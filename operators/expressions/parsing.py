@@ -1,0 +1,335 @@
+"""Reads the text of an expression with sqlglot, as standard SQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp, parser, tokens
+from sqlglot.errors import ParseError, TokenError
+
+from operators.expressions.expression_error import ExpressionError, did_you_mean
+from operators.expressions.sql_types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    MAX_DIGITS,
+    NULL,
+    TEXT,
+    TIMESTAMP,
+)
+from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node
+
+_KEPT_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+"""Functions with words between their arguments; all others are calls like any other."""
+
+
+class SqlDialect(sqlglot.Dialect):
+    """Standard SQL: text stands in single quotes, where a backslash is a character, and names in double ones."""
+
+    class Tokenizer(tokens.Tokenizer):
+        """Takes names in backticks as well, as Spark does."""
+
+        QUOTES = ["'"]  # noqa: RUF012  # the name and kind that sqlglot reads
+        STRING_ESCAPES = ["'"]  # noqa: RUF012
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012
+
+    class Parser(parser.Parser):
+        """Leaves functions as they are written, so that what they mean is decided in one place, ours."""
+
+        FUNCTIONS = {}  # noqa: RUF012
+        NO_PAREN_FUNCTIONS = {}  # noqa: RUF012
+        FUNCTION_PARSERS = {name: parser.Parser.FUNCTION_PARSERS[name] for name in _KEPT_PARSERS}  # noqa: RUF012
+
+
+_OPERATORS: dict[type[exp.Expression], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "div",
+    exp.Mod: "%",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "is not distinct from",
+    exp.NullSafeNEQ: "is distinct from",
+    exp.And: "and",
+    exp.Or: "or",
+    exp.DPipe: "||",
+    exp.Like: "like",
+    exp.ILike: "ilike",
+    exp.RegexpLike: "rlike",
+}
+_TYPES: dict[str, pa.DataType] = {
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": INTEGER,
+    "BIGINT": BIGINT,
+    "FLOAT": pa.float32(),
+    "DOUBLE": DOUBLE,
+    "BOOLEAN": BOOLEAN,
+    "TEXT": TEXT,
+    "VARCHAR": TEXT,
+    "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMPNTZ": TIMESTAMP,
+}
+_TYPE_NAMES = "tinyint, smallint, int, bigint, real, double, decimal(9, 2), boolean, text, date, timestamp"
+_SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800}
+_PARTS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+_CHANGING = ("now", "current_date", "current_time", "current_timestamp", "random", "rand", "uuid")
+
+
+def parsed(text: str) -> Node:
+    """The tree of an expression.
+
+    Raises:
+        ExpressionError: It is none, or says what expressions cannot.
+    """
+    try:
+        found = sqlglot.parse_one(text, dialect=SqlDialect)
+    except TokenError:
+        raise ExpressionError("a quote or a comment is not closed", text, len(text.rstrip())) from None
+    except ParseError as error:
+        raise _syntax_error(text, error) from None
+    except RecursionError:
+        raise ExpressionError("it is nested too deep", text, 0) from None
+    return _Converter(text).node(found)
+
+
+def _syntax_error(text: str, error: ParseError) -> ExpressionError:
+    if not error.errors:
+        return ExpressionError("the expression is empty", text, 0)
+    found = error.errors[0]
+    highlight = str(found.get("highlight") or "")
+    offset = _offset(text, int(found.get("line") or 1), int(found.get("col") or 1)) - len(highlight)
+    # sqlglot names classes of its own where an operator lacks what it takes.
+    missing = str(found.get("description")).startswith("Required keyword")
+    reason = f"something is missing behind {highlight!r}" if missing else f"{highlight!r} is not expected here"
+    return ExpressionError(reason, text, max(0, offset))
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    return starts[min(line, len(starts)) - 1] + column
+
+
+class _Converter:
+    """Makes the tree of what sqlglot gives.
+
+    Args:
+        text: The expression.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._special: dict[type[exp.Expression], Callable[[Any, int], Node]] = {
+            exp.Paren: lambda found, _: self.node(found.this),
+            exp.Column: self._column,
+            exp.Literal: self._literal,
+            exp.Boolean: lambda found, at: Constant(at, bool(found.this), BOOLEAN),
+            exp.Null: lambda _, at: Constant(at, None, NULL),
+            exp.Neg: self._negative,
+            exp.Not: lambda found, at: Call(at, "not", (self.node(found.this),)),
+            exp.Is: self._is,
+            exp.In: self._in,
+            exp.Between: self._between,
+            exp.Escape: self._escape,
+            exp.Case: self._case,
+            exp.If: self._if,
+            exp.Cast: self._cast,
+            exp.TryCast: self._cast,
+            exp.Extract: self._extract,
+            exp.Interval: self._interval,
+            exp.AtTimeZone: lambda found, at: self._call(at, "at time zone", found.this, found.args["zone"]),
+            exp.Substring: lambda found, at: self._call(
+                at, "substring", found.this, found.args.get("start"), found.args.get("length")
+            ),
+            exp.StrPosition: lambda found, at: self._call(at, "strpos", found.this, found.args["substr"]),
+            exp.Trim: self._trim,
+            exp.Anonymous: self._anonymous,
+            exp.Star: lambda _, at: Call(at, "*", ()),
+        }
+
+    def node(self, found: Any) -> Node:
+        """The node of an expression of sqlglot.
+
+        Raises:
+            ExpressionError: There is none.
+        """
+        at = _position(found)
+        special = self._special.get(type(found))
+        if special is not None:
+            return special(found, at)
+        name = _OPERATORS.get(type(found))
+        if name is None:
+            raise self._unsupported(found, at)
+        if found.args.get("negate"):
+            return Call(at, "not", (self._call(at, name, found.this, found.expression),))
+        return self._call(at, name, found.this, found.expression)
+
+    def _call(self, at: int, name: str, *arguments: Any) -> Call:
+        return Call(at, name, tuple(self.node(argument) for argument in arguments if argument is not None))
+
+    def _unsupported(self, found: Any, at: int) -> ExpressionError:
+        if isinstance(found, exp.Query | exp.Subquery | exp.Values):
+            return ExpressionError("a query is no expression; only columns of the record can be used", self._text, at)
+        if isinstance(found, exp.Alias):
+            reason = "'as' is not expected here: the key in YAML names the result"
+            return ExpressionError(reason, self._text, _position(found.args["alias"]))
+        if isinstance(found, exp.Window):
+            return ExpressionError("windows (over) are not available; Aggregate groups records", self._text, at)
+        if isinstance(found, exp.Bracket | exp.Dot | exp.JSONExtract | exp.JSONExtractScalar):
+            return ExpressionError("members of lists and structs cannot be taken out", self._text, at)
+        if isinstance(found, exp.Block):
+            return ExpressionError("only one expression is expected; remove what is behind ';'", self._text, at)
+        return ExpressionError(f"{type(found).__name__.lower()} is not available in expressions", self._text, at)
+
+    def _column(self, found: Any, at: int) -> Node:
+        if len(found.parts) > 1:
+            reason = "members of structs cannot be taken out; a name with a point in it stands in double quotes"
+            raise ExpressionError(reason, self._text, at)
+        name = str(found.this.this) if not isinstance(found.this, exp.Star) else "*"
+        if name.lower() in _CHANGING and not found.this.args.get("quoted"):
+            raise self._changing(name, at)
+        return ColumnName(at, name)
+
+    def _changing(self, name: str, at: int) -> ExpressionError:
+        reason = f"'{name}' gives something else each time, and a window that runs again must give the same"
+        return ExpressionError(reason, self._text, at)
+
+    def _literal(self, found: Any, at: int) -> Node:
+        text = str(found.this)
+        if found.is_string:
+            return Constant(at, text, TEXT)
+        if "e" in text.lower():
+            return Constant(at, float(text), DOUBLE)
+        return self._number(Decimal(text), at)
+
+    def _number(self, value: Decimal, at: int) -> Constant:
+        _, digits, exponent = value.as_tuple()
+        scale = -int(exponent)
+        if scale <= 0 and -(1 << 63) <= value < 1 << 63:
+            return Constant(at, int(value), INTEGER if -(1 << 31) <= value < 1 << 31 else BIGINT)
+        if max(len(digits), scale) > MAX_DIGITS:
+            raise ExpressionError(f"a number has {MAX_DIGITS} digits at most", self._text, at)
+        return Constant(at, value, pa.decimal128(max(len(digits), scale), max(scale, 0)))
+
+    def _negative(self, found: Any, at: int) -> Node:
+        argument = self.node(found.this)
+        if isinstance(argument, Constant) and isinstance(argument.value, int | Decimal):
+            return self._number(-Decimal(argument.value), at)
+        return Call(at, "negative", (argument,))
+
+    def _is(self, found: Any, at: int) -> Node:
+        argument, what = self.node(found.this), found.expression
+        if isinstance(what, exp.Null):
+            return Call(at, "is null", (argument,))
+        return Call(at, "is not distinct from", (argument, self.node(what)))
+
+    def _in(self, found: Any, at: int) -> Node:
+        if found.args.get("query") is not None or not found.expressions:
+            raise ExpressionError("'in' takes a list of values, as in ('a', 'b')", self._text, at)
+        argument = self.node(found.this)
+        return _any_of([Call(at, "=", (argument, self.node(each))) for each in found.expressions], at)
+
+    def _between(self, found: Any, at: int) -> Node:
+        argument = self.node(found.this)
+        low, high = self.node(found.args["low"]), self.node(found.args["high"])
+        return Call(at, "and", (Call(at, ">=", (argument, low)), Call(at, "<=", (argument, high))))
+
+    def _escape(self, found: Any, at: int) -> Node:
+        like = found.this
+        call = self._call(at, _OPERATORS[type(like)], like.this, like.expression, found.expression)
+        return Call(at, "not", (call,)) if like.args.get("negate") else call
+
+    def _case(self, found: Any, at: int) -> Node:
+        branches = []
+        for branch in found.args["ifs"]:
+            condition = self.node(branch.this)
+            if found.this is not None:
+                condition = Call(condition.position, "=", (self.node(found.this), condition))
+            branches.append((condition, self.node(branch.args["true"])))
+        default = found.args.get("default")
+        return Case(at, tuple(branches), Constant(at, None, NULL) if default is None else self.node(default))
+
+    def _if(self, found: Any, at: int) -> Node:
+        default = found.args.get("false")
+        otherwise = Constant(at, None, NULL) if default is None else self.node(default)
+        return Case(at, ((self.node(found.this), self.node(found.args["true"])),), otherwise)
+
+    def _cast(self, found: Any, at: int) -> Node:
+        return Cast(at, self.node(found.this), self._type(found.args["to"], at), isinstance(found, exp.TryCast))
+
+    def _type(self, found: Any, at: int) -> pa.DataType:
+        name = str(getattr(found.this, "value", found.this))
+        numbers = [int(str(each.this.this)) for each in found.expressions if str(each.this.this).isdigit()]
+        if name == "DECIMAL":
+            digits, scale = (*numbers, 0)[:2] if numbers else (10, 0)
+            if not 1 <= digits <= MAX_DIGITS or scale > digits:
+                reason = f"a decimal has 1 to {MAX_DIGITS} digits, and not more of them behind the point"
+                raise ExpressionError(reason, self._text, at)
+            return pa.decimal128(digits, scale)
+        if name not in _TYPES or numbers:
+            written = str(found.args.get("kind") or found.sql()).lower()
+            hint = did_you_mean(written, [each.strip() for each in _TYPE_NAMES.split(",")])
+            raise ExpressionError(
+                f"there is no type {written!r} to cast to{hint}; there are {_TYPE_NAMES}", self._text, at
+            )
+        return _TYPES[name]
+
+    def _extract(self, found: Any, at: int) -> Node:
+        part = str(found.this.name).upper()
+        if part not in _PARTS:
+            names = ", ".join(_PARTS).lower()
+            raise ExpressionError(f"extract has no part '{part.lower()}'; it has {names}", self._text, at)
+        return self._call(at, part.lower(), found.expression)
+
+    def _interval(self, found: Any, at: int) -> Node:
+        unit = str(found.args["unit"].name if found.args.get("unit") is not None else "").upper().removesuffix("S")
+        number = str(found.this.this) if isinstance(found.this, exp.Literal) else ""
+        if unit in ("MONTH", "YEAR", "QUARTER"):
+            reason = f"intervals of a {unit.lower()} have no fixed length; use add_months"
+            raise ExpressionError(reason, self._text, at)
+        if unit not in _SECONDS or not re.fullmatch(r"[+-]?[0-9]+", number):
+            reason = "an interval is a whole number of seconds, minutes, hours, days or weeks, as interval '3' day"
+            raise ExpressionError(reason, self._text, at)
+        return Constant(at, int(number) * _SECONDS[unit] * 1_000_000, INTERVAL)
+
+    def _trim(self, found: Any, at: int) -> Node:
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(found.args.get("position")).upper(), "trim")
+        return self._call(at, name, found.this, found.args.get("expression"))
+
+    def _anonymous(self, found: Any, at: int) -> Node:
+        name, arguments = str(found.this).lower(), found.expressions
+        if name in _CHANGING:
+            raise self._changing(name, at)
+        is_distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        if is_distinct:
+            arguments = arguments[0].expressions
+        return Call(at, name, tuple(self.node(argument) for argument in arguments), is_distinct)
+
+
+def _any_of(conditions: list[Call], at: int) -> Call:
+    """The conditions joined by or, in a tree that is as low as can be."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    return Call(at, "or", (_any_of(conditions[:middle], at), _any_of(conditions[middle:], at)))
+
+
+def _position(found: Any) -> int:
+    """Where an expression begins: sqlglot notes it for names and values only, not for what holds them."""
+    starts = [part.meta["start"] for part in found.walk() if "start" in part.meta]
+    return min(starts, default=0)

@@ -1,0 +1,174 @@
+"""Values of an expression for many records at once, and for which of them there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Codes = npt.NDArray[np.int32]
+Kernel = Callable[..., Any]
+Why = Callable[..., str]
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The values of an expression.
+
+    Attributes:
+        values: An array of one value per record, or a scalar that stands for all of them.
+        failures: For each record 0, or the number of the failure because of which it has no value, whatever stands
+            in values; None where no record failed.
+    """
+
+    values: Any
+    failures: Codes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What failed, and with what.
+
+    Attributes:
+        why: Gives the reason for the arguments of one record.
+        arguments: Arrays or scalars.
+    """
+
+    why: Why
+    arguments: tuple[Any, ...]
+
+
+class Rows:
+    """The records that an expression is computed of.
+
+    Args:
+        columns: The records.
+    """
+
+    def __init__(self, columns: pa.RecordBatch) -> None:
+        self.columns = columns
+        self._failures: list[_Failure] = []
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    def reason(self, code: int, row: int) -> str:
+        """Why a record has no value, as a clause.
+
+        Args:
+            code: As in Vector.failures.
+            row: Position of the record.
+        """
+        failure = self._failures[code - 1]
+        return failure.why(*(_one(argument, row) for argument in failure.arguments))
+
+    def apply(self, kernel: Kernel, *arguments: Vector) -> Vector:
+        """Compute what has a value for any arguments."""
+        values = kernel(*(argument.values for argument in arguments))
+        return Vector(values, merged(*(argument.failures for argument in arguments)))
+
+    def attempt(self, kernel: Kernel, why: Why, *arguments: Vector) -> Vector:
+        """Compute what has no value for some arguments.
+
+        Args:
+            kernel: Raises pyarrow.ArrowInvalid, or gives null, where one of the rows has no value.
+            why: The reason, given the arguments of one record as Python's values.
+            arguments: Of the kernel; where one is null, the value is null.
+        """
+        inputs = tuple(argument.values for argument in arguments)
+        if not any(isinstance(each, pa.Array) for each in inputs):
+            inputs = (pa.repeat(inputs[0], len(self)), *inputs[1:])
+        values = _each_possible(kernel, inputs)
+        before = merged(*(argument.failures for argument in arguments))
+        mask = _without_value(values, inputs)
+        if mask is None:
+            return Vector(values, before)
+        self._failures.append(_Failure(why, inputs))
+        found = np.where(mask, np.int32(len(self._failures)), np.int32(0))
+        return Vector(values, merged(before, found))
+
+    def choose(self, condition: Vector, chosen: Vector, other: Vector) -> Vector:
+        """The values of chosen where a condition is true, else those of other; only what is chosen can fail."""
+        truth = self.truth(condition.values)
+        values = pc.if_else(truth, chosen.values, other.values)
+        if condition.failures is chosen.failures is other.failures is None:
+            return Vector(values)
+        none = np.zeros(len(self), np.int32)
+        picked = np.where(
+            self.spread(truth).to_numpy(zero_copy_only=False),
+            none if chosen.failures is None else chosen.failures,
+            none if other.failures is None else other.failures,
+        )
+        return Vector(values, merged(condition.failures, picked))
+
+    def truth(self, values: Any) -> Any:
+        """Truth values without nulls: a null is not true."""
+        return pc.fill_null(values, False)
+
+    def spread(self, values: Any) -> Any:
+        """One value per record."""
+        return pa.repeat(values, len(self)) if isinstance(values, pa.Scalar) else values
+
+    def forgiven(self, vector: Vector) -> Vector:
+        """The same values, with null where there was none."""
+        return replace(vector, failures=None)
+
+
+def merged(*failures: Codes | None) -> Codes | None:
+    """For each record the first of its failures."""
+    found = [codes for codes in failures if codes is not None]
+    if not found:
+        return None
+    first = found[0]
+    for codes in found[1:]:
+        first = np.where(first != 0, first, codes)
+    return first if first.any() else None
+
+
+def _without_value(values: Any, inputs: Sequence[Any]) -> npt.NDArray[np.bool_] | None:
+    """Where the value is null and no argument is; None where that is nowhere."""
+    if not isinstance(values, pa.Array) or not values.null_count:
+        return None
+    arrays = [each for each in inputs if isinstance(each, pa.Array)]
+    if len(arrays) == 1 and arrays[0].null_count == values.null_count:
+        return None
+    if any(isinstance(each, pa.Scalar) and not each.is_valid for each in inputs):
+        return None
+    mask = pc.is_null(values)
+    for array in arrays:
+        mask = pc.and_(mask, pc.is_valid(array))
+    found: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
+    return found if found.any() else None
+
+
+def _each_possible(kernel: Kernel, inputs: tuple[Any, ...]) -> Any:
+    """The kernel's values, with null where it fails; halves the rows until those that fail are alone."""
+    try:
+        return kernel(*inputs)
+    except pa.ArrowInvalid:
+        count = next(len(each) for each in inputs if isinstance(each, pa.Array))
+        if count <= 1:
+            return _null_like(kernel, inputs)
+    middle = count // 2
+    first = _each_possible(kernel, tuple(_slice(each, 0, middle) for each in inputs))
+    second = _each_possible(kernel, tuple(_slice(each, middle, count) for each in inputs))
+    return pa.concat_arrays([first, second])
+
+
+def _null_like(kernel: Kernel, inputs: tuple[Any, ...]) -> Any:
+    """One null of the type that the kernel gives."""
+    kind = kernel(*(_slice(each, 0, 0) for each in inputs)).type
+    return pa.nulls(1, kind)
+
+
+def _slice(values: Any, start: int, end: int) -> Any:
+    return values.slice(start, end - start) if isinstance(values, pa.Array) else values
+
+
+def _one(values: Any, row: int) -> Any:
+    return (values if isinstance(values, pa.Scalar) else values[row]).as_py()

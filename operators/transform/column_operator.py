@@ -1,0 +1,142 @@
+"""What operators share that compute columns: records without a result are refused, and the others go on."""
+
+from __future__ import annotations
+
+import base64
+import json
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
+from dagflow.errors import RecordError
+from dagflow.metrics.names import REJECTED
+from operators.expressions.vectors import Codes
+from operators.reader.reject_limit import RejectLimited
+
+Plan = TypeVar("Plan")
+
+
+class ColumnOperator(RejectLimited, Generic[Plan]):
+    """An operator that computes columns of records, in a way that it fixes once for each set of columns.
+
+    Guarantee: each record leaves at one port, in order; without a stream from `errors`, one that would leave there
+    ends the run.
+    """
+
+    records_port: ClassVar[str] = "output"
+
+    input = InputPort()
+    output = OutputPort()
+    errors = OutputPort()
+
+    _context: OperatorContext | None = None
+    _plans: dict[pa.Schema, Plan] | None = None
+
+    def setup(self, context: OperatorContext) -> None:
+        """Take the counters, and which ports are connected."""
+        self._context = context
+        self._plans = {}
+
+    @abstractmethod
+    def plan(self, schema: pa.Schema) -> Plan:
+        """Fix how records with these columns are computed.
+
+        Raises:
+            ValueError: They cannot be.
+        """
+
+    def plan_of(self, schema: pa.Schema) -> Plan:
+        """The plan for these columns, made once."""
+        if self._plans is None:
+            self._plans = {}
+        known = self._plans.get(schema)
+        if known is None:
+            known = self._plans[schema] = self.plan(schema)
+        return known
+
+    def columns_of(self, batch: RecordBatch) -> pa.RecordBatch:
+        """The columns of records.
+
+        Raises:
+            LookupError: The records are raw.
+        """
+        if batch.is_raw:
+            raise LookupError(
+                "the records are raw and have no columns: read them with a format that has some, such as csv or "
+                "json_lines, or put a Parse before this operator"
+            )
+        return batch.to_arrow()
+
+    def accepted(self, batch: RecordBatch, failures: Codes | None, reason: Callable[[int], str]) -> pa.BooleanArray:
+        """Refuse the records that failed, and tell which ones did not.
+
+        Args:
+            batch: The records as they came.
+            failures: 0 for each record that did not fail; None where none did.
+            reason: Why the record at a position failed.
+
+        Raises:
+            RecordError: One did, and no stream takes it in.
+        """
+        if failures is None:
+            return pa.repeat(pa.scalar(True), len(batch))
+        failed = np.flatnonzero(failures)
+        offsets = batch.offsets()
+        if not self._takes_rejects:
+            first = int(failed[0])
+            raise RecordError(
+                reason(first),
+                url=_url_of(batch, first),
+                offset=int(offsets[first]),
+                length=_length(batch, first),
+                hint="to take such records aside, connect the port errors of this operator, and run again",
+            )
+        refused = [
+            json.dumps(
+                {
+                    "url": _url_of(batch, row),
+                    "offset": int(offsets[row]),
+                    "length": _length(batch, row),
+                    "reason": reason(row),
+                    "raw": base64.b64encode(_raw(batch, row)).decode(),
+                }
+            ).encode()
+            for row in failed.tolist()
+        ]
+        if self._context is not None:
+            self._context.counters[REJECTED] += len(refused)
+        self.errors.emit(RecordBatch.from_records(refused, LINE_FEED, batch.take(failed).origin))
+        return pa.array(failures == 0)
+
+    @property
+    def _takes_rejects(self) -> bool:
+        if self.errors.is_connected:
+            return True
+        return self._context is not None and "errors" in self._context.connected
+
+
+def _url_of(batch: RecordBatch, row: int) -> str:
+    block = batch.block_of(row)
+    return "" if block is None else str(block.url)
+
+
+def _raw(batch: RecordBatch, row: int) -> bytes:
+    """The bytes of a record; of one with columns, a JSON object."""
+    if batch.is_raw:
+        return bytes(batch.record[row].as_py())
+    values: dict[str, Any] = batch.to_arrow().slice(row, 1).to_pylist()[0]
+    return json.dumps(values, default=_shown, ensure_ascii=False).encode()
+
+
+def _length(batch: RecordBatch, row: int) -> int:
+    return len(_raw(batch, row)) if batch.is_raw else UNKNOWN
+
+
+def _shown(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,143 @@
+"""Compute columns, and keep the records for which a condition is true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from dagflow.api.properties import Columns
+from dagflow.api.records import RecordBatch
+from operators.expressions.bound import Bound
+from operators.expressions.expression import ExpressionText, OptionalExpression
+from operators.expressions.expression_error import did_you_mean
+from operators.expressions.vectors import Codes, Rows, merged
+from operators.transform.column_operator import ColumnOperator
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """What is done to records with certain columns.
+
+    Attributes:
+        where: Which records are kept; None for all.
+        computed: The expressions, by the name of their column.
+        layout: For each column that goes out its name, and the one of the records that it is; None where it is
+            computed.
+    """
+
+    where: Bound | None
+    computed: dict[str, Bound]
+    layout: tuple[tuple[str, int | None], ...]
+
+
+class Select(ColumnOperator[_Selection]):
+    """Computes columns by expressions, and keeps the records for which a condition is true.
+
+    Expressions see the columns as they come, not each other's results. A column that is computed under the name of
+    one that is there takes its place; others are added behind. A record of which a value cannot be computed is
+    refused.
+
+    Guarantee: records keep their order and origin; each one leaves at `output`, at `errors`, or is left out by
+    `where`.
+    """
+
+    columns: Annotated[
+        dict[Annotated[str, Field(min_length=1)], ExpressionText],
+        Field(description="an expression for each column that is computed, as {total: price * qty}"),
+    ] = {}  # noqa: RUF012  # a default, which pydantic copies
+    where: Annotated[OptionalExpression, Field(description="pass on the records for which this is true")] = None
+    keep: Annotated[Columns | None, Field(description="pass on these columns, and those that are computed")] = None
+    drop: Annotated[Columns | None, Field(description="pass on all columns but these")] = None
+    rename: Annotated[dict[str, str], Field(description="the new name of a column by its old one")] = {}  # noqa: RUF012
+
+    def check_properties(self) -> None:
+        """Refuse what contradicts itself, and an operator that does nothing."""
+        if not (self.columns or self.where or self.keep or self.drop or self.rename):
+            raise ValueError("give columns, where, keep, drop or rename, such as where: qty > 0")
+        if self.keep is not None and self.drop is not None:
+            raise ValueError("give keep or drop, not both")
+        twice = [name for name in self.rename if name in (self.drop or ())]
+        if twice:
+            raise ValueError(f"rename: '{twice[0]}' is dropped as well")
+
+    @ColumnOperator.input.batch
+    def select(self, batch: RecordBatch) -> None:
+        """Emit what is kept of a batch."""
+        if not len(batch):
+            # A block without records is announced by an empty raw batch, whatever the columns of its format are.
+            self.output.emit(batch)
+            return
+        plan = self.plan_of(self.columns_of(batch).schema)
+        kept = self._kept(batch, plan)
+        rows = Rows(kept.to_arrow())
+        vectors = {name: bound.compute(rows) for name, bound in plan.computed.items()}
+
+        def reason(row: int) -> str:
+            for name, vector in vectors.items():
+                if vector.failures is not None and vector.failures[row]:
+                    return f"column '{name}': {rows.reason(int(vector.failures[row]), row)}"
+            return ""
+
+        failures = merged(*(vector.failures for vector in vectors.values()))
+        arrays = [
+            rows.spread(vectors[name].values) if index is None else rows.columns.column(index)
+            for name, index in plan.layout
+        ]
+        selected = kept.with_columns(pa.RecordBatch.from_arrays(arrays, [name for name, _ in plan.layout]))
+        if failures is not None:
+            selected = selected.filter(self.accepted(kept, failures, reason))
+        self.output.emit(selected)
+
+    def _kept(self, batch: RecordBatch, plan: _Selection) -> RecordBatch:
+        """The records for which the condition is true."""
+        if plan.where is None:
+            return batch
+        rows = Rows(batch.to_arrow())
+        found = plan.where.compute(rows)
+        mask = rows.spread(rows.truth(found.values))
+        if found.failures is not None:
+            codes: Codes = found.failures
+            accepted = self.accepted(batch, codes, lambda row: f"where: {rows.reason(int(codes[row]), row)}")
+            mask = pc.and_(mask, accepted)
+        return batch.filter(mask)
+
+    def plan(self, schema: pa.Schema) -> _Selection:
+        """Check expressions and names against the columns of records.
+
+        Raises:
+            ExpressionError: An expression does not fit them.
+            LookupError: There is no such column.
+            ValueError: Two columns would have one name.
+        """
+        where = None if self.where is None else self.where.bind_condition(schema)
+        computed = {name: expression.bind(schema) for name, expression in self.columns.items()}
+        for what, names in (("keep", self.keep), ("drop", self.drop), ("rename", list(self.rename))):
+            _require(schema.names, names or (), what)
+        layout: list[tuple[str, int | None]] = []
+        for index, name in enumerate(schema.names):
+            if name in computed and name not in self.rename:
+                layout.append((name, None))
+            elif name not in (self.drop or ()) and (self.keep is None or name in self.keep or name in self.rename):
+                layout.append((self.rename.get(name, name), index))
+        present = {name for name, _ in layout}
+        layout += [(name, None) for name in computed if name not in present]
+        _require_once([name for name, _ in layout])
+        return _Selection(where, computed, tuple(layout))
+
+
+def _require(has: Sequence[str], names: Sequence[str], what: str) -> None:
+    for name in names:
+        if name not in has:
+            hint = did_you_mean(name, has) or f"; there are {', '.join(has)}"
+            raise LookupError(f"{what}: there is no column '{name}'{hint}")
+
+
+def _require_once(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two columns would be called '{name}'; rename or drop one of them")

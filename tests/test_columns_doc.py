@@ -1,0 +1,55 @@
+"""The apps of docs/columns.md run, and the page lists what there is."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from pathlib import Path
+
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from operators.expressions.functions.available import FUNCTIONS
+from tests.sql import test_against_duckdb as duckdb_tests
+from tests.sql import test_against_spark as spark_tests
+from tests.sql.cases import EXPRESSIONS
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "columns.md").read_text("utf-8")
+TEXT = " ".join(PAGE.split())
+
+
+def run_app(name: str, place: Path) -> None:
+    """Run an app of the page on the input of the project."""
+    (app,) = re.findall(rf"```yaml\n# {name}\n(.*?)```", PAGE, re.DOTALL)
+    (place / name).write_text(app)
+    shutil.copytree(ROOT / "data", place / "data")
+    with contextlib.chdir(place):
+        run(load_app(name), runtime=InlineRuntime)
+
+
+def lines_of(folder: Path) -> list[str]:
+    """The lines of all files, in order of their names."""
+    return [line for path in sorted(folder.iterdir()) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_the_app_of_select_computes_totals(tmp_path: Path) -> None:
+    """Orders that are paid have a gross price and a month."""
+    run_app("totals.yaml", tmp_path)
+    header, first, *_ = lines_of(tmp_path / "out" / "totals")
+    assert header == "number,placed,price,paid,gross,month"
+    assert first == "2003,2026-04-04,628.64,true,754.37,4"
+
+
+def test_each_function_is_on_the_page() -> None:
+    """As it is used."""
+    for function in FUNCTIONS.values():
+        assert f"`{function.usage}`" in PAGE, function.usage
+
+
+def test_each_difference_is_on_the_page() -> None:
+    """In the words of the tests that know it."""
+    differences = [*duckdb_tests.DIFFERENCES, *spark_tests.REFUSED, *spark_tests.OTHER_TYPES]
+    assert [difference for difference in differences if difference not in TEXT] == []
+    assert f"{len(EXPRESSIONS)} expressions are compared" in TEXT
