@@ -26,6 +26,7 @@ from operators.reader.compression.recognition import CompressionSetting, recogni
 from operators.reader.content import ContentReader
 from operators.reader.formats import RecordFormatSpec
 from operators.reader.on_error import ErrorPolicy, OnError, OnVanished
+from operators.reader.path_values import PathSetting, PathValues
 from operators.reader.prescan import BlockPreScan, PreScanState
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.refused_block_reader import RefusedBlockReader
@@ -81,6 +82,7 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
             "out and list it, or end the run"
         ),
     ] = "skip"
+    partition_values: PathSetting = None
     max_bytes_per_second: Annotated[
         Size | None,
         Tuning(),
@@ -100,7 +102,17 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
 
     def prescan(self) -> BlockPreScan:
         """Scans blocks where their format or compression needs it."""
-        return BlockPreScan(self.format, self.compression, self.on_error, self.on_vanished)
+        infers = self.partition_values == "hive"
+        return BlockPreScan(self.format, self.compression, self.on_error, self.on_vanished, infers_paths=infers)
+
+    def check_properties(self) -> None:
+        """Refuse columns of paths for records that have none of their own."""
+        super().check_properties()
+        if self.partition_values is not None and not self.format.has_columns:
+            raise ValueError(
+                f"partition_values adds columns, and records of the format {self.format.name} are bytes; csv, and "
+                "json_lines with columns, have columns"
+            )
 
     def setup(self, context: OperatorContext) -> None:
         """Make what reads in this task, with its share of the bytes that may be read."""
@@ -108,7 +120,10 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
         limiter = None if rate is None else RateLimiter(rate * context.share)
         if isinstance(context.prescan, PreScanState):
             self.format.decide(context.prescan.decision)
-        content = ContentReader(self.format, self.compression)
+        paths = PathValues(self.partition_values)
+        if isinstance(context.prescan, PreScanState):
+            paths.decide(context.prescan.path_types)
+        content = ContentReader(self.format, self.compression, paths)
         files = BlockFiles(context.storage, limiter, is_exact=context.is_reprocessed)
         accounting = TaskAccounting(context, self.format.adds_up)
         errors = ErrorPolicy(self.on_error, self.on_vanished, context)

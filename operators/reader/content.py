@@ -15,6 +15,7 @@ from operators.reader.compression.opening import BlockContent, block_content
 from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import GrowingFileReader, resumed_block
+from operators.reader.path_values import PathValues
 
 
 class ContentReader:
@@ -23,11 +24,13 @@ class ContentReader:
     Args:
         format: The format.
         setting: How files are compressed, or "auto".
+        paths: Gives the columns that stand in the paths of files; None for none.
     """
 
-    def __init__(self, format: RecordFormat, setting: CompressionSetting) -> None:
+    def __init__(self, format: RecordFormat, setting: CompressionSetting, paths: PathValues | None = None) -> None:
         self.format = format
         self.setting = setting
+        self._paths = paths or PathValues()
         self._growing = GrowingFileReader(format)
 
     def read(
@@ -52,7 +55,10 @@ class ContentReader:
             accounting.counters[RESUMED_BYTES] += content.resumed_bytes
         # Of a file that waits as a whole there is nothing to read.
         if content.block.end or not content.waiting_bytes:
-            yield from self._growing.read(content.source, content.block, accounting, has_grown=has_grown)
+            problem = self._paths.problem_of(block.url)
+            yield from self._growing.read(
+                content.source, content.block, accounting, problem=problem, has_grown=has_grown
+            )
         if content.waiting_bytes:
             accounting.waiting_bytes += content.waiting_bytes
             accounting.counters[WAITING_BYTES] += content.waiting_bytes
@@ -62,7 +68,15 @@ class ContentReader:
     ) -> Iterator[RecordBatch]:
         """The batches that the reader emits for a block; see read."""
         for batch in self.read(file, block, accounting, has_grown=has_grown):
-            yield accounting.parse(self.format, batch).batch
+            yield self.parse(batch, block, accounting)
+
+    def parse(self, batch: RecordBatch, block: BlockMetadata, accounting: BlockAccounting) -> RecordBatch:
+        """What the reader emits for raw records of a block.
+
+        Raises:
+            RecordError: A record is not what the format says, and rejects are not taken in.
+        """
+        return self._paths.added_to(accounting.parse(self.format, batch).batch, block.url)
 
     def _content(self, file: ByteSource, block: BlockMetadata, *, has_grown: bool) -> BlockContent:
         is_growing = block.is_open or (has_grown and block.is_last)

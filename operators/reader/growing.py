@@ -12,6 +12,7 @@ from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import ByteSource, SourcePrefix
 from operators.reader.compression.stream import UNKNOWN_SIZE
 from operators.reader.formats.base import RecordFormat
+from operators.reader.path_values import PathProblem
 
 
 class GrowingFileReader:
@@ -31,7 +32,13 @@ class GrowingFileReader:
         self._complete_end: tuple[tuple[str, FileVersion], int | None] | None = None
 
     def read(
-        self, source: ByteSource, block: BlockMetadata, accounting: BlockAccounting, *, has_grown: bool = False
+        self,
+        source: ByteSource,
+        block: BlockMetadata,
+        accounting: BlockAccounting,
+        *,
+        problem: PathProblem | None = None,
+        has_grown: bool = False,
     ) -> Iterator[RecordBatch]:
         """The raw records of a block.
 
@@ -39,6 +46,7 @@ class GrowingFileReader:
             source: The content of the version that was planned.
             block: The block.
             accounting: Where it is counted.
+            problem: Why the file is refused; None where it is read.
             has_grown: Whether the file is longer by now, so that its last record waits also where it may not grow.
 
         Raises:
@@ -59,7 +67,10 @@ class GrowingFileReader:
                 accounting.due -= accounting.waiting_bytes
             source = SourcePrefix(source, end)
         accounting.due += resumed.size_bytes
-        yield from self._format.read(source, resumed, accounting)
+        if problem is not None:
+            problem.refuse(source, resumed, accounting)
+        else:
+            yield from self._format.read(source, resumed, accounting)
         if resumed.end >= UNKNOWN_SIZE:
             # A compressed file's end, known only now.
             accounting.due += source.size_bytes - resumed.end

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from dagflow.api.operator import PreScan
+from dagflow.api.ports import unbatched
 from dagflow.errors import MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
@@ -30,6 +31,7 @@ from operators.reader.content import ContentReader
 from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import resumed_block
 from operators.reader.on_error import OnError, OnVanished
+from operators.reader.path_values import inferred_types
 
 logger = logging.getLogger(__name__)
 
@@ -73,10 +75,12 @@ class PreScanState:
     Attributes:
         files: Those whose next blocks come in a later window.
         decision: What the first file with records decided for all files, in the terms of the format.
+        path_types: The types of the columns that stand in paths, by name, as the first files decided.
     """
 
     files: tuple[FileEntryState, ...]
     decision: dict[str, Any] | None = None
+    path_types: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ class BlockPreScan(PreScan):
         on_error: What becomes of a file that cannot be read; with "skip" what lies behind a block that cannot be
             scanned is left out when it is read.
         on_vanished: The same of a version that is gone.
+        infers_paths: Whether the first files decide the types of the columns that stand in paths.
     """
 
     state_type = PreScanState
@@ -109,6 +114,8 @@ class BlockPreScan(PreScan):
         setting: CompressionSetting = "auto",
         on_error: OnError = "fail",
         on_vanished: OnVanished = "skip",
+        *,
+        infers_paths: bool = False,
     ) -> None:
         self._format = format
         self._setting = setting
@@ -117,9 +124,15 @@ class BlockPreScan(PreScan):
         self._opened: BlockFiles | None = None
         self._files: dict[tuple[str, FileVersion], FileEntryState] = {}
         self._decision: dict[str, Any] | None = None
+        self._infers_paths = infers_paths
+        self._path_types: dict[str, str] | None = None
 
     def decide(self, items: Sequence[Any], scan: Callable[[Sequence[Any]], list[Any]]) -> None:
         """Let the first file that has records decide, if the format asks for that and none has decided before."""
+        if self._infers_paths and self._path_types is None:
+            self._path_types = inferred_types(block.url for block in unbatched(items))
+            if self._path_types is not None:
+                logger.info("columns of paths inferred: %s", json.dumps(self._path_types))
         if not self._format.needs_decision or self._decision is not None:
             return
         files, count = _whole_files(items), 1
@@ -216,12 +229,15 @@ class BlockPreScan(PreScan):
 
     def snapshot(self) -> PreScanState | None:
         """The states of the files whose next blocks come in a later window, and what was decided; None for neither."""
-        return PreScanState(tuple(self._files.values()), self._decision) if self._files or self._decision else None
+        if not (self._files or self._decision or self._path_types):
+            return None
+        return PreScanState(tuple(self._files.values()), self._decision, self._path_types)
 
     def restore(self, state: PreScanState) -> None:
         """Take back what snapshot gave."""
         self._files = {(file.url, file.version): file for file in state.files}
         self._decision = state.decision
+        self._path_types = state.path_types
 
 
 def _whole_files(items: Sequence[Any]) -> Iterator[DecidingFile]:

@@ -152,6 +152,6 @@ class RefusedBlockReader:
         for batch in self._content.read(file, replace(block, is_open=False), retrial, has_grown=has_grown):
             is_inside = ranges.decide(batch.offsets())
             if is_inside.any():
-                parsed = retrial.parse(self._content.format, batch.filter(pa.array(is_inside))).batch
+                parsed = self._content.parse(batch.filter(pa.array(is_inside)), block, retrial)
                 if len(parsed):
                     yield parsed

@@ -22,7 +22,7 @@ SHOWN_BYTES = 4 << 10
 
 
 class HeaderError(RecordError):
-    """The head of a file does not fit its format, so that no block of it can be read."""
+    """The head of a file does not fit its format, or its path the app, so that no block of it can be read."""
 
 
 class Rejects(Protocol):
@@ -105,6 +105,11 @@ class RecordFormat(HasProperties, ABC):
     needs_prescan: ClassVar[bool] = False
     """Whether a pre-scan must look at every block but a file's last one, because the state in which later blocks
     begin depends on it; see `prescan`."""
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether records have columns, so that others can be added; otherwise they are bytes."""
+        return False
 
     # Without an annotation, so that it is no option: only tests have a reason to change it.
     chunk_bytes = CHUNK_BYTES

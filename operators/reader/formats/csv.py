@@ -97,6 +97,11 @@ class Csv(Delimited):
         return (b"\n", b"\r\n", b"\r")
 
     @property
+    def has_columns(self) -> bool:
+        """Those of the header, or of the app."""
+        return True
+
+    @property
     def adds_up(self) -> bool:
         """False where long rows are left out: behind a cut, the length of a row that began before it is not known."""
         return self.on_long == "fail"

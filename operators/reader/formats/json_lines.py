@@ -58,6 +58,11 @@ class JsonLines(Delimited):
         return {**self.__dict__, "_check": None}
 
     @property
+    def has_columns(self) -> bool:
+        """Whether columns are asked for."""
+        return self.columns is not None
+
+    @property
     def table(self) -> tuple[bytes, ...]:
         """The two newlines."""
         return (b"\n", b"\r\n")
