@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,14 +81,24 @@ class RefusedRecords:
         """One of the columns block_id, offset and length."""
         return np.asarray(self.table.column(column).combine_chunks().to_numpy(zero_copy_only=False), np.int64)
 
-    def texts(self, column: str) -> list[str | None]:
-        """One of the columns reason, app and detail."""
-        return list(self.table.column(column).to_pylist())
+    def matches(self, column: str, is_wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+        """Which records have a wanted text in one of the columns reason and app; each text is looked at once."""
+        if not len(self):
+            return np.zeros(0, bool)
+        encoded = self.table.column(column).unify_dictionaries().combine_chunks()
+        wanted = np.fromiter(map(is_wanted, encoded.dictionary.to_pylist()), bool)
+        return np.asarray(wanted[encoded.indices.to_numpy()], bool)
 
-    def counts_by_reason(self) -> Counter[str]:
-        """How many records have each reason."""
-        found = pc.value_counts(self.table.column("reason").cast(pa.string())).to_pylist()
-        return Counter({each["values"]: each["counts"] for each in found})
+    def sums(self) -> Iterator[tuple[int, str, int, int]]:
+        """Block id, reason, number and bytes of the records of each block with each reason."""
+        table = self.table.select(["block_id", "reason", "length"])
+        table = table.set_column(1, "reason", table.column("reason").cast(pa.string()))
+        # In one thread the groups keep the order of the records.
+        found = table.group_by(["block_id", "reason"], use_threads=False).aggregate(
+            [("length", "count"), ("length", "sum")]
+        )
+        columns = (found.column(name).to_pylist() for name in ("block_id", "reason", "length_count", "length_sum"))
+        yield from zip(*columns, strict=True)
 
     def where(self, mask: npt.NDArray[np.bool_]) -> RefusedRecords:
         """Those for which mask is true."""

@@ -91,7 +91,7 @@ class RejectReplay:
     def _is_tried(self, rejects: WindowRejects) -> npt.NDArray[np.bool_]:
         """Which records are read again: the chosen ones that another app has refused than the one that runs."""
         current = self._app.facts.fingerprint
-        by_other_app = np.array([app != current for app in rejects.records.texts("app")], bool)
+        by_other_app = rejects.records.matches("app", lambda app: app != current)
         is_tried: npt.NDArray[np.bool_] = np.logical_and(self._choice.mask(rejects), by_other_app)
         return is_tried
 

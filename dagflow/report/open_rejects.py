@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dagflow.api.ports import TupleBatch
 from dagflow.api.refused_records import RefusedRecords
@@ -20,6 +21,9 @@ from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.objects import ObjectStore
+
+SHOWN_TOGETHER = 10_000
+"""Records that are made objects of Python at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,7 @@ class RejectChoice:
         mask = np.ones(len(records), bool)
         if self.reasons:
             asked = [text.casefold() for text in self.reasons]
-            has = lru_cache(None)(lambda reason: any(text in (reason or "").casefold() for text in asked))
-            mask &= np.fromiter((has(reason) for reason in records.texts("reason")), bool, len(records))
+            mask &= records.matches("reason", lambda reason: any(text in reason.casefold() for text in asked))
         if self.files:
             shown = redacted(absolute(self.files))
             chosen = [
@@ -130,21 +133,18 @@ class RejectGroup:
     file: str
     records: int = 0
     bytes: int = 0
-    windows: list[int] | None = None
+    windows: list[int] = field(default_factory=list)
 
 
 def grouped(rejects: Iterator[WindowRejects], choice: RejectChoice) -> list[RejectGroup]:
     """The chosen records by reason and file, the largest groups first."""
     groups: dict[tuple[str, str], RejectGroup] = {}
     for window in rejects:
-        chosen = window.records.where(choice.mask(window))
-        lengths, ids = chosen.numbers("length").tolist(), chosen.numbers("block_id").tolist()
-        for reason, block_id, length in zip(chosen.texts("reason"), ids, lengths, strict=True):
-            key = reason or "", redacted(window.blocks[block_id].url)
-            group = groups.setdefault(key, RejectGroup(*key, windows=[]))
-            group.records += 1
-            group.bytes += length
-            assert group.windows is not None
+        for block_id, reason, records, size_bytes in window.records.where(choice.mask(window)).sums():
+            key = reason, redacted(window.blocks[block_id].url)
+            group = groups.setdefault(key, RejectGroup(*key))
+            group.records += records
+            group.bytes += size_bytes
             if group.windows[-1:] != [window.window_id]:
                 group.windows.append(window.window_id)
     return sorted(groups.values(), key=lambda group: (-group.records, group.reason, group.file))
@@ -181,7 +181,10 @@ def shown(rejects: Iterator[WindowRejects], choice: RejectChoice, most: int) -> 
     """
     taken: dict[tuple[str, str], int] = defaultdict(int)
     for window in rejects:
-        for row in window.records.where(choice.mask(window)).table.to_pylist():
+        chosen = window.records.where(choice.mask(window))
+        for row in itertools.chain.from_iterable(
+            map(pa.RecordBatch.to_pylist, chosen.table.to_batches(SHOWN_TOGETHER))
+        ):
             file = redacted(window.blocks[row["block_id"]].url)
             key = row["reason"], file
             taken[key] += 1

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
-import numpy as np
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
@@ -174,7 +173,7 @@ class _Counts:
         total = chosen = untried = 0
         for rejects in open_rejects(checkpoint, storage):
             mask = choice.mask(rejects)
-            by_other_app = np.array([name != current for name in rejects.records.texts("app")], bool)
+            by_other_app = rejects.records.matches("app", lambda name: name != current)
             total += len(mask)
             chosen += int(mask.sum())
             untried += int((mask & by_other_app).sum())

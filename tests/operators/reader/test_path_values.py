@@ -156,6 +156,7 @@ def test_formats_without_columns_are_refused() -> None:
 def test_an_inferred_type_loses_nothing(texts: list[str]) -> None:
     """A value that is read by its type and written again is the same text."""
     kind = (inferred_types(f"/a/k={text}/f" for text in texts) or {})["k"]
-    as_written = {"int64": lambda text: str(int(text)), "date32": lambda text: str(date.fromisoformat(text))}
-    write = as_written.get(kind, str)
-    assert [write(text) for text in texts] == texts
+    for text in texts:
+        assert (
+            str(int(text)) if kind == "int64" else str(date.fromisoformat(text)) if kind == "date32" else text
+        ) == text
