@@ -29,6 +29,16 @@ def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> s
     return shlex.join(words)
 
 
+def status_command(app: str, options: RunOptions) -> str:
+    """The command line that shows what the runs on a checkpoint have done.
+
+    Args:
+        app: The app file as it was typed.
+        options: The options of the run.
+    """
+    return shlex.join(["dagflow", "status", app if options.checkpoint is None else redacted(options.checkpoint)])
+
+
 def replay_command(checkpoint: str, overrides: Sequence[str], options: RunOptions) -> str:
     """The command line that replays windows with what a run was given, up to their ids and without secrets.
 

@@ -11,6 +11,22 @@ def size(size_bytes: float) -> str:
     return _scaled(size_bytes, 1024, _SIZES)
 
 
+def part(done_bytes: float, whole_bytes: float, *, about: bool = False) -> str:
+    """How much of a number of bytes, both in the unit of the whole: "304/822 MiB", "304 of about 822 MiB"."""
+    whole = size(whole_bytes)
+    number, unit = whole.split(" ")
+    scaled = done_bytes / 1024 ** _SIZES.index(unit)
+    done = f"{scaled:.1f}" if "." in number else f"{scaled:.0f}"
+    return f"{done} of about {whole}" if about else f"{done}/{whole}"
+
+
+def clock(seconds: float) -> str:
+    """A time that is left: "0:12", "1:02" (minutes), "1:00:02" (hours)."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 def brief(number: float) -> str:
     """A count to about three digits: "512", "4.1 M"."""
     return _scaled(number, 1000, _COUNTS).rstrip()
@@ -33,9 +49,7 @@ def duration(seconds: float) -> str:
     """A duration: "0.4 s", "59.9 s", "1:02" (minutes), "1:00:02" (hours)."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return clock(seconds)
 
 
 def _scaled(number: float, step: int, units: tuple[str, ...]) -> str:

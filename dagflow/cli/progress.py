@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -49,7 +50,13 @@ class Display:
 
     def progress(self, snapshot: RunSnapshot) -> None:
         """Take in the run's figures; called from the driver's thread a few times a second."""
-        self.last = snapshot
+        if snapshot.waits_for:
+            self.waiting(snapshot.waits_for)
+        else:
+            self.last = snapshot
+
+    def waiting(self, what: str) -> None:
+        """Say what the run waits for from now on, until the next figures come."""
 
     def notice(self, text: str) -> None:
         """Say something that the person who watches should know."""
@@ -76,6 +83,8 @@ class LineDisplay(Display):
     def progress(self, snapshot: RunSnapshot) -> None:
         """Write a line if the last one is old enough, by the run's own clock."""
         super().progress(snapshot)
+        if snapshot.waits_for:
+            return
         figures = replace(snapshot, seconds=0.0, rates=RunRates())
         # A run that follows and has nothing to do is silent, one that works on a long window is not.
         has_news = any(snapshot.backlog.values()) or figures != self._told
@@ -83,6 +92,10 @@ class LineDisplay(Display):
             self._next_s = snapshot.seconds + LINE_INTERVAL_S
             self._told = figures
             output.note(progress_line(snapshot))
+
+    def waiting(self, what: str) -> None:
+        """Write it, once."""
+        output.note(f"{self.app}: {what}")
 
     def notice(self, text: str) -> None:
         """Write it on a line of its own."""
@@ -105,13 +118,18 @@ class LiveDisplay(Display):
         app: The app's name.
         console: Where to draw.
         redact: Makes a message fit to be printed.
+        now: A clock, in seconds.
     """
 
-    def __init__(self, app: str, console: Console, redact: Redact = str) -> None:
+    def __init__(
+        self, app: str, console: Console, redact: Redact = str, now: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(app, redact)
+        self._now = now
         self._console = console
         self._spinner = Spinner("dots")
-        self._status = "starting"
+        self._status = ""
+        self._waits_for, self._since_s = "starting", now()
         self._live = Live(
             console=console,
             get_renderable=self._render,
@@ -135,8 +153,12 @@ class LiveDisplay(Display):
     def progress(self, snapshot: RunSnapshot) -> None:
         """Have the next redrawing show the figures."""
         super().progress(snapshot)
-        if self._status == "starting":
-            self._status = "running"
+        if not snapshot.waits_for:
+            self._waits_for = ""
+
+    def waiting(self, what: str) -> None:
+        """Have the next redrawings show it, with the seconds that it takes."""
+        self._waits_for, self._since_s = what, self._now()
 
     def notice(self, text: str) -> None:
         """Print it above the table."""
@@ -159,7 +181,10 @@ class LiveDisplay(Display):
         output.note(account(snapshot))
 
     def _render(self) -> RenderableType:
-        return table(self.app, self.last, self._spinner, self._status)
+        status = self._status or "running"
+        if self._waits_for and not self._status:
+            status = f"{self._waits_for} … {self._now() - self._since_s:.0f} s"
+        return table(self.app, self.last, self._spinner, status, self._console.width)
 
 
 def display_for(app: str, redact: Redact = str, *, is_quiet: bool, is_plain: bool = False) -> Display:

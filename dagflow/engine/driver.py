@@ -20,6 +20,7 @@ from dagflow.engine.held_results import HeldResults
 from dagflow.engine.live_run import LiveRun
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.stop_request import STOP_GRACE_S, TICK_S, StopRequest
+from dagflow.engine.whole_input import InputCount
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
 from dagflow.engine.window_planner import WindowPlanner
 from dagflow.engine.window_runner import MAX_IN_FLIGHT, WINDOWS_IN_FLIGHT, InFlight, WindowRunner
@@ -76,6 +77,7 @@ class Driver:
         statistics: Adds up the run.
         controls: How the run is watched, and asked to do things.
         held: Results that operators hold back.
+        input_count: How much there is to be read.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Driver:
         statistics: RunStatistics,
         controls: RunControls,
         held: HeldResults,
+        input_count: InputCount,
     ) -> None:
         self._journal = journal
         self._planner = planner
@@ -95,6 +98,7 @@ class Driver:
         self._statistics = statistics
         self._controls = controls
         self._held = held
+        self._input = input_count
         self._stop = controls.stop
         self._live = controls.live
         self._require_journal_s = time.monotonic() + BEAT_EVERY_S
@@ -132,7 +136,11 @@ class Driver:
         backlogs = self._planner.backlogs(flight.load for flight in self._in_flight)
         waiting = {head: tuples for head, (tuples, _) in backlogs.items()}
         running = [self._runner.running_window(flight) for flight in self._in_flight]
-        return self._statistics.snapshot(state, self._journal.state, waiting, running)
+        whole = None
+        if self._controls.follow_millis is None:
+            listed_bytes = self._statistics.read_bytes + sum(size_bytes for _, size_bytes in backlogs.values())
+            whole = self._input.whole(listed_bytes, is_complete=self._planner.has_emitted_all)
+        return self._statistics.snapshot(state, self._journal.state, waiting, running, whole)
 
     def _process(self) -> None:
         """Emit, plan, run and commit windows until there is no more input, or the run is asked to stop."""

@@ -27,6 +27,7 @@ from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.signing import pickles_state
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.whole_input import InputCount
 from dagflow.engine.window_committer import WindowCommitter
 from dagflow.engine.window_planner import WindowPlanner, WindowSource
 from dagflow.engine.window_runner import WindowRunner
@@ -182,7 +183,8 @@ def run(
         for notice in following_notices(app) if follows else ():
             controls.observer.notice(notice)
         with pending_files_swept(locations.outputs, journal, storage):
-            tasks = lazy_runtime(app, _program(app, placed, watch.limits), options, locations, stop, runtime, watch)
+            program = _program(app, placed, watch.limits)
+            tasks = lazy_runtime(app, program, options, locations, stop, runtime, controls)
             return _drive(placed, options, journal, checkpoint, controls, tasks)
 
 
@@ -257,8 +259,10 @@ def _drive(
         committer = WindowCommitter(app, journal, control, states, runner.codec, held, segments)
         statistics = RunStatistics(app.plan, app.operators)
         with named_records(control.at_work), captured("stdout", take=_printing(control)):
-            done = Driver(journal, planner, runner, committer, statistics, controls, held).run()
-            return replace(done, spark_start_s=runtime.start_s if runtime.is_local_spark else 0.0)
+            input_count = InputCount(app.operators.values(), app.storage, is_first=not journal.state.last_planned)
+            done = Driver(journal, planner, runner, committer, statistics, controls, held, input_count).run()
+            start_s = runtime.start_s if runtime.is_local_spark else 0.0
+            return replace(done, spark_start_s=start_s, log=runtime.log if runtime.start_s else "")
     finally:
         control.close()
         runtime.close()
@@ -308,7 +312,7 @@ def lazy_runtime(
     locations: RunLocations,
     stop: StopRequest,
     runtime: RuntimeFactory | None = None,
-    watch: DriverWatch | None = None,
+    controls: RunControls | None = None,
 ) -> LazyRuntime:
     """The runtime of a program, which starts with the first window that has tasks.
 
@@ -317,15 +321,24 @@ def lazy_runtime(
     if runtime is not None:
         return LazyRuntime(lambda: runtime(program))
     if (workers := options.workers) is not None:
-        return LazyRuntime(lambda: start_local(program, workers, Path(".dagflow") / f"{app.name}.local.log"))
+        log = Path(".dagflow") / f"{app.name}.local.log"
+        return LazyRuntime(lambda: start_local(program, workers, log), log=str(log) if workers > 1 else "")
+    master = options.master or app.attributes.master
 
     def start() -> Runtime:
+        if controls is None:
+            return _start_spark(app, program, options, locations, stop)
+        controls.observer.progress(RunSnapshot(app.name, waits_for=f"starting Java for Spark on {master}"))
         # PySpark waits for Java for ever.
-        with contextlib.nullcontext() if watch is None else watch.doing("the start of Spark"):
+        with controls.watch.doing("the start of Spark"):
             return _start_spark(app, program, options, locations, stop)
 
-    is_local = SparkMaster.parse(options.master or app.attributes.master).local_tasks is not None
-    return LazyRuntime(start, is_local_spark=is_local)
+    is_local = SparkMaster.parse(master).local_tasks is not None
+    return LazyRuntime(start, is_local_spark=is_local, log=str(_spark_log(app)))
+
+
+def _spark_log(app: LogicalPlan) -> Path:
+    return Path(".dagflow") / f"{app.name}.spark.log"
 
 
 def _start_spark(
@@ -336,8 +349,7 @@ def _start_spark(
     from dagflow.runtime.spark import SparkRuntime
     from dagflow.runtime.spark_context import start_context, stop_context
 
-    log = Path(".dagflow") / f"{app.name}.spark.log"
-    master = options.master or app.attributes.master
+    master, log = options.master or app.attributes.master, _spark_log(app)
     modules = app.spec.user_modules() if app.spec is not None else []
     with master_named(master, log), contextlib.ExitStack() as undo:
         context = start_context(app.name, master, {**app.attributes.spark, **options.conf}, log)

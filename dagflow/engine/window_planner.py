@@ -53,6 +53,9 @@ class WindowPlanner:
         sizing: How large windows are, and how fast partitions.
         held: Results that operators hold back.
 
+    Attributes:
+        has_emitted_all: Whether there was no more to emit when it was last asked for.
+
     Raises:
         DagflowError: A stage has state for another number of partitions than the app sets, or the name of an operator
             that has left pre-scan state is gone.
@@ -76,6 +79,7 @@ class WindowPlanner:
         self._sizing = sizing
         self._held = held
         self._emitted: deque[tuple[Emission, Load]] = deque()
+        self.has_emitted_all = False
         self._next_window = journal.state.next_window_id
         fixed = states.fixed_counts(filter(runner.codec.is_current, journal.state.planned.values()))
         self._scaling = Scaling(app.plan, app.deciders, sizing.parallelism, fixed)
@@ -93,6 +97,7 @@ class WindowPlanner:
         """Emit until this many windows wait to be planned, or there is no more to emit for now."""
         while len(self._emitted) < windows:
             emission = self._control.emit(self._next_window)
+            self.has_emitted_all = emission is None
             if emission is None:
                 return
             self._next_window += 1

@@ -17,6 +17,7 @@ from dagflow.engine.window_sizing import Load, WindowSizing, load_of_task
 from dagflow.errors import StorageError
 from dagflow.execution.balancing import assign_balanced, size_bytes_of
 from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.task_progress import OperatorReport, sum_of
 from dagflow.journal import WindowPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.snapshot import RunningWindow
@@ -159,13 +160,17 @@ class WindowRunner:
         """How far a window is; for display only."""
         held = sum(window.load.size_bytes.values())
         stalls: tuple[str, ...] = ()
+        operators: Mapping[str, OperatorReport] = {}
         if window.results.done() or self._runtime is None:
             read, done = held, window.tasks
+            if not window.results.cancelled() and window.results.exception() is None:
+                operators = _work_done(window.results.result())
         else:
             progress = self._runtime.progress(window.planned.window_id)
-            read, done = progress.bytes_read, progress.tasks_done
-            stalls = progress.stalls
-        return RunningWindow(window.planned.window_id, read, held, done, window.tasks, stalls)
+            # A task reads a little beyond the end of its blocks.
+            read, done = min(progress.bytes_read, held), progress.tasks_done
+            stalls, operators = progress.stalls, progress.operators
+        return RunningWindow(window.planned.window_id, read, held, done, window.tasks, stalls, operators)
 
     def abandon(self, windows: list[InFlight]) -> None:
         """Leave windows to a later run, and remove what their tasks have written by now."""
@@ -175,6 +180,17 @@ class WindowRunner:
     def close(self) -> None:
         """End the runtime, where it has started."""
         self._lazy.close()
+
+
+def _work_done(results: Sequence[TaskResult]) -> dict[str, OperatorReport]:
+    """What operators have done in tasks that have ended, by name."""
+    return sum_of(
+        {
+            name: OperatorReport(busy_s, result.counters.of(name).records)
+            for name, busy_s in result.operator_busy_s.items()
+        }
+        for result in results
+    )
 
 
 def with_rate_shares(plan: PhysicalPlan, task: WindowTask, parallelism: int) -> WindowTask:

@@ -28,6 +28,7 @@ from dagflow.execution.forked import end_if_forked
 from dagflow.execution.operator_clock import OperatorClock
 from dagflow.execution.port_buffer import Consumer, PortBuffer
 from dagflow.execution.state_codec import StateCodec
+from dagflow.execution.task_progress import OperatorReport
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.physical import Edge, PortRef
@@ -394,6 +395,14 @@ class Chain:
                 operator.records[ref.port] = buffer.emitted
                 operator.bytes[ref.port] = buffer.emitted_bytes
         return counters
+
+    def work_done(self) -> dict[str, OperatorReport]:
+        """How long each operator has worked, and the records that left its ports; other threads may call this."""
+        records: dict[str, dict[str, int]] = {name: {} for name in self.operators}
+        for ref, buffer in list(self.buffers.items()):
+            if buffer.emitter.port.carries_records:
+                records[ref.operator][ref.port] = buffer.emitted
+        return {name: OperatorReport(self.clock.worked_s(name), ports) for name, ports in records.items()}
 
     def take_counts(self) -> Counters:
         """What was counted since the last call."""

@@ -67,7 +67,7 @@ class StageTask:
         self._stage = stage
         self._partition = partition
         self._outputs = TaskOutputs(program.storage, window.tag, program.durability)
-        self._progress = TaskProgress(send, self._work)
+        self._progress = TaskProgress(send, self._work, operators=lambda: self._chain.work_done())
         self._host = host
         self._printed_lines = PrintedLines(send)
         self._outgoing: list[ShuffleItem] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -48,6 +48,33 @@ class WorkAtHand(msgspec.Struct, frozen=True, array_like=True):
         return f"window {self.window_id}{operator} partition {self.partition}"
 
 
+class OperatorReport(msgspec.Struct, frozen=True, array_like=True):
+    """What one operator of a task has done so far.
+
+    Attributes:
+        busy_s: Seconds that it has worked.
+        records: Records that left each of its ports.
+    """
+
+    busy_s: float = 0.0
+    records: dict[str, int] = {}
+
+    def __add__(self, other: OperatorReport) -> OperatorReport:
+        """Both together."""
+        ports = (*self.records, *(port for port in other.records if port not in self.records))
+        records = {port: self.records.get(port, 0) + other.records.get(port, 0) for port in ports}
+        return OperatorReport(self.busy_s + other.busy_s, records)
+
+
+def sum_of(reports: Iterable[Mapping[str, OperatorReport]]) -> dict[str, OperatorReport]:
+    """The sum of what operators have done in several tasks, by operator."""
+    total: dict[str, OperatorReport] = {}
+    for report in reports:
+        for name, done in report.items():
+            total[name] = total.get(name, OperatorReport()) + done
+    return total
+
+
 class TaskReport(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
     """How far one task of a window is.
 
@@ -58,11 +85,13 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
         work: The task, and what it has at hand.
         bytes_read: Bytes that the task has read so far.
         is_done: Whether the task has ended.
+        operators: What its operators have done so far, by name.
     """
 
     work: WorkAtHand
     bytes_read: int
     is_done: bool = False
+    operators: dict[str, OperatorReport] = {}
 
 
 class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
@@ -161,6 +190,7 @@ class TaskProgress(Progress):
         send: Takes the reports; must neither wait nor raise.
         work: Gives what the task has at hand.
         now: A clock, in seconds.
+        operators: Gives what its operators have done so far, by name; any thread may call it.
     """
 
     def __init__(
@@ -168,10 +198,12 @@ class TaskProgress(Progress):
         send: Callable[[TaskReport], None],
         work: Callable[[], WorkAtHand],
         now: Callable[[], float] = time.monotonic,
+        operators: Callable[[], dict[str, OperatorReport]] = dict,
     ) -> None:
         super().__init__()
         self._send = send
         self._work = work
+        self._operators = operators
         self._now = now
         self._due = now() + REPORT_EVERY_S
 
@@ -184,7 +216,7 @@ class TaskProgress(Progress):
     def report(self, *, is_done: bool = False) -> None:
         """Report now."""
         self._due = self._now() + REPORT_EVERY_S
-        self._send(TaskReport(self._work(), self.bytes_read, is_done))
+        self._send(TaskReport(self._work(), self.bytes_read, is_done, self._operators()))
 
 
 class ProgressSender:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from dagflow.execution.task_progress import OperatorReport, sum_of
 from dagflow.journal import JournalState, LeftOut, PartitionCounts, PartitionDecision, Receipt
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
@@ -57,6 +58,7 @@ class RunningWindow:
         tasks_done: Tasks that have ended.
         tasks: All its tasks.
         stalls: Its tasks that stand still: which, for how long and in what, in words.
+        operators: What its operators have done by now, by name.
     """
 
     window_id: int
@@ -65,14 +67,36 @@ class RunningWindow:
     tasks_done: int
     tasks: int
     stalls: tuple[str, ...] = ()
+    operators: Mapping[str, OperatorReport] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeInput:
+    """How much a run will read, from its beginning to its end.
+
+    Attributes:
+        bytes: Bytes, those that were read by now among them.
+        is_exact: Whether all of it has been listed by the run; otherwise it is counted beside the run, and files that
+            the app's rules keep back are among it.
+    """
+
+    bytes: int
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class RunRates:
-    """How fast a run reads, over the last few seconds."""
+    """How fast a run reads, over the last few seconds.
+
+    Attributes:
+        bytes_per_second: Bytes of input.
+        records_per_second: Records that sources emit.
+        remaining_s: Seconds that the rest of the input will take; None where the whole of it is not known.
+    """
 
     bytes_per_second: float = 0.0
     records_per_second: float = 0.0
+    remaining_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +130,10 @@ class RunSnapshot:
         left_out: What all runs together have left out of files, and no later window has read.
         spark_start_s: Seconds that a Spark of this machine took to start; 0 where none was started. Only at the end.
         targets: What transactional targets have, by operator.
+        waits_for: What a run that does nothing else waits for, such as "starting Java"; "" where it works.
+        whole: How much a run to completion will read; None where that is not known, and while following.
+        published_files: Files that the windows published.
+        log: Where Java, or the processes of tasks, have written what they have to say; only at the end.
     """
 
     app: str
@@ -133,11 +161,26 @@ class RunSnapshot:
     left_out: LeftOut = field(default_factory=LeftOut)
     spark_start_s: float = 0.0
     targets: dict[str, Receipt] = field(default_factory=dict)
+    waits_for: str = ""
+    whole: WholeInput | None = None
+    published_files: int = 0
+    log: str = ""
 
     @property
     def running_bytes(self) -> int:
         """Bytes that the tasks of running windows have read."""
         return sum(window.bytes_read for window in self.running)
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that were read by now, in committed and in running windows."""
+        return self.bytes + self.running_bytes
+
+    @property
+    def live_operators(self) -> tuple[OperatorFigures, ...]:
+        """What operators have done by now, in committed and in running windows."""
+        running = sum_of(window.operators for window in self.running)
+        return tuple(_with_running(each, running.get(each.name)) for each in self.operators)
 
     @property
     def stalls(self) -> tuple[str, ...]:
@@ -146,8 +189,8 @@ class RunSnapshot:
 
     @property
     def records_read(self) -> int:
-        """Records that the app's sources have emitted, in committed windows."""
-        return sum(port.records for each in self.operators if each.is_source for port in each.ports)
+        """Records that the app's sources have emitted, in committed and in running windows."""
+        return sum(port.records for each in self.live_operators if each.is_source for port in each.ports)
 
     @property
     def records(self) -> dict[str, int]:
@@ -224,6 +267,16 @@ class RunSnapshot:
             "targets": {name: asdict(receipt) for name, receipt in self.targets.items()},
             "driver": None if self.driver is None else self.driver.to_json(),
         }
+
+
+def _with_running(figures: OperatorFigures, running: OperatorReport | None) -> OperatorFigures:
+    if running is None:
+        return figures
+    bytes_by_port = {port.name: port.bytes for port in figures.ports}
+    done = OperatorReport(figures.busy_s, {port.name: port.records for port in figures.ports}) + running
+    # Of a running window the records are known, and not their bytes.
+    ports = tuple(PortFigures(name, n, bytes_by_port.get(name, 0)) for name, n in sorted(done.records.items()))
+    return replace(figures, ports=ports, busy_s=done.busy_s)
 
 
 def figures_of(

@@ -9,18 +9,29 @@ from dataclasses import replace
 
 from dagflow.api.operator import Operator
 from dagflow.journal import JournalState, PartitionCounts, WindowIntent, WindowPlan, note_partitions
+from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.report.snapshot import RunningWindow, RunRates, RunSnapshot, figures_of, snapshot_of
+from dagflow.report.snapshot import RunningWindow, RunRates, RunSnapshot, WholeInput, figures_of, snapshot_of
 
 RATE_WINDOW_S = 5.0
 """Long enough that a single window does not make the figure jump, short enough to follow."""
 
 
-class Rate:
-    """Growth of one figure per second, over the last few seconds."""
+MIN_STEADY_S = 2.0
+STEADY_WINDOW_S = 30.0
+"""The time that is left is told by a longer mean: a figure that jumps about is of no use."""
 
-    def __init__(self) -> None:
+
+class Rate:
+    """Growth of one figure per second, over the last few seconds.
+
+    Args:
+        window_s: How many.
+    """
+
+    def __init__(self, window_s: float = RATE_WINDOW_S) -> None:
+        self._window_s = window_s
         self._points: deque[tuple[float, float]] = deque()
 
     def update(self, seconds: float, value: float) -> None:
@@ -31,8 +42,13 @@ class Rate:
             value: The figure.
         """
         self._points.append((seconds, value))
-        while len(self._points) > 2 and self._points[1][0] <= seconds - RATE_WINDOW_S:
+        while len(self._points) > 2 and self._points[1][0] <= seconds - self._window_s:
             self._points.popleft()
+
+    @property
+    def span_s(self) -> float:
+        """Over how many seconds it is known."""
+        return self._points[-1][0] - self._points[0][0] if self._points else 0.0
 
     @property
     def per_second(self) -> float:
@@ -60,7 +76,8 @@ class RunStatistics:
         self._counters = Counters()
         self._busy_s: dict[str, float] = {}
         self._partitions: dict[str, PartitionCounts] = {}
-        self._bytes, self._records = Rate(), Rate()
+        self._published_files = 0
+        self._bytes, self._records, self._steady = Rate(), Rate(), Rate(STEADY_WINDOW_S)
 
     def planned(self, plan: WindowPlan) -> None:
         """Note the partition counts of a window that was submitted."""
@@ -69,13 +86,24 @@ class RunStatistics:
     def committed(self, plan: WindowPlan, intent: WindowIntent) -> None:
         """Add a window."""
         self._windows += 1
+        self._published_files += len(intent.files)
         self._counters.add(plan.counters)
         self._counters.add(intent.counters)
         for name, seconds in intent.busy_s.items():
             self._busy_s[name] = self._busy_s.get(name, 0.0) + seconds
 
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of input that committed windows have read."""
+        return self._counters.total(names.BYTES)
+
     def snapshot(
-        self, state: str, journal: JournalState, backlog: dict[str, int], running: Iterable[RunningWindow] = ()
+        self,
+        state: str,
+        journal: JournalState,
+        backlog: dict[str, int],
+        running: Iterable[RunningWindow] = (),
+        whole: WholeInput | None = None,
     ) -> RunSnapshot:
         """The run as it stands.
 
@@ -84,6 +112,7 @@ class RunStatistics:
             journal: What the journal says.
             backlog: Tuples that wait to be processed, by stage head.
             running: Windows whose tasks run, in order.
+            whole: How much the run will read, where that is known.
         """
         seconds = time.monotonic() - self._started
         windows = tuple(running)
@@ -100,10 +129,21 @@ class RunStatistics:
             partitions=dict(self._partitions),
             backlog=backlog,
             running=windows,
+            published_files=self._published_files,
+            whole=whole,
         )
-        self._bytes.update(seconds, snapshot.bytes + snapshot.running_bytes)
+        self._bytes.update(seconds, snapshot.read_bytes)
         self._records.update(seconds, snapshot.records_read)
-        return replace(snapshot, rates=RunRates(self._bytes.per_second, self._records.per_second))
+        if snapshot.read_bytes or windows:  # what Java takes to start says nothing of the rest
+            self._steady.update(seconds, snapshot.read_bytes)
+        rates = RunRates(self._bytes.per_second, self._records.per_second, self._remaining_s(snapshot))
+        return replace(snapshot, rates=rates)
+
+    def _remaining_s(self, snapshot: RunSnapshot) -> float | None:
+        speed = self._steady.per_second if self._steady.span_s >= MIN_STEADY_S else 0.0
+        if snapshot.whole is None or not speed:
+            return None
+        return max(snapshot.whole.bytes - snapshot.read_bytes, 0) / speed
 
 
 def _is_source(operator: Operator) -> bool:

@@ -85,13 +85,15 @@ class LazyRuntime:
     Args:
         start: Starts the runtime; called at most once.
         is_local_spark: Whether it is a Spark of this machine.
+        log: Where its processes write; "" where they have no file of their own.
 
     Attributes:
         start_s: Seconds that the start took; 0 before it.
     """
 
-    def __init__(self, start: Callable[[], Runtime], *, is_local_spark: bool = False) -> None:
+    def __init__(self, start: Callable[[], Runtime], *, is_local_spark: bool = False, log: str = "") -> None:
         self._start = start
+        self.log = log
         self.is_local_spark = is_local_spark
         self.start_s = 0.0
         self._runtime: Runtime | None = None

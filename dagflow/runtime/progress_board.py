@@ -8,8 +8,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from msgspec import structs
 
@@ -17,12 +17,14 @@ from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
 from dagflow.execution.task_progress import (
     MAX_MESSAGE,
+    OperatorReport,
     OutputReport,
     ProgressAddress,
     StallReport,
     TaskMessage,
     TaskReport,
     WorkAtHand,
+    sum_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -39,11 +41,13 @@ class WindowProgress:
         bytes_read: Bytes that its tasks have read.
         tasks_done: Tasks that have ended.
         stalls: The tasks that stand still: which, since when and in what, in words.
+        operators: What its operators have done in these tasks, by name.
     """
 
     bytes_read: int = 0
     tasks_done: int = 0
     stalls: tuple[str, ...] = ()
+    operators: Mapping[str, OperatorReport] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,7 @@ class ProgressBoard:
             older.work if report.work.attempt == older.work.attempt and not report.work.operator else report.work,
             max(report.bytes_read, older.bytes_read),
             report.is_done or older.is_done,
+            report.operators if report.bytes_read >= older.bytes_read else older.operators,
         )
         if report.is_done or (known.stall is not None and known.stall.work.attempt != report.work.attempt):
             known.stall = None
@@ -170,6 +175,7 @@ class ProgressBoard:
             sum(task.report.bytes_read for task in tasks),
             sum(task.report.is_done for task in tasks),
             self._stalls_of(tasks),
+            sum_of(task.report.operators for task in tasks),
         )
 
     def stalls(self) -> tuple[str, ...]:

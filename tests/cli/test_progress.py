@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,10 @@ from rich.console import Console
 
 from dagflow.api.context import Skipped
 from dagflow.cli.progress import Display, LineDisplay, LiveDisplay, display_for, logging_to
+from dagflow.cli.render import bottleneck, progress_figures
+from dagflow.execution.task_progress import OperatorReport
 from dagflow.journal import LeftOut
-from dagflow.report.snapshot import OperatorFigures, RunningWindow
+from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunRates, RunSnapshot, WholeInput
 from tests.cli.samples import APP, operators, summary
 
 
@@ -35,7 +38,7 @@ def test_lines_are_seconds_apart_by_the_run_s_own_clock(capsys: pytest.CaptureFi
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert lines[0] == (
-        "block-reader: 5.0 s, 14 windows, 3 files, 1,200 blocks (120 waiting), 500 MiB at 100 MiB/s,"
+        "block-reader: 5.0 s, 500 MiB · 100 MiB/s, 14 windows, 3 files, 1,200 blocks (120 waiting),"
         " 5,000,000 records at 1.0 M/s, partitions reader=8"
     )
 
@@ -74,9 +77,11 @@ def test_what_was_left_out_is_told_at_the_end(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_end_names_where_the_output_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """A person finds what was written."""
-    LineDisplay(APP).finish(replace(summary(8.0, state="completed"), outputs=("/data/out", "s3://bucket/out")))
-    assert capsys.readouterr().err.endswith("\n    output: /data/out, s3://bucket/out\n")
+    """A person finds what was written, and what Java or operators had to say."""
+    outputs, log = ("/data/out", "s3://bucket/out"), ".dagflow/a.spark.log"
+    LineDisplay(APP).finish(replace(summary(8.0, state="completed"), outputs=outputs, published_files=12, log=log))
+    told = capsys.readouterr().err
+    assert told.endswith("\n    output: 12 files in /data/out, s3://bucket/out\n    log: .dagflow/a.spark.log\n")
 
 
 def test_a_start_that_took_longer_than_the_work_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +98,87 @@ def test_bytes_of_running_windows_are_told(capsys: pytest.CaptureFixture[str]) -
     """A long window shows that it gets on."""
     running = (RunningWindow(15, 20 << 20, 64 << 20, 1, 4), RunningWindow(16, 1 << 20, 64 << 20, 0, 4))
     LineDisplay(APP).progress(replace(summary(6.0), running=running))
-    assert "600 MiB and 21.0 MiB of running windows at 100 MiB/s" in capsys.readouterr().err
+    assert ": 6.0 s, 621 MiB · 100 MiB/s · 1/8 tasks, " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("whole", "left_s", "told"),
+    [
+        (WholeInput(800 << 20), 12.4, "77 % · 621/800 MiB · 100 MiB/s · ETA 0:12 · 1/8 tasks"),
+        (WholeInput(3 << 30), 3725.0, "20 % · 0.6/3.0 GiB · 100 MiB/s · ETA 1:02:05 · 1/8 tasks"),
+        (WholeInput(800 << 20, is_exact=False), None, "77 % · 621 of about 800 MiB · 100 MiB/s · 1/8 tasks"),
+        (WholeInput(600 << 20), 0.0, "100 % · 621/600 MiB · 100 MiB/s · ETA 0:00 · 1/8 tasks"),
+        (None, None, "621 MiB · 100 MiB/s · 1/8 tasks"),
+        (WholeInput(0), None, "621 MiB · 100 MiB/s · 1/8 tasks"),
+    ],
+)
+def test_the_share_and_the_rest_are_told_where_the_whole_is_known(
+    whole: WholeInput | None, left_s: float | None, told: str
+) -> None:
+    """In one unit, and without a guess where a run follows or has not listed its input."""
+    running = (RunningWindow(15, 20 << 20, 64 << 20, 1, 4), RunningWindow(16, 1 << 20, 64 << 20, 0, 4))
+    rates = RunRates(float(100 << 20), 1_000_000.0, left_s)
+    assert progress_figures(replace(summary(6.0), running=running, whole=whole, rates=rates)) == told
+
+
+def test_a_start_of_java_is_a_line_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, and not again with the figures that come after it."""
+    display = LineDisplay(APP)
+    display.progress(summary(1.0))
+    display.progress(RunSnapshot(APP, waits_for="starting Java for Spark on local[*]"))
+    display.progress(summary(2.0))
+    assert capsys.readouterr().err == "block-reader: starting Java for Spark on local[*]\n"
+    assert display.last == summary(2.0)
+
+
+def test_a_live_display_counts_the_seconds_of_a_start() -> None:
+    """The figures from before stay, and with the next ones the run goes on."""
+    console = Console(file=io.StringIO(), width=80, height=24)
+    now = [0.0]
+    display = LiveDisplay(APP, console, now=lambda: now[0])
+    now[0] = 1.0
+    console.print(display._render())
+    display.progress(RunSnapshot(APP, waits_for="starting Java"))
+    now[0] = 4.2
+    console.print(display._render())
+    display.progress(summary(6.0))
+    console.print(display._render())
+    heads = [line.split("  ", 1)[1] for line in screen_of(console).splitlines() if APP in line]
+    assert heads == ["starting … 1 s", "starting Java … 3 s", "running  6.0 s"]
+
+
+def test_the_operator_that_takes_most_time_is_told_in_words() -> None:
+    """Of the tasks' time, also of windows that run; what the driver does, it does beside them."""
+    worked = (
+        OperatorFigures("splitter", busy_s=90.0),
+        OperatorFigures("reader", "reader", busy_s=2.0),
+        OperatorFigures("slow", "reader", busy_s=3.0),
+    )
+    snapshot = replace(summary(8.0), operators=worked)
+    assert bottleneck(snapshot) == "bottleneck: slow takes 60 % of the tasks' time"
+    running = RunningWindow(15, 1, 2, 0, 1, operators={"reader": OperatorReport(2.0, {"messages": 7})})
+    assert bottleneck(replace(snapshot, running=(running,))) == "bottleneck: reader takes 57 % of the tasks' time"
+    even = tuple(OperatorFigures(name, "a", busy_s=1.0) for name in "abc")
+    assert bottleneck(replace(snapshot, operators=even)) == "no bottleneck: a takes most, 33 % of the tasks' time"
+    assert bottleneck(replace(snapshot, operators=worked[:1])) == ""
+
+
+def test_a_wide_terminal_shows_more() -> None:
+    """Running windows, and how long and how fast each operator works; no line is wider than the terminal."""
+    running = (RunningWindow(15, 20 << 20, 64 << 20, 1, 4, operators={"reader": OperatorReport(2.5, {"messages": 5})}),)
+    shown = {}
+    for width in (80, 120):
+        console = Console(file=io.StringIO(), width=width, height=24)
+        display = LiveDisplay(APP, console)
+        display.progress(replace(summary(6.0), running=running, whole=WholeInput(800 << 20)))
+        console.print(display._render())
+        shown[width] = screen_of(console)
+        assert max(map(len, shown[width].splitlines())) <= width
+        assert "77 % · 620/800 MiB" in shown[width]
+        assert "messages 6,000,005" in shown[width]
+    assert "window 15: 20.0/64.0 MiB · 1/4 tasks" in shown[120]
+    assert re.search("reader .* 100 % +2.5 s +2.4 M +messages 6,000,005", shown[120])
+    assert "window 15" not in shown[80]
 
 
 def test_a_run_without_new_input_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dagflow.execution.task_progress import (
     REPORT_EVERY_S,
+    OperatorReport,
     ProgressAddress,
     ProgressSender,
     TaskProgress,
@@ -35,7 +36,7 @@ def test_a_task_reports_its_whole_count_and_its_end() -> None:
 def test_only_messages_of_this_run_are_reports() -> None:
     """Another run, or another program, may send to the same port."""
     address = ProgressAddress("127.0.0.1", 1, b"12345678")
-    report = TaskReport(WorkAtHand(3, 0, 1), 1 << 40, is_done=True)
+    report = TaskReport(WorkAtHand(3, 0, 1), 1 << 40, True, {"reader": OperatorReport(0.5, {"messages": 7})})
     assert address.report(address.message(report)) == report
     assert ProgressAddress("127.0.0.1", 1, b"abcdefgh").report(address.message(report)) is None
     for message in (b"", b"12345678", address.message(report)[:-1]):

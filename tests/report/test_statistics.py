@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.journal import JournalState, PartitionCounts, WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorCounters
-from dagflow.report.snapshot import RunningWindow
+from dagflow.report.snapshot import RunningWindow, WholeInput
 from dagflow.report.statistics import RATE_WINDOW_S, Rate, RunStatistics
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
@@ -38,6 +40,26 @@ def test_a_snapshot_adds_up_windows_and_names_every_operator() -> None:
     )
     assert by_name["lines"].is_source
     assert snapshot.records_read == snapshot.records["lines.records"] == 10
+
+
+def test_the_time_that_is_left_follows_from_the_whole_and_the_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known with the whole, after two seconds of work; what Java took to start does not count."""
+    app = PlacedApp.of(app_of(Path("unused"), [b"a"]), StorageContext.default())
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    statistics = RunStatistics(app.plan, app.operators)
+
+    def left_s(seconds: float, read: int, whole: WholeInput | None) -> float | None:
+        now[0] = 100.0 + seconds
+        running = [RunningWindow(1, read, 1000, 0, 2)]
+        return statistics.snapshot("running", JournalState(), {}, running, whole).rates.remaining_s
+
+    whole = WholeInput(1000)
+    assert left_s(50.0, 0, whole) is None
+    assert left_s(51.0, 100, whole) is None
+    assert left_s(52.0, 200, whole) == 8.0
+    assert left_s(53.0, 300, None) is None
+    assert left_s(60.0, 1000, whole) == 0.0
 
 
 def test_a_rate_covers_the_last_seconds_only() -> None:

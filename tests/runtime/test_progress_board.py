@@ -7,7 +7,14 @@ import threading
 import pytest
 
 from dagflow.execution.stalls import StallLimits
-from dagflow.execution.task_progress import ProgressSender, StallReport, TaskMessage, TaskReport, WorkAtHand
+from dagflow.execution.task_progress import (
+    OperatorReport,
+    ProgressSender,
+    StallReport,
+    TaskMessage,
+    TaskReport,
+    WorkAtHand,
+)
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver, WindowProgress
 
 
@@ -39,6 +46,18 @@ def test_progress_sums_the_newest_reports_of_all_tasks() -> None:
     board.record(TaskReport(WorkAtHand(1, 0, 1), 8, is_done=True))
     board.record(TaskReport(WorkAtHand(1, 0, 1), 7))
     assert board.progress(1) == WindowProgress(38, 1)
+
+
+def test_progress_sums_what_operators_have_done() -> None:
+    """Of each task the report that has read most, so that an attempt that begins anew takes nothing back."""
+    board = ProgressBoard()
+    board.open(1)
+    half, whole = OperatorReport(0.5, {"out": 4}), OperatorReport(1.5, {"out": 9, "errors": 1})
+    board.record(TaskReport(WorkAtHand(1, 0, 0), 10, operators={"reader": half}))
+    board.record(TaskReport(WorkAtHand(1, 0, 1), 5, operators={"reader": whole, "filter": half}))
+    board.record(TaskReport(WorkAtHand(1, 0, 1, attempt=2), 1, operators={"reader": half}))
+    expected = {"reader": OperatorReport(2.0, {"out": 13, "errors": 1}), "filter": half}
+    assert board.progress(1).operators == expected
 
 
 def test_a_second_attempt_of_a_task_counts_once() -> None:

@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from dagflow.cli import output
-from dagflow.cli.command_lines import replay_command, resume_command
+from dagflow.cli.command_lines import replay_command, resume_command, status_command
 from dagflow.cli.locations import load
 from dagflow.cli.progress import Display, display_for, logging_to
 from dagflow.cli.shared_options import (
@@ -90,6 +90,8 @@ def command(
     if as_json:
         output.result(json.dumps(summary.to_json()))
     if summary.state != "stopped":
+        if summary.windows and not quiet:
+            output.note(f"    next: {status_command(app, options)}")
         return 0
     if not quiet:
         output.note(f"    continue with: {again}")

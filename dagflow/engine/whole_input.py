@@ -1,0 +1,60 @@
+"""How much a run to completion will read: known once all of it is listed, and counted beside the run before that."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from dagflow.api.control import Estimator, InputEstimate
+from dagflow.api.operator import Operator
+from dagflow.errors import DagflowError
+from dagflow.report.snapshot import WholeInput
+from dagflow.storage.context import StorageContext
+
+COUNT_S = 1.0
+"""Seconds that each input operator may count: a longer count would take them from the driver."""
+
+
+class InputCount:
+    """Counts the whole input of an app on a thread of its own, for display only.
+
+    Args:
+        operators: Those of the app.
+        storage: Reaches its stores.
+        is_first: Whether nothing was read before; otherwise what is left of the input cannot be counted beside the run.
+    """
+
+    def __init__(self, operators: Iterable[Operator], storage: StorageContext, *, is_first: bool) -> None:
+        self._inputs = [each for each in operators if isinstance(each, Estimator)] if is_first else []
+        self._storage = storage
+        self._thread: threading.Thread | None = None
+        self._bytes: int | None = None
+
+    def whole(self, listed_bytes: int, *, is_complete: bool) -> WholeInput | None:
+        """How much the run will read, as far as is known; begins to count when it is first asked in vain.
+
+        Args:
+            listed_bytes: Bytes that the run has listed by now, and those that it has read among them.
+            is_complete: Whether it has listed everything.
+        """
+        if is_complete:
+            return WholeInput(listed_bytes)
+        if self._inputs and self._thread is None:
+            self._thread = threading.Thread(target=self._count, name="input-count", daemon=True)
+            self._thread.start()
+        if self._bytes is None or self._bytes < listed_bytes:
+            return None
+        return WholeInput(self._bytes, is_exact=False)
+
+    def wait(self) -> None:
+        """Wait until it has counted; for tests."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _count(self) -> None:
+        try:
+            found = sum((each.estimate(COUNT_S, self._storage) for each in self._inputs), InputEstimate())
+        except DagflowError:
+            return  # the run meets it as well, and tells it
+        if not found.is_partial:
+            self._bytes = found.bytes
