@@ -156,6 +156,7 @@ def scan(directory: Path, entries: int) -> dict[str, Any]:
         follow = False
         operator_index = 0
         state_url = str(directory / "index")
+        held_files = ()
 
         def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
             return [function(item) for item in items]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from operator import index
@@ -15,6 +15,7 @@ from dagflow.api.refused_records import RefusedLog
 from dagflow.api.sources import FileSources
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.pending import HeldFile, PendingFile
 
 
 class OutputFile(Protocol):
@@ -81,6 +82,10 @@ class ControlServices(Protocol):
 
         Operators that create ids put it into them, so that no two ids are equal.
         """
+
+    @property
+    def held_files(self) -> Sequence[HeldFile]:
+        """For a Grouper: the files that windows have held back and no planned window takes, oldest first."""
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Apply a function to items in tasks, and wait for it; several threads may call it at the same time.
@@ -241,6 +246,7 @@ class OperatorContext:
         control: What the driver offers; None in partitioned operators.
         prescan: What the operator's pre-scan kept when the window was planned; None for nothing.
         is_reprocessed: Whether what the window makes replaces what it has published before.
+        may_hold: Whether files may be held back for a later window; see HoldsFiles.
         gone: Versions of files that an earlier attempt at the window found gone when it had read a part of them; they
             are left out whole.
         read_in_part: Takes the versions of which a part was read; see gone.
@@ -263,6 +269,7 @@ class OperatorContext:
     control: ControlServices | None = None
     prescan: Any = None
     is_reprocessed: bool = False
+    may_hold: bool = False
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
     read_in_part: set[VersionKey] = field(default_factory=set)
 
@@ -277,6 +284,10 @@ class RunPreparation(Protocol):
     @property
     def storage(self) -> StorageContext:
         """Reaches the stores of the app."""
+
+    @property
+    def held_files(self) -> Sequence[PendingFile]:
+        """Files that the operator's windows have held back, and that are not published yet; see HoldsFiles."""
 
     def has_forgotten(self, url: str) -> bool:
         """Whether the journal may have published files below a location that it no longer lists."""

@@ -10,10 +10,11 @@ from typing import Any
 
 from dagflow.api.context import ControlServices, Counts, OperatorContext
 from dagflow.api.control import CommitListener, ControlOperator, InputOperator, SourceEventListener
+from dagflow.api.grouper import Grouper
 from dagflow.api.operator import Operator
 from dagflow.engine.operator_state import is_stateful, require_owners
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.errors import PlanError, Problem
+from dagflow.errors import JournalError, PlanError, Problem
 from dagflow.execution.chain import Chain
 from dagflow.execution.failures import BrokenContractError
 from dagflow.execution.state_codec import StateCodec
@@ -21,6 +22,7 @@ from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal import CommittedState, ControlState, SavedState
 from dagflow.journal.journal import now_ms
 from dagflow.metrics.counters import Counters
+from dagflow.plan.groups import grouper_name, holder_of
 from dagflow.plan.physical import PhysicalPlan, PortRef, Stage
 from dagflow.storage.pending import PendingFile
 
@@ -41,6 +43,8 @@ class Emission:
         late: Tuples for control operators that work when the window's results are in, in order, by input port.
         emitted_ms: When the window was emitted, in milliseconds since 1970.
         retries: Windows whose refused records it takes over.
+        takes: By operator, the newest window whose held files the tuples are of.
+        keeps_states: Whether states are those of the window before; see WindowPlan.
     """
 
     window_id: int
@@ -50,6 +54,8 @@ class Emission:
     late: Sequence[tuple[PortRef, list[Any]]] = ()
     emitted_ms: int = 0
     retries: tuple[int, ...] = ()
+    takes: Mapping[str, int] = field(default_factory=dict)
+    keeps_states: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +141,16 @@ class ControlGraph:
         self._late: list[tuple[PortRef, list[Any]]] = []
         self._names = operators.keys()
         self._outputs = outputs
-        self._sources = self._chain(sources)
+        groupers = [name for name in sources if isinstance(operators[name], Grouper)]
+        self._sources = self._chain([name for name in sources if name not in groupers])
+        # Apart from the others, which must not take a window for their own that has none of their states.
+        self._groups = self._chain(groupers)
         self._sinks = self._chain(sinks, outputs)
-        self.chains = self._sources, self._sinks
+        self.chains = self._sources, self._groups, self._sinks
+        self._entries = entries
         for edge in entries:
-            self._sources.connect(edge.source, self._collector(edge.target))
+            chain = self._groups if edge.source.operator in groupers else self._sources
+            chain.connect(edge.source, self._collector(edge.target))
         for edge in plan.control_edges:
             if edge.source.operator in sources and edge.target.operator in sinks:
                 self._sources.connect(edge.source, self._keeper(edge.target))
@@ -149,6 +160,7 @@ class ControlGraph:
         heads = self._sources.operators.items()
         self._inputs = {name: each for name, each in heads if isinstance(each, InputOperator)}
         self._listeners = {name: each for name, each in heads if isinstance(each, SourceEventListener)}
+        self._groupers = {name: each for name, each in self._groups.operators.items() if isinstance(each, Grouper)}
 
     def _chain(self, names: list[str], outputs: TaskOutputs | None = None) -> Chain:
         """Wire some of the control operators, and set them up."""
@@ -187,17 +199,27 @@ class ControlGraph:
                 "planned; let the method return, and emit the rest in the windows to come"
             )
 
-    def restore(self, planned: ControlState, committed: CommittedState, last_run: Collection[str]) -> None:
+    def restore(
+        self, planned: ControlState, committed: CommittedState, last_run: Collection[str], held: Collection[str] = ()
+    ) -> None:
         """Take back the states that earlier windows left.
 
         Args:
             planned: State of the newest plan.
             committed: State of the newest intent.
             last_run: All operators of the run before.
+            held: Operators that hold files back.
 
         Raises:
-            JournalError: The name of an operator that has left state is gone.
+            JournalError: The name of an operator is gone that has left state, or holds files back.
         """
+        if gone := sorted(name for name in held if grouper_name(name) not in self._groupers):
+            raise JournalError(
+                f"the checkpoint holds records back that are still to be merged for operator '{gone[0]}', and the app "
+                "has no such operator that merges them",
+                url="journal",
+                hint=f"give the app operator '{gone[0]}' again, as it was, until a run has ended",
+            )
         states = {**planned.operators, **committed.control}
         stateful = {name for chain in self.chains for name, o in chain.operators.items() if is_stateful(o)}
         require_owners(states, self._names, stateful - states.keys(), last_run)
@@ -223,10 +245,35 @@ class ControlGraph:
         for name, operator in self._inputs.items():
             self._sources.call(name, operator.emit_tuples)
         self._sources.end_window()
+        self._let_group(window_id)
         if not self._activity and not self._has_news():
             return None
         counters, states = self._sources.take_counts(), self._sources.snapshots()
-        return Emission(window_id, dict(self._tuples), states, counters, tuple(self._late), now_ms())
+        tuples, late = dict(self._tuples), tuple(self._late)
+        return Emission(window_id, tuples, states, counters, late, now_ms(), takes=self._takes())
+
+    def emit_rest(self, window_id: int) -> Emission | None:
+        """Let groupers emit all files that are held; None where there are none. No state of other operators is in it.
+
+        Raises:
+            DagflowError: An operator failed.
+        """
+        self._tuples.clear()
+        self._activity = 0
+        self._let_group(window_id, is_rest=True)
+        tuples = dict(self._tuples)
+        return Emission(window_id, tuples, {}, Counters(), (), now_ms(), takes=self._takes()) if tuples else None
+
+    def _let_group(self, window_id: int, *, is_rest: bool = False) -> None:
+        self._groups.begin_window(window_id)
+        for name, grouper in self._groupers.items():
+            self._groups.call(name, grouper.emit_rest if is_rest else grouper.emit_tuples)
+        self._groups.end_window()
+
+    def _takes(self) -> dict[str, int]:
+        """How far the held files go that the tuples at hand are of, by the operator that has held them."""
+        takers = {edge.source.operator for edge in self._entries if self._tuples.get(edge.target)}
+        return {holder_of(name): each.taken_through for name, each in self._groupers.items() if name in takers}
 
     def _has_news(self) -> bool:
         # Every operator is asked: one that is not would keep its news for a later window.
@@ -311,12 +358,12 @@ class ControlGraph:
 
     def take_busy_s(self) -> dict[str, float]:
         """Seconds that each operator has worked since the last call, by name."""
-        return {**self._sources.clock.take(), **self._sinks.clock.take()}
+        return {name: seconds for chain in self.chains for name, seconds in chain.clock.take().items()}
 
     def close(self) -> None:
         """End the operators."""
-        self._sources.teardown()
-        self._sinks.teardown()
+        for chain in self.chains:
+            chain.teardown()
 
 
 def index_operators(names: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:

@@ -19,7 +19,7 @@ from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.live_run import LiveRun
 from dagflow.engine.scan_requests import ScanRequests
-from dagflow.engine.stop_request import STOP_GRACE_S, TICK_S, StopRequest
+from dagflow.engine.stop_request import GROUP_GRACE_S, STOP_GRACE_S, TICK_S, StopRequest
 from dagflow.engine.whole_input import InputCount
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
 from dagflow.engine.window_planner import WindowPlanner
@@ -163,7 +163,9 @@ class Driver:
                 self._observer.progress(self.snapshot())
                 self._stop.wait(self._controls.follow_millis / 1000)
             elif is_end:
-                return
+                if (rest := self._planner.plan_rest()) is None:
+                    return
+                self._submit(rest)
             else:
                 is_end = True
 
@@ -288,7 +290,17 @@ class Driver:
         while self._in_flight and (left_s := deadline - time.monotonic()) > 0:
             if wait([self._in_flight[0].results], timeout=left_s).done:
                 self._commit_oldest(max_in_flight=0)
+        self._commit_rest()
         self._abandon()
+
+    def _commit_rest(self) -> None:
+        """Commit what is held, where all planned windows are committed; what takes too long is left planned."""
+        if self._journal.state.planned or not self._runner.known_parallelism:
+            return
+        if (rest := self._planner.plan_rest()) is not None:
+            self._submit(rest)
+            if wait([self._in_flight[0].results], timeout=GROUP_GRACE_S).done:
+                self._commit_oldest(max_in_flight=0)
 
     def _abandon(self) -> None:
         """Leave the windows in flight to a later run, and remove what their tasks have written by now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
@@ -12,7 +12,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.probe import RunLocations
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
-from dagflow.storage.pending import pending_tag
+from dagflow.storage.pending import PendingFile, pending_tag
 
 
 class _Preparation:
@@ -29,6 +29,10 @@ class _Preparation:
     @property
     def published(self) -> Iterable[str]:
         return self._journal.published()
+
+    @property
+    def held_files(self) -> Sequence[PendingFile]:
+        return [held.file for held in self._journal.state.held.waiting.get(self.operator, ())]
 
     def has_forgotten(self, url: str) -> bool:
         state, url = self._journal.state, absolute(url)
@@ -74,6 +78,7 @@ class Places:
     """
 
     published: Iterable[str] = ()
+    held_files: Sequence[PendingFile] = ()
 
     def __init__(self, storage: StorageContext) -> None:
         self.storage = storage

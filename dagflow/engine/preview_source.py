@@ -35,6 +35,7 @@ class _Services:
     """What control operators of a preview are offered; see ControlServices."""
 
     follow = False
+    held_files = ()
 
     def __init__(self, state_url: str, operator_index: int) -> None:
         self.state_url = state_url

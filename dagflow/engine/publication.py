@@ -170,8 +170,10 @@ class TransactionPublisher(Publisher):
             )
 
     def check(self, files: Sequence[PendingFile]) -> None:
-        """Ask the target."""
-        self._target.check(files)
+        """Ask the target, also whether they go together with files that wait to be merged."""
+        waiting = self._journal.state.held.waiting.get(self._operator, ())
+        by_schema = {held.file.facts.schema: held.file for held in waiting if held.file.facts is not None}
+        self._target.check([*by_schema.values(), *files])
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
         """Commit the window, unless the target has it."""

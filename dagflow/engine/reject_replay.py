@@ -85,8 +85,12 @@ class RejectReplay:
                 break
         if not tuples:
             return None
-        states = self._state().control_state.operators
-        return Emission(window_id, dict(tuples), states, Counters(), (), now_ms(), tuple(retries))
+        states, given = self._state().control_state.operators, dict(tuples)
+        return Emission(window_id, given, states, Counters(), (), now_ms(), tuple(retries), keeps_states=True)
+
+    def emit_rest(self, window_id: int) -> Emission | None:
+        """What windows have held back; see ControlGraph."""
+        return self._control.emit_rest(window_id)
 
     def _is_tried(self, rejects: WindowRejects) -> npt.NDArray[np.bool_]:
         """Which records are read again: the chosen ones that another app has refused than the one that runs."""

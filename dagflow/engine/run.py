@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +40,7 @@ from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal import Journal, JournalRetention, set_aside
 from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
+from dagflow.plan.groups import holder_of
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.snapshot import RunSnapshot
@@ -54,7 +55,7 @@ from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join
 from dagflow.storage.objects import ObjectStore
-from dagflow.storage.pending import pending_tag
+from dagflow.storage.pending import HeldFile, pending_tag
 
 RuntimeFactory = Callable[[Program], Runtime]
 
@@ -109,8 +110,10 @@ class _Services:
         operator_index: int,
         runtime: LazyRuntime,
         watch: DriverWatch,
+        journal: Journal,
     ) -> None:
         self._operator = operator
+        self._journal = journal
         self._watch = watch
         self.in_tasks = runtime.in_tasks
         self.state_url = state_url
@@ -121,6 +124,11 @@ class _Services:
     @property
     def budget(self) -> WindowBudget:
         return self._sizing.budget()
+
+    @property
+    def held_files(self) -> Sequence[HeldFile]:
+        state = self._journal.state
+        return state.held.free(holder_of(self._operator), state.planned.values())
 
     def watched(self, what: str) -> AbstractContextManager[None]:
         return self._watch.doing(f"operator '{self._operator}' in {what}")
@@ -245,7 +253,7 @@ def _drive(
         held.restore(committed.held_results, last_run)
         earlier = {name for each in journal.state.before.values() for name in each.segment_names()}
         segments.sweep(states.segment_names | held.segment_names | earlier)
-        control.restore(journal.state.control_state, committed, last_run)
+        control.restore(journal.state.control_state, committed, last_run, journal.state.held.waiting)
         runner = WindowRunner(app, states, runtime, sizing, pending_tag(journal.state.app_uuid, journal.epoch), held)
         emitter: WindowSource = control
         if options.rejects is not None:
@@ -294,7 +302,9 @@ def _control_graph(
     index = index_operators((name for name in plan.control if name in feeding), known)
     follow, watch = controls.follow_millis is not None, controls.watch
     services = {
-        name: _Services(name, join(checkpoint, "state", name), follow, sizing, index.get(name, 0), runtime, watch)
+        name: _Services(
+            name, join(checkpoint, "state", name), follow, sizing, index.get(name, 0), runtime, watch, journal
+        )
         for name in plan.control
     }
     tag = pending_tag(journal.state.app_uuid, journal.epoch)

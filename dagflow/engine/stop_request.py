@@ -20,6 +20,9 @@ TICK_S = 0.2
 STOP_GRACE_S = 5.0
 """A running window may finish within this time after a stop was requested; then it is abandoned."""
 
+GROUP_GRACE_S = 15.0
+"""The files that windows have held back may be merged within this time after that; then the next run merges them."""
+
 
 class StopRequest:
     """A request to end early; a signal handler may make it."""

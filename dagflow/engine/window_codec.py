@@ -100,6 +100,8 @@ class WindowCodec:
             holds=[name for name in holds if name not in closes],
             closes=list(closes),
             retries=list(emission.retries),
+            takes=dict(emission.takes),
+            keeps_states=emission.keeps_states,
         )
 
     def is_current(self, planned: WindowPlan) -> bool:
@@ -132,6 +134,8 @@ class WindowCodec:
             ],
             planned.emitted_ms,
             tuple(planned.retries),
+            planned.takes,
+            planned.keeps_states,
         )
 
     def late_tuples(self, planned: WindowPlan) -> list[tuple[PortRef, list[Any]]]:

@@ -26,6 +26,7 @@ from dagflow.journal.journal import now_ms
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.pending import PendingFile
+from dagflow.storage.publishing import discard_all
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class WindowCommitter:
         self._segments = segments
         self._open_bytes = Counter(journal.state.committed_state.byte_accounting)
         self._publication = Publication(app.operators, journal, app.storage, app.attributes.durability)
+        self._storage = app.storage
         self._directories = OutputDirectories(journal.state.outputs, app.storage)
 
     def publish_decided(self) -> Iterator[int]:
@@ -83,7 +85,7 @@ class WindowCommitter:
             self._publish(window_id, state.intents[window_id].files)
             yield window_id
         if state.last_committed:
-            self._control.committed(state.last_committed)
+            self._control.committed(state.held.published_through(state.last_committed))
 
     def commit(self, planned: WindowPlan, results: Sequence[TaskResult]) -> WindowIntent:
         """Commit the oldest planned window.
@@ -103,7 +105,7 @@ class WindowCommitter:
         did = intent_of(window_id, self._plan, results)
         files = [*did.files, *control.files]
         require_names_apart(files)
-        self._publication.check(files)
+        self._publication.check([*files, *did.held])
         log_left_out(window_id, did.skipped)
         did.counters.add(control.counters)
         self._check_limits(did.counters)
@@ -126,7 +128,7 @@ class WindowCommitter:
         )
         self._journal.append(intent)
         self._publish(window_id, files)
-        self._control.committed(window_id)
+        self._control.committed(self._journal.state.held.published_through(window_id))
         self._segments.committed(window_id)
         logger.info("window committed window=%d files=%d", window_id, len(files))
         return intent
@@ -157,9 +159,9 @@ class WindowCommitter:
         # Tasks answer in any order; the operators see their results in the same order in every run.
         ordered = sorted(results, key=lambda result: (result.stage, result.partition))
         event_states = dict(self._journal.state.committed_state.source_events)
-        # The plan of a window that was not emitted has the states of the window before: what was reported since is in
-        # none of them, and the operators must not take it to be.
-        if not planned.closes and not planned.retries:
+        # Where a plan has the states of the window before, what was reported since is in none of them, and the
+        # operators must not take it to be.
+        if not planned.keeps_states:
             events = [event for result in ordered for event in result.source_events]
             event_states = self._control.handle_source_events(planned.window_id, events)
         reports = [report for result in ordered for report in result.reports]
@@ -188,7 +190,12 @@ class WindowCommitter:
         """Publish a decided window, and note that it is done."""
         receipts = self._publication.publish(window_id, files)
         self._directories.published(window_id)
+        taken = self._journal.state.held.taken_by(window_id)
         self._journal.mark_done(window_id, receipts)
+        if taken:
+            # As long as that is not durable, the window may be repaired, which needs them.
+            self._journal.flush()
+            discard_all(self._storage, taken)
 
 
 def raise_first_error(results: Sequence[TaskResult]) -> None:
@@ -208,18 +215,28 @@ def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult])
     counters = Counters()
     for result in results:
         counters.add(result.counters)
+    files: list[PendingFile] = []
+    produced: list[ProducedFiles] = []
+    for result in results:
+        own = [(file, each) for file, each in zip(result.files, result.sources, strict=True) if not is_held(file)]
+        if own:
+            sources = encode_sources([each for _, each in own])
+            produced.append(ProducedFiles(heads[result.stage], result.partition, len(own), sources))
+            files += [file for file, _ in own]
     return WindowIntent(
         window_id=window_id,
-        files=[file for result in results for file in result.files],
+        files=files,
         counters=counters,
         skipped=[skipped for result in results for skipped in result.skipped],
-        produced=[
-            ProducedFiles(heads[r.stage], r.partition, len(r.files), encode_sources(r.sources))
-            for r in results
-            if r.files
-        ],
+        produced=produced,
         refused=[RefusedPart(name, records) for r in results for name, records in r.refused.items()],
+        held=[file for result in results for file in result.files if is_held(file)],
     )
+
+
+def is_held(file: PendingFile) -> bool:
+    """Whether a file waits for a later window, and is not published with its own."""
+    return file.facts is not None and file.facts.held is not None
 
 
 def _busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from dagflow.engine.control_graph import Emission
@@ -30,6 +31,9 @@ class WindowSource(Protocol):
 
     def emit(self, window_id: int) -> Emission | None:
         """The next window; None where there is nothing to emit."""
+
+    def emit_rest(self, window_id: int) -> Emission | None:
+        """A window of what earlier windows have held back; None where nothing is held."""
 
     def unemitted_bytes(self) -> dict[str, int]:
         """Bytes that are known to be emitted in later windows, by the head of the receiving stage."""
@@ -172,12 +176,32 @@ class WindowPlanner:
         Args:
             closes: Operators whose results it publishes.
         """
+        return self._plan_apart(Emission(self._next_window, {}, {}, Counters(), emitted_ms=now_ms()), closes)
+
+    def plan_rest(self) -> WindowPlan | None:
+        """Plan a window that takes all held files; None where there are none.
+
+        All planned windows are committed. What was emitted and not planned is dropped: a later run emits it again.
+        """
+        emission = self._control.emit_rest(self._journal.state.next_window_id)
+        if emission is None:
+            return None
+        self._emitted.clear()
+        return self._plan_apart(emission)
+
+    def _plan_apart(self, emission: Emission, closes: Collection[str] = ()) -> WindowPlan:
+        """Plan a window in which control operators with state take no part: their states stay as they were planned."""
         state = self._journal.state.control_state
-        emission = Emission(self._next_window, {}, state.operators, Counters(), emitted_ms=now_ms())
         planned = self._runner.codec.plan_of(
-            emission, state.prescans, state.operator_index, self._scaling.counts, (), self._held.holds, closes
+            replace(emission, states=state.operators, keeps_states=True),
+            state.prescans,
+            state.operator_index,
+            self._scaling.counts,
+            (),
+            self._held.holds,
+            closes,
         )
-        self._next_window += 1
+        self._next_window = planned.window_id + 1
         self._journal.append(planned)
         return planned
 

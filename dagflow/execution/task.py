@@ -32,6 +32,7 @@ from dagflow.execution.task_progress import TaskMessage, TaskProgress, WorkAtHan
 from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
+from dagflow.plan.groups import grouper_name
 from dagflow.plan.physical import Edge, PortRef, Stage
 from dagflow.storage.pending import PendingFile
 
@@ -157,6 +158,7 @@ class StageTask:
                 outputs=self._outputs,
                 prescan=self._prescan_of(name, operator),
                 is_reprocessed=self._window.is_reprocessed,
+                may_hold=not self._window.is_reprocessed and grouper_name(name) in self._program.plan.control,
                 gone=self._window.gone,
                 read_in_part=self._read_in_part,
             )

@@ -23,6 +23,7 @@ from dagflow.journal.events import (
     Start,
 )
 from dagflow.journal.frames import encode
+from dagflow.journal.held_files import HeldFiles
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.journal.typed_json import to_json
@@ -89,6 +90,7 @@ class JournalState:
         reprocessed: The objects that say what windows did when they were reprocessed, by window id.
         receipts: What transactional targets have, by operator.
         retried: Windows whose refused records a later window has taken over.
+        held: Files that windows have held back.
     """
 
     app: str = ""
@@ -124,6 +126,7 @@ class JournalState:
     reprocessed: dict[int, str] = field(default_factory=dict)
     receipts: dict[str, Receipt] = field(default_factory=dict)
     retried: list[int] = field(default_factory=list)
+    held: HeldFiles = field(default_factory=HeldFiles)
 
     def apply(self, event: Event) -> None:
         """Change the state as an event says.
@@ -203,6 +206,7 @@ class JournalState:
         self.committed_state = intent.state
         self.left_out = self.left_out.after(intent.skipped, intent.recovered)
         self.retried += plan.retries
+        self.held.commit(plan, intent)
         self.totals.add(plan.counters)
         self.totals.add(intent.counters)
         for name, seconds in intent.busy_s.items():
@@ -220,6 +224,7 @@ class JournalState:
         self.last_done = window_id
         self.before.pop(window_id, None)
         self.repaired.pop(window_id, None)
+        self.held.publish(window_id)
         self.receipts.update((name, Receipt(window_id, version)) for name, version in done.receipts.items())
         self.finished[window_id] = encode(to_json(Window(plan, intent, done.published_ms, done.receipts)))
 
@@ -236,6 +241,7 @@ class JournalState:
         self.committed_state = self.before.pop(window_id)
         self.repaired[window_id] = [*self.repaired.get(window_id, []), *intent.files]
         self.retried = [each for each in self.retried if each not in plan.retries]
+        self.held.take_back(window_id)
         self.totals.subtract(plan.counters)
         self.totals.subtract(intent.counters)
         for name, seconds in intent.busy_s.items():
@@ -264,6 +270,7 @@ class JournalState:
         """Every file that is decided, and perhaps not in its place yet."""
         for intent in [*self.intents.values(), *(each.intent for each in self.reprocessing.values())]:
             yield from intent.files
+        yield from self.held.files()
 
     def to_json(self) -> dict[str, Any]:
         """The state as JSON values; finished windows are left to the archive.

@@ -58,6 +58,9 @@ class WindowPlan:
         closes: Operators whose held results this window publishes; it has no input then, and only stages behind them
             run.
         retries: Windows whose refused records the window takes over: it accepts them or refuses them once more.
+        keeps_states: Whether control_state is that of the window before, because control operators with state took no
+            part in this one.
+        takes: By operator, the newest window whose held files this window takes in; it takes those of earlier ones too.
     """
 
     kind: ClassVar[str] = "PLAN"
@@ -74,6 +77,8 @@ class WindowPlan:
     holds: list[str] = field(default_factory=list)
     closes: list[str] = field(default_factory=list)
     retries: list[int] = field(default_factory=list)
+    takes: dict[str, int] = field(default_factory=dict)
+    keeps_states: bool = False
 
     def without_state(self) -> WindowPlan:
         """The plan as it is kept for questions about the window."""
@@ -127,6 +132,7 @@ class WindowIntent:
         committed_ms: When this was written.
         recovered: What earlier windows had left out, and this one has read.
         refused: Where the records lie that operators refused.
+        held: Files that the window holds back until a later one takes them.
     """
 
     kind: ClassVar[str] = "INTENT"
@@ -143,10 +149,12 @@ class WindowIntent:
     committed_ms: int = 0
     recovered: list[Skipped] = field(default_factory=list)
     refused: list[RefusedPart] = field(default_factory=list)
+    held: list[PendingFile] = field(default_factory=list)
 
     def without_state(self) -> WindowIntent:
         """The intent as it is kept for questions about the window."""
-        return replace(self, state=CommittedState())
+        held = [PendingFile(file.final_url, file.pending_url, file.size_bytes, file.records) for file in self.held]
+        return replace(self, state=CommittedState(), held=held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.report.driver_report import DriverReport
 from dagflow.storage.location import redacted
+from dagflow.storage.pending import HeldFile
 
 SHOWN_RANGES = 20
 """How many of the ranges that were left out a summary shows, the newest; `status --files` shows all."""
@@ -85,6 +86,39 @@ class WholeInput:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldGroup:
+    """Windows whose records wait to be merged, and are not in their table yet.
+
+    Attributes:
+        first_window: The first of them.
+        windows: How many they are.
+        files: The files that hold their records.
+        bytes: Bytes of these files.
+        records: Records in them.
+        since_ms: When the first window was committed, in milliseconds since 1970.
+    """
+
+    first_window: int
+    windows: int
+    files: int
+    bytes: int
+    records: int
+    since_ms: int
+
+    @classmethod
+    def of(cls, files: Sequence[HeldFile]) -> HeldGroup:
+        """The group of some held files, oldest first, at least one."""
+        return cls(
+            files[0].window_id,
+            len({held.window_id for held in files}),
+            len(files),
+            sum(held.file.size_bytes for held in files),
+            sum(held.file.records for held in files),
+            files[0].held_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RunRates:
     """How fast a run reads, over the last few seconds.
 
@@ -134,6 +168,7 @@ class RunSnapshot:
         whole: How much a run to completion will read; None where that is not known, and while following.
         published_files: Files that the windows published.
         log: Where Java, or the processes of tasks, have written what they have to say; only at the end.
+        groups: Windows whose records wait for a later one, by operator.
     """
 
     app: str
@@ -165,6 +200,7 @@ class RunSnapshot:
     whole: WholeInput | None = None
     published_files: int = 0
     log: str = ""
+    groups: dict[str, HeldGroup] = field(default_factory=dict)
 
     @property
     def running_bytes(self) -> int:
@@ -265,6 +301,7 @@ class RunSnapshot:
             "last_committed": self.last_committed,
             "decisions": [asdict(decision) for decision in self.decisions],
             "targets": {name: asdict(receipt) for name, receipt in self.targets.items()},
+            "groups": {name: asdict(group) for name, group in self.groups.items()},
             "driver": None if self.driver is None else self.driver.to_json(),
         }
 
@@ -309,4 +346,5 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         outputs=tuple(map(redacted, journal.outputs)),
         left_out=journal.left_out,
         targets=dict(journal.receipts),
+        groups={name: HeldGroup.of(files) for name, files in journal.held.waiting.items()},
     )

@@ -44,10 +44,11 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
         raise JournalError(
             "there is no journal here", url=redacted(url), hint="name the checkpoint of an app that was run"
         )
-    is_unfinished = journal.planned or journal.intents or journal.reprocessing or journal.committed_state.held_results
+    is_unfinished = journal.planned or journal.intents or journal.reprocessing
+    is_held = journal.committed_state.held_results or journal.held.waiting
     return replace(
         snapshot_of(journal, journal.totals),
-        state=state_of_all(driver, is_unfinished=bool(is_unfinished)),
+        state=state_of_all(driver, is_unfinished=bool(is_unfinished or is_held)),
         driver=driver,
         reprocessing=tuple(journal.reprocessing),
         held_results=tuple(journal.committed_state.held_results),

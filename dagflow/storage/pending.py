@@ -57,6 +57,21 @@ class PendingFile:
         return cls(**{**value, "facts": FileFacts.from_json(value.get("facts"))})
 
 
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """A pending file of a committed window that a later window takes in; see api/grouper.py.
+
+    Attributes:
+        window_id: The window that wrote it.
+        held_ms: When that window was committed, in milliseconds since 1970.
+        file: The file; its facts have what `held` says.
+    """
+
+    window_id: int
+    held_ms: int
+    file: PendingFile
+
+
 class PendingWriter(ABC):
     """A pending file that is being written; lives and ends in one task.
 

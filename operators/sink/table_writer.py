@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -9,9 +10,10 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
+from dagflow.api.grouper import Grouper, HoldsFiles
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import OutputLocation, Size
+from dagflow.api.properties import OutputLocation, Size, Tuning
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.transactions import Target, TransactionalSink
 from dagflow.errors import DagflowError
@@ -19,9 +21,11 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
+from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
-from operators.sink.tables.table_columns import TableColumns
+from operators.sink.tables.table_columns import TableColumns, schema_text
 from operators.sink.tables.table_files import TableFiles
+from operators.sink.tables.table_groups import GroupLimits, TableGroups, TableMerger
 
 MetadataColumn = Literal["file", "offset", "window"]
 
@@ -41,8 +45,8 @@ def _as_texts(value: object) -> object:
     return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
 
 
-class TableWriter(Operator, TransactionalSink):
-    """Adds records to a table: each window is one transaction of it.
+class TableWriter(Operator, TransactionalSink, HoldsFiles):
+    """Adds records to a table: the windows of a group, or each window, are one transaction of it.
 
     A table that is not there is made with the columns of the first window; raw records are a column `record` of bytes.
     Records for a table that is there are given its types, where no value changes; what does not fit is an error, and
@@ -89,11 +93,20 @@ class TableWriter(Operator, TransactionalSink):
         ),
     ] = "add"
 
+    commit: Annotated[
+        GroupLimits | None,
+        Tuning(),
+        Field(
+            description="when readers see records: the windows of a group are one transaction; by default each minute "
+            "or 512 MiB while following, and otherwise the run or 2 GiB; {every_millis: 0} for each window"
+        ),
+    ] = None
+
     input = InputPort()
 
     _table: Table
     _shape: TableShape | None = None
-    _files: TableFiles
+    _files: TableFiles | FragmentFiles
     _columns: TableColumns
 
     def check_properties(self) -> None:
@@ -114,9 +127,13 @@ class TableWriter(Operator, TransactionalSink):
 
     def prepare(self, run: RunPreparation) -> None:
         """Take the table for this writer, and read its columns, which tasks write."""
-        self._shape = shape = self._table.shape()
+        shape = self._table.shape()
         run.claim(shape.location)
-        known = shape.columns
+        if held := [file.facts.schema for file in run.held_files if file.facts is not None]:
+            # These are columns of the table already, although it does not show them yet.
+            columns = [] if shape.columns is None else [schema_text(shape.columns)]
+            shape = replace(shape, columns=united([*columns, *held]))
+        self._shape, known = shape, shape.columns
         for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self.metadata_columns):
             if known is None or (name not in known.names and self._table.may_grow):
                 continue
@@ -134,13 +151,21 @@ class TableWriter(Operator, TransactionalSink):
         self._columns = TableColumns(
             table.name, table.column_type, shape.columns, partition_columns, may_grow=table.may_grow
         )
-        self._files = TableFiles(
-            context,
-            shape.location,
-            shape.partition_by,
-            self.target_file_bytes,
-            stores_partition_columns=table.stores_partition_columns,
-        )
+        if context.may_hold and self._limits.every_millis != 0:
+            self._files = FragmentFiles(
+                context,
+                shape.location,
+                shape.partition_by,
+                stores_partition_columns=table.stores_partition_columns,
+            )
+        else:
+            self._files = TableFiles(
+                context,
+                shape.location,
+                shape.partition_by,
+                self.target_file_bytes,
+                stores_partition_columns=table.stores_partition_columns,
+            )
 
     def begin_window(self, window_id: int) -> None:
         """Start the window's files."""
@@ -178,6 +203,21 @@ class TableWriter(Operator, TransactionalSink):
     def end_window(self) -> None:
         """End the window's files."""
         self._files.end_window()
+
+    @property
+    def _limits(self) -> GroupLimits:
+        return self.commit or GroupLimits()
+
+    def grouper(self) -> Grouper:
+        """What says when a group is due."""
+        limits = self._limits
+        return TableGroups(
+            every_millis=limits.every_millis, bytes=limits.bytes, target_file_bytes=self.target_file_bytes
+        )
+
+    def merger(self) -> Operator:
+        """What merges the fragments of a group."""
+        return TableMerger(stores_partition_columns=self._table.stores_partition_columns)
 
     def transaction_target(self, storage: StorageContext) -> Target:
         """The table."""

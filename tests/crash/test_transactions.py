@@ -18,13 +18,21 @@ from tests.engine.table_app import (
     delta_rows,
     iceberg_app,
     iceberg_rows,
+    in_groups,
     rows,
     with_faults,
     work,
 )
 
 MOST_CALLS = 500
-KINDS = {"database": (app, rows), "delta": (delta_app, delta_rows), "iceberg": (iceberg_app, iceberg_rows)}
+KINDS = {
+    "database": (app, rows, 2),
+    "delta": (delta_app, delta_rows, 2),
+    "iceberg": (iceberg_app, iceberg_rows, 2),
+    "delta-groups": (lambda root, texts: in_groups(delta_app(root, texts)), delta_rows, 4),
+    "iceberg-groups": (lambda root, texts: in_groups(iceberg_app(root, texts)), iceberg_rows, 4),
+}
+"""What makes the app, what reads the table, and how many windows a run has; a group is merged in one of its own."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -32,7 +40,7 @@ def test_every_record_is_there_once_wherever_a_run_dies(
     monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
 ) -> None:
     """Before any change of the disk or any transaction: a run of before, or two of them, and one that comes through."""
-    make_app, rows_of = KINDS[kind]
+    make_app, rows_of, _ = KINDS[kind]
     for at in range(1, MOST_CALLS):
         root = quick_disk / str(at)
         for step in (0, 7):
@@ -60,8 +68,8 @@ def test_a_transaction_whose_answer_is_lost_adds_nothing_twice(
     monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, at: int
 ) -> None:
     """The run asks for the marker, and goes on."""
-    make_app, rows_of = KINDS[kind]
+    make_app, rows_of, windows = KINDS[kind]
     faults = with_faults(monkeypatch, Faults(at, "lost_reply"))
-    assert work(make_app(quick_disk, TEXTS)) == 2
+    assert work(make_app(quick_disk, TEXTS)) == windows
     assert faults.calls == 2, "an attempt was made at what was there already"
     assert rows_of(quick_disk / "db") == words(TEXTS)

@@ -14,11 +14,13 @@ from pyiceberg.exceptions import NoSuchTableError
 from dagflow import Operator
 from dagflow.api.transactions import Target
 from dagflow.engine.run import RunOptions, run
+from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import Faults, FaultyTarget
 from operators.sink.table_writer import TableWriter
+from operators.sink.tables.table_groups import GroupLimits
 from tests.engine.dags import dag
 from tests.engine.sample_app import Source
 from tests.execution.sample_operators import Lines
@@ -71,6 +73,12 @@ def iceberg_app(root: Path, texts: list[bytes]) -> LogicalPlan:
         target_file_bytes=1,
     )
     return app(root, texts, table=writer)
+
+
+def in_groups(logical: LogicalPlan) -> LogicalPlan:
+    """The same app with groups of windows: what a window has written is merged by the next one."""
+    vars(logical.operators["table"].operator)["commit"] = GroupLimits(bytes=1)
+    return grouped(logical)
 
 
 def work(logical: LogicalPlan, options: RunOptions = RunOptions()) -> int:  # noqa: B008  # frozen

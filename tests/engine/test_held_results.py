@@ -315,3 +315,25 @@ def test_a_result_that_is_published_leaves_the_parts_of_others_alone(
             for line in path.read_text().splitlines():
                 counts[json.loads(line)["record"]] += json.loads(line)["count"]
         assert counts == {"a": 3 * held_results.FAN_IN, "b": 3 * held_results.FAN_IN}
+
+
+def test_what_a_splitter_knows_survives_the_window_that_publishes(tmp_path: Path) -> None:
+    """The window in which a result is published has no state of its own: the next run finds nothing new."""
+    (tmp_path / "in").mkdir()
+    for name in "abc":
+        (tmp_path / "in" / name).write_text("x\ny\n")
+    (tmp_path / "app.yaml").write_text(f"""\
+name: counts
+attributes: {{checkpoint: {tmp_path}/journal}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: {tmp_path}/in, blocks_threshold: 2}}}}
+  reader: {{class: BlockReader}}
+  count: {{class: CountBy, properties: {{by: record, over: run}}, partition: parallel}}
+  out: {{class: RecordWriter, properties: {{path: {tmp_path}/out}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  lines: {{from: reader.messages, to: count.input}}
+  counts: {{from: count.output, to: out.input}}
+""")
+    assert run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime).windows == 3
+    assert run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime).windows == 0

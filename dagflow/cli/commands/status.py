@@ -153,6 +153,13 @@ def _describe(summary: RunSnapshot) -> str:
             for name, each in summary.targets.items()
         ),
         *(
+            (
+                f"waiting {name}",
+                f"{count(each.records, 'record')} of {count(each.windows, 'window')}, {size(each.bytes)}",
+            )
+            for name, each in summary.groups.items()
+        ),
+        *(
             (f"window {each.window}", f"{each.stage} {each.before} -> {each.after}, at {each.backlog:,}: {each.reason}")
             for each in summary.decisions
         ),

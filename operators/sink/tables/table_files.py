@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,18 @@ _MAX_OPEN = 64
 """Files that a task writes at the same time, of different partitions."""
 
 
+def stored_columns(schema: pa.Schema, partition_by: Sequence[str]) -> list[str]:
+    """The columns that data files have: all but those that the table is partitioned by.
+
+    Raises:
+        ValueError: There are none.
+    """
+    stored = [name for name in schema.names if name not in partition_by]
+    if not stored:
+        raise ValueError("a table needs a column that it is not partitioned by")
+    return stored
+
+
 class TableFiles:
     """Writes rows into data files, each of rows with the same values in the partition columns.
 
@@ -30,9 +43,10 @@ class TableFiles:
         context: The writer's surroundings.
         location: Where the table's files are.
         partition_by: What the table is partitioned by.
-        target_bytes: The size at which a file ends and the next one begins.
+        target_bytes: The size at which a file ends and the next one begins; None for no limit.
         stores_partition_columns: Whether files hold the columns that the table is partitioned by; otherwise such
             columns, and empty texts as nulls in them, are in the facts alone.
+        operator: The writer of the table, where it is not the one that writes the files.
     """
 
     def __init__(
@@ -40,11 +54,12 @@ class TableFiles:
         context: OperatorContext,
         location: str,
         partition_by: tuple[PartitionField, ...],
-        target_bytes: int,
+        target_bytes: int | None,
         *,
         stores_partition_columns: bool = False,
+        operator: str = "",
     ) -> None:
-        self._operator = context.operator
+        self._operator = operator or context.operator
         self._partition_by = partition_by
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
         self._empty_is_null = not stores_partition_columns
@@ -66,9 +81,7 @@ class TableFiles:
             StorageError: The store refused them.
         """
         rows = batch.to_arrow()
-        stored = [name for name in rows.schema.names if name not in self._left_out]
-        if not stored:
-            raise ValueError("a table needs a column that it is not partitioned by")
+        stored = stored_columns(rows.schema, self._left_out)
         for part in partitions_of(rows, self._partition_by, empty_is_null=self._empty_is_null):
             chosen = batch if part.indices is None else batch.take(part.indices)
             columns = chosen.to_arrow()

@@ -20,6 +20,7 @@ from dagflow.execution.messages import WindowTask
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from dagflow.storage.pending import PendingFile
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.sink.record_writer import RecordWriter
@@ -32,6 +33,7 @@ class Preparation:
         self.published = list(published)
         self.claims: list[str] = []
         self.storage = StorageContext.default()
+        self.held_files: list[PendingFile] = []
 
     def has_forgotten(self, url: str) -> bool:
         """It knows all that it has published."""

@@ -6,12 +6,13 @@ import contextlib
 import os
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dagflow.api.context import OperatorContext, WindowBudget
+from dagflow.storage.pending import HeldFile
 from dagflow.testing.manual_clock import ManualClock
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata
 from operators.splitter import FileSplitterBase, FileSplitterInput
@@ -29,6 +30,7 @@ class Services:
     follow: bool = False
     budget: WindowBudget = DEFAULT_BUDGET
     operator_index: int = 0
+    held_files: Sequence[HeldFile] = ()
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Apply the function here."""

@@ -1,0 +1,74 @@
+"""What the journal knows of files that windows have held back, until the window that takes them is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from dagflow.journal.windows import WindowIntent, WindowPlan
+from dagflow.storage.pending import HeldFile, PendingFile
+
+
+@dataclass(slots=True)
+class HeldFiles:
+    """Files that windows have held back.
+
+    Attributes:
+        waiting: Those that no committed window has taken, oldest first, by operator.
+        taken: Those that a committed window has taken that is not published yet, by the window.
+    """
+
+    waiting: dict[str, list[HeldFile]] = field(default_factory=dict)
+    taken: dict[int, dict[str, list[HeldFile]]] = field(default_factory=dict)
+
+    def commit(self, plan: WindowPlan, intent: WindowIntent) -> None:
+        """Take away what a window takes, and add what it holds back."""
+        window_id = plan.window_id
+        for operator, newest in plan.takes.items():
+            waiting = self.waiting.pop(operator, [])
+            taken = [held for held in waiting if held.window_id <= newest]
+            self.taken.setdefault(window_id, {})[operator] = taken
+            self._keep(operator, waiting[len(taken) :])
+        for file in intent.held:
+            operator = "" if file.facts is None else file.facts.operator
+            self.waiting.setdefault(operator, []).append(HeldFile(window_id, intent.committed_ms, file))
+
+    def publish(self, window_id: int) -> None:
+        """Forget what a window has taken: it is published."""
+        self.taken.pop(window_id, None)
+
+    def take_back(self, window_id: int) -> None:
+        """Undo the commit of the newest committed window."""
+        for operator, waiting in list(self.waiting.items()):
+            self._keep(operator, [held for held in waiting if held.window_id != window_id])
+        for operator, taken in self.taken.pop(window_id, {}).items():
+            self._keep(operator, [*taken, *self.waiting.get(operator, [])])
+
+    def _keep(self, operator: str, files: list[HeldFile]) -> None:
+        if files:
+            self.waiting[operator] = files
+        else:
+            self.waiting.pop(operator, None)
+
+    def free(self, operator: str, planned: Iterable[WindowPlan]) -> list[HeldFile]:
+        """The files of an operator that no planned window takes, oldest first."""
+        newest = max((plan.takes.get(operator, 0) for plan in planned), default=0)
+        return [held for held in self.waiting.get(operator, []) if held.window_id > newest]
+
+    def taken_by(self, window_id: int) -> list[PendingFile]:
+        """The files that a committed window has taken that is not published yet."""
+        return [held.file for files in self.taken.get(window_id, {}).values() for held in files]
+
+    def files(self) -> Iterator[PendingFile]:
+        """All of them."""
+        for by_operator in (self.waiting, *self.taken.values()):
+            for files in by_operator.values():
+                yield from (held.file for held in files)
+
+    def published_through(self, newest: int) -> int:
+        """The newest window of which nothing is held, nor of any window before.
+
+        Args:
+            newest: The newest window that is published as far as it does not hold anything.
+        """
+        return min([newest, *(files[0].window_id - 1 for files in self.waiting.values())])

@@ -1,0 +1,33 @@
+"""Puts behind operators that hold files back what takes these files in later windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dagflow.api.grouper import HoldsFiles
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.physical import Edge, PortRef
+
+_SUFFIX = "/groups"
+
+
+def grouper_name(operator: str) -> str:
+    """The name of the operator that emits what an operator's windows have held back."""
+    return f"{operator}{_SUFFIX}"
+
+
+def holder_of(grouper: str) -> str:
+    """The operator that grouper_name() was given."""
+    return grouper.removesuffix(_SUFFIX)
+
+
+def grouped(logical: LogicalPlan) -> LogicalPlan:
+    """The plan with a grouper and a merger for each operator that holds files back."""
+    nodes, edges = dict(logical.operators), list(logical.edges)
+    for name, node in logical.operators.items():
+        if isinstance(node.operator, HoldsFiles):
+            groups, merger = grouper_name(name), f"{name}/merger"
+            nodes[groups] = OperatorNode(groups, node.operator.grouper())
+            nodes[merger] = OperatorNode(merger, node.operator.merger())
+            edges.append(Edge(groups, PortRef(groups, "jobs"), PortRef(merger, "jobs")))
+    return replace(logical, operators=nodes, edges=tuple(edges))

@@ -1,0 +1,206 @@
+"""Fragments: rows of a table that wait to be merged, as pieces of Arrow's IPC format, several in one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dagflow.api.context import OperatorContext, OutputFile
+from dagflow.api.records import RecordBatch
+from dagflow.storage.context import StorageContext
+from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.location import join
+from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.table_columns import schema_of_text, schema_text
+from operators.sink.tables.table_files import stored_columns
+from operators.sink.tables.table_partitions import partitions_of
+
+_PIECE_BYTES = 8 << 20
+"""Rows of a partition that are held in memory, at most."""
+
+_HELD_BYTES = 64 << 20
+"""Rows of all partitions that are held in memory, at most."""
+
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+
+PartitionValues = tuple[str | None, ...]
+"""The values of the partition columns as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one partition in a fragment.
+
+    Attributes:
+        values: The partition.
+        start: First byte in the file.
+        end: One past the last.
+    """
+
+    values: PartitionValues
+    start: int
+    end: int
+
+
+def pieces_of(held: Any) -> Iterator[Piece]:
+    """The pieces that the facts of a fragment tell of."""
+    return (Piece(tuple(values), start, end) for values, start, end in held)
+
+
+class FragmentFiles:
+    """Writes the rows of a window into one fragment, with pieces of one partition each.
+
+    Guarantee: rows that could not be written to the table's files are refused here, as the window would stay held.
+
+    Args:
+        context: The writer's surroundings.
+        location: Where the table's files are; fragments are never published there.
+        partition_by: What the table is partitioned by.
+        stores_partition_columns: See TableFiles.
+    """
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        location: str,
+        partition_by: tuple[PartitionField, ...],
+        *,
+        stores_partition_columns: bool = False,
+    ) -> None:
+        self._context = context
+        self._location = location
+        self._partition_by = partition_by
+        self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
+        self._empty_is_null = not stores_partition_columns
+        self._open: list[_Fragment] = []
+        self._known: set[pa.Schema] = set()
+
+    def begin_window(self, window_id: int) -> None:
+        """Start the window's fragment."""
+        self._window_id = window_id
+
+    def write(self, batch: RecordBatch) -> None:
+        """Append rows.
+
+        Raises:
+            LookupError: They lack a partition column.
+            ValueError: They cannot be partitioned, have no other column, or one that Parquet cannot hold.
+            StorageError: The store refused them.
+        """
+        rows = batch.to_arrow()
+        stored = stored_columns(rows.schema, self._left_out)
+        if rows.schema not in self._known:
+            with pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([rows.schema.field(name) for name in stored])):
+                self._known.add(rows.schema)
+        fragment = self._fragment_for(rows.schema)
+        for part in partitions_of(rows, self._partition_by, empty_is_null=self._empty_is_null):
+            if part.values:
+                _ = part.directory  # refuses a value that no name of a directory can have
+            fragment.add(tuple(part.values.values()), rows if part.indices is None else rows.take(part.indices))
+
+    def _fragment_for(self, schema: pa.Schema) -> _Fragment:
+        """The fragment that takes rows of a schema: one, unless two columns of one name have different types."""
+        for fragment in self._open:
+            if fragment.takes(schema):
+                return fragment
+        if self._context.outputs is None:
+            raise RuntimeError("nothing can be held back where windows are planned")
+        name = f"fragment-{self._window_id:08d}-{self._context.partition:05d}-{os.urandom(8).hex()}"
+        fragment = _Fragment(self._context.outputs.open(join(self._location, name)))
+        fragment.takes(schema)
+        self._open.append(fragment)
+        return fragment
+
+    def end_window(self) -> None:
+        """Hold the fragment back."""
+        for fragment in self._open:
+            fragment.close(self._context.operator, [str(field) for field in self._partition_by])
+        self._open.clear()
+
+
+class _Fragment:
+    """A file of pieces."""
+
+    def __init__(self, file: OutputFile) -> None:
+        self._file = file
+        self._columns: dict[str, pa.Field] = {}
+        self._rows: dict[PartitionValues, list[pa.RecordBatch]] = {}
+        self._bytes: dict[PartitionValues, int] = {}
+        self._pieces: list[list[Any]] = []
+        self._end = 0
+        self._records = 0
+
+    def takes(self, schema: pa.Schema) -> bool:
+        """Whether rows of a schema may be added; its columns are noted then."""
+        if any(self._columns.get(field.name, field).type != field.type for field in schema):
+            return False
+        for field in schema:
+            self._columns.setdefault(field.name, field)
+        return True
+
+    def add(self, values: PartitionValues, rows: pa.RecordBatch) -> None:
+        """Append rows of a partition."""
+        self._records += rows.num_rows
+        self._rows.setdefault(values, []).append(rows)
+        self._bytes[values] = self._bytes.get(values, 0) + rows.nbytes
+        if self._bytes[values] >= _PIECE_BYTES:
+            self._write(values)
+        elif sum(self._bytes.values()) >= _HELD_BYTES:
+            for each in list(self._rows):
+                self._write(each)
+
+    def _write(self, values: PartitionValues) -> None:
+        rows = self._rows.pop(values)
+        del self._bytes[values]
+        while rows:
+            schema = rows[0].schema
+            together = [each for each in rows if each.schema == schema]
+            rows = [each for each in rows if each.schema != schema]
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, schema, options=_LZ4) as writer:
+                writer.write_table(pa.Table.from_batches(together).combine_chunks())
+            data = sink.getvalue()
+            self._file.write(data)
+            self._pieces.append([list(values), self._end, self._end + data.size])
+            self._end += data.size
+
+    def close(self, operator: str, partition_by: Sequence[str]) -> None:
+        """End the file."""
+        for values in list(self._rows):
+            self._write(values)
+        schema = schema_text(pa.schema(list(self._columns.values())))
+        facts = FileFacts(operator, schema, dict.fromkeys(partition_by), held=self._pieces)
+        self._file.close(records=self._records, facts=facts)
+
+
+def read_piece(storage: StorageContext, url: str, piece: Piece) -> list[pa.RecordBatch]:
+    """The rows of a piece.
+
+    Raises:
+        StorageError: The store failed, or has no such file any more.
+    """
+    buffer = bytearray(piece.end - piece.start)
+    with storage.backend(url).files.open(url) as file, memoryview(buffer) as view:
+        done = 0
+        while done < len(buffer) and (count := file.read_into(piece.start + done, view[done:])):
+            done += count
+    with pa.ipc.open_stream(pa.py_buffer(buffer)) as reader:
+        return list(reader)
+
+
+def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows with the columns of a schema, and nulls in those that they lack."""
+    given = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns = [given[field.name] if field.name in given else pa.nulls(rows.num_rows, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def united(texts: Sequence[str]) -> pa.Schema:
+    """All columns of schemas whose equal columns have equal types."""
+    fields = {field.name: field for text in dict.fromkeys(texts) for field in schema_of_text(text)}
+    return pa.schema(list(fields.values()))

@@ -1,0 +1,220 @@
+"""Groups of windows: when their rows become files of the table, and how these are merged of fragments."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dagflow.api.context import ControlServices, OperatorContext
+from dagflow.api.grouper import Grouper
+from dagflow.api.operator import Operator
+from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.properties import Millis, Size
+from dagflow.api.records import RecordBatch
+from dagflow.errors import LostOutputError, MissingError
+from dagflow.storage.pending import HeldFile
+from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united, with_columns
+from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.table_columns import schema_of_text, schema_text
+from operators.sink.tables.table_files import TableFiles
+
+FOLLOWING_MILLIS = 60_000
+FOLLOWING_BYTES = 512 << 20
+RUN_BYTES = 2 << 30
+
+MOST_FRAGMENTS = 4096
+"""Held files of a group at most, which the snapshots of the journal name one by one."""
+
+_SHRINKS_TO = 0.75
+"""The length of a data file by that of the fragments it is made of, about: zstd against lz4."""
+
+
+class GroupLimits(BaseModel):
+    """When the windows of a group become one transaction of the table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every_millis: Annotated[
+        Millis | None,
+        Field(description="milliseconds after the first window of a group, at most; 0: each window by itself"),
+    ] = None
+    bytes: Annotated[Size | None, Field(ge=1, description="bytes that wait in fragments, at most")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeJob:
+    """One data file to be made of fragments.
+
+    Attributes:
+        operator: The writer of the table.
+        location: Where the table's files are.
+        partition_by: What the table is partitioned by, as text.
+        schema: The columns of the file and of its partition, as schema_text() gives them.
+        size_bytes: Bytes of the pieces.
+        pieces: The pieces in order, by fragment: its URL, and the range of each piece.
+    """
+
+    operator: str
+    location: str
+    partition_by: tuple[str, ...]
+    schema: str
+    size_bytes: int
+    pieces: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+
+
+class TableGroups(Grouper):
+    """Emits what is to be merged, when a group of windows is due: partition by partition, about a file's worth each."""
+
+    every_millis: Millis | None = None
+    bytes: Size | None = None
+    target_file_bytes: Size = 128 << 20
+
+    jobs = OutputPort(MergeJob)
+
+    clock: ClassVar[Callable[[], float]] = time.time
+
+    _services: ControlServices
+    _taken_through = 0
+
+    def setup(self, context: OperatorContext) -> None:
+        """Called once before the first window."""
+        if context.control is not None:
+            self._services = context.control
+
+    @property
+    def taken_through(self) -> int:
+        """The last window of the newest group."""
+        return self._taken_through
+
+    def _waiting(self) -> list[HeldFile]:
+        return [held for held in self._services.held_files if held.window_id > self._taken_through]
+
+    def emit_tuples(self) -> None:
+        """Emit the group, if it is due."""
+        waiting = self._waiting()
+        if waiting and self._is_due(waiting):
+            self._emit(waiting)
+
+    def emit_rest(self) -> None:
+        """Emit the group, due or not."""
+        # Nothing that was emitted before is left out: it was planned, or its window was dropped.
+        self._taken_through = 0
+        if waiting := self._waiting():
+            self._emit(waiting)
+
+    def _is_due(self, waiting: Sequence[HeldFile]) -> bool:
+        follows = self._services.follow
+        every_millis = FOLLOWING_MILLIS if self.every_millis is None and follows else self.every_millis
+        most_bytes = self.bytes or (FOLLOWING_BYTES if follows else RUN_BYTES)
+        age_millis = type(self).clock() * 1000 - waiting[0].held_ms
+        return (
+            (every_millis is not None and age_millis >= every_millis)
+            or sum(held.file.size_bytes for held in waiting) >= most_bytes
+            or len(waiting) >= MOST_FRAGMENTS
+        )
+
+    def _emit(self, waiting: Sequence[HeldFile]) -> None:
+        self._taken_through = waiting[-1].window_id
+        for job in merge_jobs(waiting, self.target_file_bytes):
+            self.jobs.emit(job)
+
+
+def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
+    """What makes data files of fragments: for each partition as few of about equal length as the target allows.
+
+    Args:
+        files: The fragments, oldest first, at least one.
+        target_bytes: The length of a data file.
+    """
+    facts = [held.file.facts for held in files if held.file.facts is not None]
+    schema = schema_text(united([each.schema for each in facts]))
+    by_partition: dict[tuple[str | None, ...], list[tuple[str, Piece]]] = defaultdict(list)
+    for held, each in zip(files, facts, strict=True):
+        for piece in pieces_of(each.held):
+            by_partition[piece.values].append((held.file.pending_url, piece))
+    jobs = []
+    for pieces in by_partition.values():
+        total = sum(piece.end - piece.start for _, piece in pieces)
+        count = max(1, round(total * _SHRINKS_TO / target_bytes))
+        shares: list[list[tuple[str, Piece]]] = [[] for _ in range(count)]
+        position = 0
+        for url, piece in pieces:
+            # By its middle: of a large piece more than half is in the share that takes it.
+            middle = position + (piece.end - piece.start) // 2
+            shares[min(middle * count // total, count - 1)].append((url, piece))
+            position += piece.end - piece.start
+        # Of the newest one: the app may have got other partition columns, as long as there is no table.
+        newest, location = facts[-1], files[-1].file.final_url.rpartition("/")[0]
+        of_table = newest.operator, location, tuple(newest.partition), schema
+        jobs += [MergeJob(*of_table, *_ranges_of(share)) for share in shares if share]
+    return jobs
+
+
+def _ranges_of(share: Sequence[tuple[str, Piece]]) -> tuple[int, tuple[tuple[str, tuple[tuple[int, int], ...]], ...]]:
+    """How many bytes pieces have, and their ranges by fragment."""
+    ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for url, piece in share:
+        ranges[url].append((piece.start, piece.end))
+    size_bytes = sum(piece.end - piece.start for _, piece in share)
+    return size_bytes, tuple((url, tuple(each)) for url, each in ranges.items())
+
+
+class TableMerger(Operator):
+    """Makes data files of fragments, one for each job.
+
+    Guarantee: a job gives the same rows in the same order, whenever it runs.
+    """
+
+    stores_partition_columns: bool = False
+
+    jobs = InputPort(MergeJob)
+
+    _context: OperatorContext
+
+    def setup(self, context: OperatorContext) -> None:
+        """Called once before the first window."""
+        self._context = context
+
+    def begin_window(self, window_id: int) -> None:
+        """Called before the jobs of a window arrive."""
+        self._window_id = window_id
+
+    @jobs.each
+    def merge(self, job: MergeJob) -> None:
+        """Make a file.
+
+        Raises:
+            LostOutputError: A fragment is gone.
+            StorageError: The store failed.
+        """
+        schema = schema_of_text(job.schema)
+        files = TableFiles(
+            self._context,
+            job.location,
+            tuple(map(PartitionField.parse, job.partition_by)),
+            None,
+            stores_partition_columns=self.stores_partition_columns,
+            operator=job.operator,
+        )
+        files.begin_window(self._window_id)
+        for url, ranges in job.pieces:
+            for start, end in ranges:
+                for rows in self._rows(url, Piece((), start, end)):
+                    files.write(RecordBatch(with_columns(rows, schema)))
+        files.end_window()
+
+    def _rows(self, url: str, piece: Piece) -> list[RecordBatch]:
+        try:
+            return read_piece(self._context.storage, url, piece)
+        except MissingError as error:
+            raise LostOutputError(
+                "a fragment of the table is gone, which windows have written and which was to be merged: another "
+                "program has removed it",
+                url=url,
+                hint="put it back, or start over with another checkpoint and another table",
+            ) from error

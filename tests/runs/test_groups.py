@@ -1,0 +1,209 @@
+"""Windows that hold files back, and the windows that merge them, with a real journal and a real table."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from dagflow.engine import publication
+from dagflow.engine.run import RunOptions, run
+from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_repair import repair
+from dagflow.errors import DagflowError, LostOutputError
+from dagflow.execution.messages import WindowTask
+from dagflow.journal import JournalState, read_state, read_window
+from dagflow.plan.groups import grouped
+from dagflow.plan.logical import LogicalPlan
+from dagflow.report.status import status
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+from dagflow.testing.faults import Faults, InjectedCrash
+from operators.sink.tables.table_groups import GroupLimits, TableGroups
+from tests.engine.sample_app import words
+from tests.engine.table_app import TEXTS, FaultyWriter, app, delta_rows, with_faults, work
+from tests.operators.sink.test_table_writer import BATCHES
+from tests.operators.sink.test_table_writer import app as typed_app
+
+MORE = [b"%d" % number for number in range(20)]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for nothing between two attempts."""
+    monkeypatch.setattr(publication, "FIRST_PAUSE_S", 0.0)
+
+
+def group_app(root: Path, texts: list[bytes], limits: GroupLimits | None = None) -> LogicalPlan:
+    """Words become rows of a table, group by group."""
+    return grouped(app(root, texts, table=FaultyWriter(table=f"delta:{root / 'db'}", commit=limits)))
+
+
+def state_of(root: Path) -> JournalState:
+    """What the journal says."""
+    return read_state(StorageContext.default().objects(str(root / "journal")))
+
+
+def die_in_window(root: Path, logical: LogicalPlan, window_id: int) -> None:
+    """Run an app until a window begins."""
+
+    def look(window: WindowTask) -> None:
+        if window.window_id == window_id:
+            raise InjectedCrash("died")
+
+    with contextlib.suppress(InjectedCrash):
+        run(logical, runtime=lambda program: InlineRuntime(program, before=look))
+
+
+def versions(root: Path) -> int:
+    """How many transactions the table has taken."""
+    table = root / "db"
+    return DeltaTable(str(table)).version() + 1 if DeltaTable.is_deltatable(str(table)) else 0
+
+
+def test_a_run_is_one_transaction_of_one_file(tmp_path: Path) -> None:
+    """Each record is there once; no fragment is left; the run after it finds nothing to do."""
+    assert work(group_app(tmp_path, MORE)) == 11
+    assert delta_rows(tmp_path / "db") == words(MORE)
+    assert (versions(tmp_path), len(DeltaTable(str(tmp_path / "db")).file_uris())) == (1, 1)
+    assert not list(tmp_path.rglob(".dagflow-pending/*"))
+    assert work(group_app(tmp_path, MORE)) == 0
+    store = StorageContext.default().objects(str(tmp_path / "journal"))
+    windows = [read_window(store, window_id) for window_id in (1, 10, 11)]
+    assert [window.receipts for window in windows] == [{}, {}, {"table": "version 0"}]
+    assert [window.plan.takes for window in windows] == [{}, {}, {"table": 10}]
+
+
+def test_a_group_is_as_large_as_its_limits_say(tmp_path: Path) -> None:
+    """By bytes: each window by what the one before has written; by time, the first that is due at once."""
+    work(group_app(tmp_path / "bytes", MORE, GroupLimits(bytes=1)))
+    assert 3 < versions(tmp_path / "bytes") <= 10
+    work(group_app(tmp_path / "time", MORE, GroupLimits(every_millis=1)))
+    assert 3 < versions(tmp_path / "time") <= 10
+    work(group_app(tmp_path / "windows", MORE, GroupLimits(every_millis=0)))
+    assert versions(tmp_path / "windows") == 10
+    for name in ("bytes", "time", "windows"):
+        assert delta_rows(tmp_path / name / "db") == words(MORE)
+
+
+def test_windows_are_done_before_their_group(tmp_path: Path) -> None:
+    """A run that dies repeats its last windows only; what was held goes into the table with the next run's group."""
+    die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
+    state = state_of(tmp_path)
+    assert state.last_committed >= 5
+    assert {held.window_id for held in state.held.waiting["table"]} == set(range(1, state.last_committed + 1))
+    assert versions(tmp_path) == 0
+    shown = status(str(tmp_path / "journal"), StorageContext.default())
+    assert shown.groups["table"].windows == state.last_committed
+    assert shown.state != "completed"
+    begun: list[int] = []
+    run(
+        group_app(tmp_path, MORE),
+        runtime=lambda program: InlineRuntime(program, before=lambda window: begun.append(window.window_id)),
+    )
+    assert begun[0] == state.last_committed + 1
+    assert delta_rows(tmp_path / "db") == words(MORE)
+    assert versions(tmp_path) == 1
+
+
+def test_a_stop_commits_the_group(tmp_path: Path) -> None:
+    """And nothing is read again or lost afterwards."""
+    stop = StopRequest()
+
+    def look(window: WindowTask) -> None:
+        if window.window_id == 4:
+            stop.request()
+
+    run(group_app(tmp_path, MORE), stop=stop, runtime=lambda program: InlineRuntime(program, before=look))
+    state = state_of(tmp_path)
+    assert not state.held.waiting
+    assert versions(tmp_path) == 1
+    before = delta_rows(tmp_path / "db")
+    assert 0 < len(before) < len(MORE)
+    assert not Counter(before) - Counter(words(MORE))
+    work(group_app(tmp_path, MORE))
+    assert delta_rows(tmp_path / "db") == words(MORE)
+
+
+def test_the_window_of_a_group_is_repaired(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its merged files were lost before the transaction; the fragments are still there, and are merged again."""
+    with_faults(monkeypatch, Faults(1))
+    with contextlib.suppress(InjectedCrash):
+        work(group_app(tmp_path, TEXTS))
+    with_faults(monkeypatch, Faults())
+    for merged in (tmp_path / "db").glob("part-*"):
+        merged.unlink()
+    with pytest.raises(LostOutputError, match=r"output was lost(.*\n)+.*dagflow repair .*journal --window 3"):
+        work(group_app(tmp_path, TEXTS))
+    repair(str(tmp_path / "journal"), 3, StorageContext.default())
+    work(group_app(tmp_path, TEXTS))
+    assert delta_rows(tmp_path / "db") == words(TEXTS)
+    assert not list(tmp_path.rglob(".dagflow-pending/*"))
+
+
+def test_an_app_that_groups_no_more_commits_what_is_held(tmp_path: Path) -> None:
+    """As one of its first transactions."""
+    die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
+    work(group_app(tmp_path, MORE, GroupLimits(every_millis=0)))
+    assert delta_rows(tmp_path / "db") == words(MORE)
+
+
+def test_an_app_without_the_operator_is_refused(tmp_path: Path) -> None:
+    """It would leave held records behind; with it the run goes on."""
+    die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
+    other = grouped(app(tmp_path, MORE, "other", FaultyWriter(table=f"delta:{tmp_path / 'db'}")))
+    with pytest.raises(DagflowError, match="holds records back that are still to be merged for operator 'table'"):
+        work(other)
+    work(group_app(tmp_path, MORE))
+    assert delta_rows(tmp_path / "db") == words(MORE)
+
+
+def test_a_fragment_that_is_gone_ends_the_run(tmp_path: Path) -> None:
+    """The error says which, and nothing of the group is in the table."""
+    die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
+    Path(state_of(tmp_path).held.waiting["table"][2].file.pending_url).unlink()
+    with pytest.raises(DagflowError, match="a fragment of the table is gone"):
+        work(group_app(tmp_path, MORE))
+    assert versions(tmp_path) == 0
+
+
+def test_fresh_forgets_what_is_held(tmp_path: Path) -> None:
+    """Nothing of it is in the table, so that everything is written once."""
+    die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
+    work(group_app(tmp_path, MORE), RunOptions(fresh=True))
+    assert delta_rows(tmp_path / "db") == words(MORE)
+    assert not list(tmp_path.rglob(".dagflow-pending/*"))
+
+
+def test_columns_that_do_not_go_together_are_refused_before_their_window(tmp_path: Path) -> None:
+    """Held rows have made the columns of a table that is not there yet; the next run knows them."""
+    number, text = pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": ["three"]})
+    with pytest.raises(DagflowError, match="cannot take a file whose column 'n' is string: it is int64 there"):
+        run(grouped(typed_app(tmp_path, [number, text])), runtime=InlineRuntime)
+    assert state_of(tmp_path).last_committed == 1
+    with pytest.raises(DagflowError, match="column 'n' is string, and int64 in table delta"):
+        run(grouped(typed_app(tmp_path, [number, text])), runtime=InlineRuntime)
+    BATCHES.update((name, pa.record_batch({"n": [3], "m": ["new"]})) for name, rows in BATCHES.items() if rows is text)
+    run(grouped(typed_app(tmp_path, [number, text])), runtime=InlineRuntime)
+    rows = DeltaTable(str(tmp_path / "table")).to_pyarrow_table().to_pylist()
+    assert sorted((row["n"], row["m"]) for row in rows) == [(1, None), (2, None), (3, "new")]
+
+
+def test_a_column_that_parquet_cannot_hold_is_refused_before_it_is_held(tmp_path: Path) -> None:
+    """Otherwise the group could never be merged."""
+    rows = pa.record_batch({"s": pa.array([{}], pa.struct([]))})
+    with pytest.raises(DagflowError, match="struct"):
+        run(grouped(typed_app(tmp_path, [rows])), runtime=InlineRuntime)
+    assert state_of(tmp_path).last_committed == 0
+
+
+def test_a_group_is_due_by_the_clock_of_its_first_window(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """While following each minute, if the app says nothing else; a run to its end has no clock."""
+    die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
+    monkeypatch.setattr(TableGroups, "clock", lambda: 4e9)
+    work(group_app(tmp_path, MORE))
+    assert versions(tmp_path) == 1
