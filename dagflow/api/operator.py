@@ -238,6 +238,21 @@ class RejectRetrier(Capability):
         """
 
 
+class Relocatable(Capability):
+    """Declares an operator that publishes, and can be told to do so elsewhere."""
+
+    @abstractmethod
+    def properties_below(self, directory: str) -> Mapping[str, Any]:
+        """Called on an instance that no run uses: the properties with which it would publish below a directory.
+
+        Args:
+            directory: An absolute path on this machine; see dagflow.storage.location.relocated.
+
+        Returns:
+            Values as YAML has them, by name, of the properties that have to change.
+        """
+
+
 class LimitChecker(Capability):
     """Declares a partitioned operator that may end a run because of its counts over all partitions and windows."""
 

@@ -15,6 +15,7 @@ from dagflow.app.app_plan import AppPlan
 from dagflow.app.caller import place_of_caller
 from dagflow.app.run_result import RunResult
 from dagflow.app.watching import run_watched
+from dagflow.engine.limited_run import limited_run
 from dagflow.engine.preview import DEFAULT_RECORDS, Preview, PreviewOptions, preview
 from dagflow.engine.run import RunOptions
 from dagflow.errors import AppError, PlanError, Problem, SpecError
@@ -198,6 +199,7 @@ class App:
         *,
         local: bool = False,
         workers: int | None = None,
+        limit: int | None = None,
         checkpoint: str | None = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
@@ -211,6 +213,7 @@ class App:
         Args:
             local: Whether to run in processes of this machine, without Spark.
             workers: With local, how many processes; 1 for this one, where debuggers work. By default one for each core.
+            limit: With local, a try-out that reads so many records, and publishes below .dagflow/NAME.limit alone.
             checkpoint: Where the journal is, instead of where the app says.
             master: The Spark master, instead of the app's.
             conf: Spark's own settings.
@@ -229,6 +232,10 @@ class App:
             raise ValueError("workers goes with local=True; on Spark, master says how many tasks run at once")
         if workers is not None and workers < 1:
             raise ValueError(f"workers is {workers}, and must be at least 1")
+        if limit is not None and (not local or checkpoint is not None or follow or fresh):
+            raise ValueError("limit goes with local=True, and takes neither checkpoint, follow nor fresh")
+        if limit is not None and limit < 1:
+            raise ValueError(f"limit is {limit}, and must be at least 1")
         if local and (master is not None or conf):
             raise ValueError("local=True runs without Spark, and takes neither master nor conf")
         options = RunOptions(
@@ -240,7 +247,8 @@ class App:
             take_over=take_over,
             workers=(workers or usable_cores()) if local else None,
         )
-        return RunResult(run_watched(self.logical(), options, is_quiet=quiet))
+        with limited_run(self.logical(), options, limit) as (part, chosen):
+            return RunResult(run_watched(part, chosen, is_quiet=quiet))
 
     def __repr__(self) -> str:
         return f"App('{self.name}': {len(self._spec.operators)} operators, {len(self._spec.streams)} streams)"

@@ -27,6 +27,7 @@ from dagflow.engine.window_runner import MAX_IN_FLIGHT, WINDOWS_IN_FLIGHT, InFli
 from dagflow.engine.window_sizing import WINDOWS_AHEAD
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
+from dagflow.execution.record_limit import RecordLimit
 from dagflow.journal import Journal, WindowPlan
 from dagflow.journal.heartbeat import BEAT_EVERY_S, RunState
 from dagflow.report.snapshot import RunSnapshot
@@ -55,6 +56,7 @@ class RunControls:
         follow_millis: Length of a window while following; None to end when all input is processed.
         watch: Tells where the driver stands still.
         reads_all: Whether a run that completes has read all input, so that its byte accounting adds up.
+        limit: Ends the reading early; None for all input.
     """
 
     observer: Observer
@@ -64,6 +66,7 @@ class RunControls:
     follow_millis: int | None = None
     watch: DriverWatch = field(default_factory=DriverWatch)
     reads_all: bool = True
+    limit: RecordLimit | None = None
 
 
 class Driver:
@@ -177,6 +180,8 @@ class Driver:
         self._emit_ahead(WINDOWS_AHEAD)
 
     def _emit_ahead(self, windows: int) -> None:
+        if self._controls.limit is not None and self._controls.limit.is_reached:
+            return
         with self._controls.watch.doing(self._planner.at_work):
             self._planner.emit_ahead(windows)
 

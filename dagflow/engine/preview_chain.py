@@ -282,7 +282,7 @@ class PreviewChain:
             and self._chain.call(target.operator, operator.lies_before, item, offset)
         ):
             return True
-        with contextlib.closing(self._chain.feed(target, [item])) as steps:  # type: ignore[type-var]  # a generator
+        with contextlib.closing(self._chain.feed(target, [item])) as steps:
             for _ in steps:
                 self._pass_on()
                 if self.is_enough:

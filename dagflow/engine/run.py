@@ -36,6 +36,7 @@ from dagflow.errors import MissingError
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.program import Program
+from dagflow.execution.record_limit import RecordLimit
 from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal import Journal, JournalRetention, set_aside
@@ -74,6 +75,7 @@ class RunOptions:
         take_over: Whether to replace a run that is at work on the checkpoint.
         workers: How many processes of this machine run the tasks, in place of Spark; 1 for this process alone. None
             for Spark.
+        limit: Ends the reading early, with one worker; None for all input. See limited_run.
         rejects: Which refused records are read again, in place of new input; None for new input.
     """
 
@@ -85,6 +87,7 @@ class RunOptions:
     replay_command: str = "dagflow replay CHECKPOINT"
     take_over: bool = False
     workers: int | None = None
+    limit: RecordLimit | None = None
     rejects: RejectChoice | None = None
 
 
@@ -182,16 +185,16 @@ def run(
             locations = prepare(placed.operators, journal, checkpoint, storage)
         live.publishes(locations.outputs)
         controls = RunControls(
-            *(observer, stop, live),
-            ScanRequests(storage.objects(checkpoint)),
+            *(observer, stop, live, ScanRequests(storage.objects(checkpoint))),
             follow_millis=app.attributes.window_millis if follows else None,
             watch=watch,
-            reads_all=not options.rejects,
+            reads_all=not options.rejects and options.limit is None,
+            limit=options.limit,
         )
         for notice in following_notices(app) if follows else ():
             controls.observer.notice(notice)
         with pending_files_swept(locations.outputs, journal, storage):
-            program = _program(app, placed, watch.limits)
+            program = replace(_program(app, placed, watch.limits), records=options.limit)
             tasks = lazy_runtime(app, program, options, locations, stop, runtime, controls)
             return _drive(placed, options, journal, checkpoint, controls, tasks)
 

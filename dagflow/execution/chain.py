@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,7 +111,7 @@ class Chain:
 
         return consume
 
-    def feed(self, target: PortRef, payload: Any) -> Iterator[None]:
+    def feed(self, target: PortRef, payload: Any) -> Generator[None]:
         """Give a RecordBatch or a list of tuples to an input port.
 
         Yields:

@@ -37,11 +37,12 @@ class PortBuffer:
         gathered_bytes: Bytes of the raw records among them that were emitted outside a per-record method.
         is_ended: Whether the operator's window has ended; no operator downstream would take what comes later.
         is_gathering: Whether a batch is handled record by record; all that is emitted waits for the batch's end.
+        take: Says how many of some records may be passed on; None for all.
     """
 
     __slots__ = (
         *("consumers", "current", "emitted", "emitted_bytes", "emitter"),
-        *("gathered", "gathered_bytes", "is_ended", "is_gathering"),
+        *("gathered", "gathered_bytes", "is_ended", "is_gathering", "take"),
     )
 
     def __init__(self, emitter: Emitter[Any]) -> None:
@@ -54,6 +55,7 @@ class PortBuffer:
         self.emitted_bytes = 0
         self.is_ended = False
         self.is_gathering = False
+        self.take: Callable[[int], int] | None = None
         emitter.emit = self.emit
 
     def connect(self, consumer: Consumer) -> None:
@@ -158,6 +160,8 @@ class PortBuffer:
         if self.is_ended:
             port = self.emitter.port.name
             raise BrokenContractError(f"emitted at port {port} after the window's end; the last place is end_window()")
+        if self.take is not None and (taken := self.take(len(payload))) < len(payload):
+            payload = payload.take(np.arange(taken))
         self.emitted += len(payload)
         if isinstance(payload, RecordBatch):
             self.emitted_bytes += payload.nbytes()

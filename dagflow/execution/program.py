@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from dagflow.api.control import SourceEventListener
 from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError, text_of
+from dagflow.execution.record_limit import RecordLimit
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
 from dagflow.execution.task_progress import ProgressAddress
 from dagflow.plan.physical import PhysicalPlan
@@ -29,6 +30,7 @@ class Program:
         progress: Where tasks report their progress; None where it is not shown.
         listens: Whether a control operator listens to source events.
         limits: How long tasks may stand still.
+        records: How many records are read; None for all.
     """
 
     app: str
@@ -39,6 +41,7 @@ class Program:
     listens: bool = False
     progress: ProgressAddress | None = None
     limits: StallLimits = DEFAULT_LIMITS
+    records: RecordLimit | None = None
 
     @classmethod
     def of(

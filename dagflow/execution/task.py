@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 import sys
@@ -84,6 +85,7 @@ class StageTask:
         operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
+        self._records = program.records if program.records is not None and program.records.attach(self._chain) else None
         watched = ChainWatch(self._chain, lambda: self._progress.bytes_read, program.limits.warning_s)
         self._watch = TaskWatch(program.limits, host, self._work_in, watched, self._give_sign, send)
         if host.is_retry:
@@ -272,9 +274,7 @@ class StageTask:
             self._chain.begin_window(self._window.window_id)
             self._add_parts()
             for target, payload in inputs:
-                for _ in self._chain.feed(target, payload):
-                    yield from self._sent()
-                yield from self._sent()
+                yield from self._feed(target, payload)
             self._held = self._chain.end_window(self._window.holds)
             states = self._chain.snapshots()
         except Exception:
@@ -282,6 +282,22 @@ class StageTask:
             raise
         self._chain.teardown()
         return states
+
+    def _feed(self, target: PortRef, payload: Any) -> Iterator[ShuffleItem]:
+        """Give what has arrived to an operator, unless as many records were read as shall be."""
+        if self._records is None:
+            for _ in self._chain.feed(target, payload):
+                yield from self._sent()
+        else:
+            for item in payload:
+                if self._records.is_reached_in(self._chain):
+                    break
+                with contextlib.closing(self._chain.feed(target, [item])) as steps:
+                    for _ in steps:
+                        yield from self._sent()
+                        if self._records.is_reached_in(self._chain):
+                            break
+        yield from self._sent()
 
     def _add_parts(self) -> None:
         """Give operators the parts of held results that the window takes in."""

@@ -70,7 +70,7 @@ class RunStatistics:
     def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator]) -> None:
         stage_by_operator = {name: stage.head for stage in plan.stages for name in stage.operators}
         self._stages = {**dict.fromkeys(plan.control, ""), **stage_by_operator}
-        self._sources = {name for name in self._stages if name in operators and _is_source(operators[name])}
+        self._sources = {name for name in self._stages if name in operators and is_record_source(operators[name])}
         self._started = time.monotonic()
         self._windows = 0
         self._counters = Counters()
@@ -146,7 +146,7 @@ class RunStatistics:
         return max(snapshot.whole.bytes - snapshot.read_bytes, 0) / speed
 
 
-def _is_source(operator: Operator) -> bool:
+def is_record_source(operator: Operator) -> bool:
     """Whether an operator emits records and takes none in."""
     takes = any(port.carries_records for port in operator.input_ports.values())
     return not takes and any(port.carries_records for port in operator.output_ports.values())

@@ -88,6 +88,19 @@ def relative_to(url: str, root: str) -> str:
     return url[len(prefix) :]
 
 
+def relocated(url: str, directory: str) -> str:
+    """The place below a directory that stands for a location: its path from the working directory, or in full.
+
+    Args:
+        url: The location.
+        directory: An absolute path.
+    """
+    if not is_local(url):
+        return join(directory, url.replace("://", "/").rstrip("/"))
+    path, here = absolute(url), f"{os.getcwd()}/"
+    return join(directory, path.removeprefix(here).strip("/"))
+
+
 def redacted(url: str) -> str:
     """The location as it may be shown: no user, no password, no signed query."""
     if is_local(url):

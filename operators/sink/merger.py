@@ -11,11 +11,11 @@ import numpy as np
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.operator import Operator
+from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count, OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
-from dagflow.storage.location import absolute, join
+from dagflow.storage.location import absolute, join, relocated
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBlocks
 from operators.sink.file_sink import FileSink, claim_directory, numbered_names
@@ -25,7 +25,7 @@ from operators.sink.merged_files import MERGE_FORMATS, files_batch
 _PREFIX = "merged"
 
 
-class FileMerger(Operator):
+class FileMerger(Operator, Relocatable):
     """Writes whole files, as the format whole_file reads them, into larger ones.
 
     Guarantee: every file that arrives is in exactly one published file, whole and never cut. A published file
@@ -71,6 +71,10 @@ class FileMerger(Operator):
             self._grouping = Grouping(self.group_by)
         except re.error as error:
             raise ValueError(f"group_by, {self.group_by!r}, is no regular expression: {error}") from None
+
+    def properties_below(self, directory: str) -> dict[str, str]:
+        """Another path."""
+        return {"path": relocated(self.path, directory)}
 
     def prepare(self, run: RunPreparation) -> None:
         """Refuse a directory in which a name that this run may publish is taken."""

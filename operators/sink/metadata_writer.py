@@ -10,10 +10,11 @@ from pydantic import Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import ControlOperator
+from dagflow.api.operator import Relocatable
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import OutputLocation
 from dagflow.api.records import RecordBatch
-from dagflow.storage.location import absolute
+from dagflow.storage.location import absolute, relocated
 from operators.sink.file_sink import FileSink, claim_directory, window_name, window_names
 from operators.sink.formats.raw import RawSink
 
@@ -24,7 +25,7 @@ _LINES = 10_000
 """Lines are written together once there are so many."""
 
 
-class MetadataWriter(ControlOperator):
+class MetadataWriter(ControlOperator, Relocatable):
     """Writes metadata tuples as lines of JSON, one file for each window that has any; it runs in the driver.
 
     Guarantee: the file appears whole, together with the window's other output; each tuple is in one line.
@@ -42,6 +43,10 @@ class MetadataWriter(ControlOperator):
     def check_properties(self) -> None:
         """Fix the directory, whatever the working directory will be."""
         self._root = absolute(self.path)
+
+    def properties_below(self, directory: str) -> dict[str, str]:
+        """Another path."""
+        return {"path": relocated(self.path, directory)}
 
     def prepare(self, run: RunPreparation) -> None:
         """Refuse a directory in which a name that this run may publish is taken."""

@@ -8,11 +8,11 @@ import numpy as np
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.operator import Operator
+from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
-from dagflow.storage.location import absolute
+from dagflow.storage.location import absolute, relocated
 from operators.sink.file_sink import BLOCK_NAMES, FileSink, block_name, claim_directory, numbered_names
 from operators.sink.formats import SinkFormatSpec
 
@@ -22,7 +22,7 @@ _MAX_LAYOUTS = 4
 """Part files of different columns that are written at the same time."""
 
 
-class RecordWriter(Operator):
+class RecordWriter(Operator, Relocatable):
     """Writes records into files: by default raw ones as they were read, and those with columns as lines of JSON.
 
     Names of files end as usual for their format: .jsonl, .csv or .parquet; those of raw records have no extension.
@@ -60,6 +60,10 @@ class RecordWriter(Operator):
     def check_properties(self) -> None:
         """Fix the directory now: executors have another working directory."""
         self._root = absolute(self.path)
+
+    def properties_below(self, directory: str) -> dict[str, str]:
+        """Another path."""
+        return {"path": relocated(self.path, directory)}
 
     def prepare(self, run: RunPreparation) -> None:
         """Refuse a directory in which a name that this run may publish is taken."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +11,14 @@ from pydantic import BeforeValidator, Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.grouper import Grouper, HoldsFiles
-from dagflow.api.operator import Operator
+from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import OutputLocation, Size, Tuning
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.transactions import Target, TransactionalSink
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import redacted
+from dagflow.storage.location import redacted, relocated
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.fragments import FragmentFiles, united
@@ -45,7 +45,7 @@ def _as_texts(value: object) -> object:
     return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
 
 
-class TableWriter(Operator, TransactionalSink, HoldsFiles):
+class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     """Adds records to a table: the windows of a group, or each window, are one transaction of it.
 
     A table that is not there is made with the columns of the first window; raw records are a column `record` of bytes.
@@ -124,6 +124,18 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles):
             raise ValueError("partition_by names a column twice")
         may_grow = self.on_new_column == "add"
         self._table = _KINDS[kind](location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
+
+    def properties_below(self, directory: str) -> dict[str, Any]:
+        """A table of its own, in a catalog of its own where it needs one."""
+        if self.catalog:
+            database = {
+                "type": "sql",
+                "uri": f"sqlite:///{directory}/catalog.db",
+                "warehouse": f"{directory}/warehouse",
+            }
+            return {"catalog": database}
+        kind, _, location = self.table.partition(":")
+        return {"table": f"{kind}:{relocated(location, directory)}"}
 
     def prepare(self, run: RunPreparation) -> None:
         """Take the table for this writer, and read its columns, which tasks write."""

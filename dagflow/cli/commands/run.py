@@ -23,6 +23,7 @@ from dagflow.cli.shared_options import (
     verbose_option,
 )
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
+from dagflow.engine.limited_run import limited_run
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
@@ -45,6 +46,12 @@ from dagflow.report.snapshot import RunSnapshot
 @set_option
 @click.option("--checkpoint", metavar="URL", help="Keep the journal here instead of where the app says.")
 @local_options
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --local: a try-out that reads N records, and publishes below .dagflow/NAME.limit alone.",
+)
 @master_option
 @conf_option
 @click.option("--follow", is_flag=True, help="Keep watching for new input until stopped.")
@@ -60,6 +67,7 @@ def command(
     overrides: tuple[str, ...],
     checkpoint: str | None,
     workers: int | None,
+    limit: int | None,
     master: str | None,
     conf: dict[str, str],
     follow: bool,
@@ -74,28 +82,34 @@ def command(
     not committed is run again. The first SIGINT (Ctrl-C), SIGTERM or SIGHUP stops it cleanly, a second one
     at once. While another run is at work on the checkpoint it is refused; one that was killed does not block it.
     """
+    if limit is not None and (workers is None or checkpoint is not None or follow or fresh):
+        raise click.UsageError("--limit goes with --local, and takes neither --checkpoint, --follow nor --fresh")
     logical = load(app, settings, overrides)
     options = RunOptions(checkpoint, master, conf, follow, fresh, take_over=take_over, workers=workers)
-    again = resume_command(app, overrides, options)
+    again = resume_command(app, overrides, options) + (f" --limit {limit}" if limit is not None else "")
     options = replace(options, replay_command=replay_command(logical.attributes.checkpoint, overrides, options))
     # A table that redraws itself and a debugger do not share a terminal.
     display = display_for(logical.name, settings.redact, is_quiet=quiet, is_plain=workers == 1)
     try:
         with logging_to(display, is_verbose=settings.is_verbose), display:
-            summary = watch(logical, options, display)
+            with limited_run(logical, options, limit) as (part, chosen):
+                summary = watch(part, chosen, display)
             display.finish(summary)
     except Exception as error:
         _account_for_failure(error, display, again, as_json=as_json)
         raise
     if as_json:
         output.result(json.dumps(summary.to_json()))
-    if summary.state != "stopped":
-        if summary.windows and not quiet:
-            output.note(f"    next: {status_command(app, options)}")
-        return 0
-    if not quiet:
-        output.note(f"    continue with: {again}")
-    return RunStoppedError.exit_code
+    is_stopped = summary.state == "stopped"
+    if is_stopped:
+        note = f"continue with: {again}"
+    elif limit is not None:
+        note = "a try-out: the app's own output and checkpoint are as they were"
+    else:
+        note = f"next: {status_command(app, options)}" if summary.windows else ""
+    if note and not quiet:
+        output.note(f"    {note}")
+    return RunStoppedError.exit_code if is_stopped else 0
 
 
 def watch(logical: LogicalPlan, options: RunOptions, display: Display) -> RunSnapshot:

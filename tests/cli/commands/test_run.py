@@ -263,3 +263,21 @@ CASES = [
 def test_only_what_can_be_mended_is_to_be_mended(error: Exception, passes: bool) -> None:
     """Without advice, and with no operator, record or location at fault, the same run may succeed."""
     assert _may_pass(error) is passes
+
+
+def test_a_try_out_leaves_output_and_checkpoint_alone(tmp_path: Path) -> None:
+    """It says where its output is; with what it does not take it is refused."""
+    make_sample(tmp_path)
+    done = dagflow_command(["run", "app.yaml", "--local", "--limit", "3", "--json"], cwd=tmp_path)
+    assert done.returncode == 0 and "a try-out: the app's own output and checkpoint are as they were" in done.stderr
+    assert json.loads(done.stdout)["records"]["reader.messages"] == 3
+    assert f"{tmp_path}/.dagflow/sample.limit/out\n" in done.stderr
+    assert not (tmp_path / "out").exists() and not (tmp_path / "journal").exists()
+    failed = dagflow_command(
+        ["run", "app.yaml", "--local", "--limit", "3", "--set", "keep.poison=line 1"], cwd=tmp_path
+    )
+    assert (
+        failed.returncode == 1 and "dagflow run app.yaml --set 'keep.poison=line 1' --local --limit 3" in failed.stderr
+    )
+    for wrong in (["--limit", "3"], ["--local", "--limit", "3", "--fresh"], ["--local", "--limit", "0"]):
+        assert dagflow_command(["run", "app.yaml", *wrong], cwd=tmp_path).returncode == 2

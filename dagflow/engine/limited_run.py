@@ -1,0 +1,128 @@
+"""A try-out of an app: a run of its first records, which publishes below a directory of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from dagflow.api.control import ControlOperator, PreviewSource
+from dagflow.api.operator import Relocatable
+from dagflow.engine.preparation import Places
+from dagflow.engine.preview_port import REJECTS
+from dagflow.engine.run import RunOptions
+from dagflow.errors import DagflowError, StorageError
+from dagflow.execution.record_limit import RecordLimit
+from dagflow.plan.load import logical_plan
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PortRef
+from dagflow.report.statistics import is_record_source
+from dagflow.spec.app_spec import AppSpec, OperatorSpec, StreamSpec
+from dagflow.storage.location import absolute, redacted
+
+_CHECKPOINT = "journal"
+
+
+def try_out_directory(app: str) -> Path:
+    """Where a try-out of an app publishes: a directory that it empties first."""
+    return Path(".dagflow") / f"{app}.limit"
+
+
+@contextlib.contextmanager
+def limited_run(app: LogicalPlan, options: RunOptions, records: int | None) -> Iterator[tuple[LogicalPlan, RunOptions]]:
+    """Prepare a try-out; its checkpoint is removed at the end.
+
+    Input is read as in a preview. What removes source files is left out.
+
+    Args:
+        app: The app.
+        options: Of the run.
+        records: How many records each reader reads; None for all, in a run of the app as it is.
+
+    Yields:
+        The app that publishes below the directory, and the options of a run of it.
+
+    Raises:
+        DagflowError: An operator would publish elsewhere, or the directory cannot be emptied.
+    """
+    if records is None:
+        yield app, options
+        return
+    directory = try_out_directory(app.name)
+    try:
+        if directory.exists():
+            shutil.rmtree(directory)
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise StorageError(f"a try-out cannot be made here: {error.strerror or error}", url=str(directory)) from error
+    place = absolute(str(directory))
+    plan = _below(app, place)
+    _require_inside(plan, place)
+    checkpoint, limit = directory / _CHECKPOINT, RecordLimit(records, _record_sources(plan))
+    try:
+        # In one process: the tasks count together.
+        yield plan, replace(options, checkpoint=str(checkpoint), workers=1, limit=limit)
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def _record_sources(app: LogicalPlan) -> list[PortRef]:
+    """The ports at which records are read: those of operators that take no records in, but for what they refuse."""
+    return [
+        PortRef(name, port)
+        for name, node in app.operators.items()
+        if not node.is_control and is_record_source(node.operator)
+        for port, each in node.operator.output_ports.items()
+        if each.carries_records and port != REJECTS
+    ]
+
+
+def _below(app: LogicalPlan, directory: str) -> LogicalPlan:
+    """The app that publishes below a directory."""
+    if app.spec is None:
+        raise DagflowError("only an app that is written as YAML, or as App, can be tried out")
+    removers = {
+        name for name, each in app.instances.items() if isinstance(each, ControlOperator) and each.removes_input
+    }
+    operators: dict[str, OperatorSpec] = {}
+    for name, spec in app.spec.operators.items():
+        operator = app.operators[name].operator
+        if name not in removers:
+            moved = operator.properties_below(directory) if isinstance(operator, Relocatable) else {}
+            operators[name] = replace(spec, properties={**spec.properties, **moved})
+    plan = logical_plan(replace(app.spec, operators=operators, streams=_streams_without(removers, app.spec)))
+    for node in plan.operators.values():
+        if isinstance(node.operator, PreviewSource):
+            node.operator.begin_preview(None)
+    return plan
+
+
+def _streams_without(names: set[str], spec: AppSpec) -> dict[str, StreamSpec]:
+    streams = {}
+    for name, stream in spec.streams.items():
+        sources = tuple(end for end in stream.sources if end.operator not in names)
+        targets = tuple(end for end in stream.targets if end.operator not in names)
+        if sources and targets:
+            streams[name] = replace(stream, sources=sources, targets=targets)
+    return streams
+
+
+def _require_inside(plan: LogicalPlan, directory: str) -> None:
+    """Refuse an app of which an operator would publish outside of a directory.
+
+    Raises:
+        DagflowError: It would.
+    """
+    for name, operator in plan.instances.items():
+        places = Places(plan.attributes.storage_context())
+        operator.prepare(places)
+        for url in sorted(places.outputs):
+            if not f"{url}/".startswith(f"{directory}/"):
+                raise DagflowError(
+                    f"operator '{name}' publishes into {redacted(url)}, and a run with --limit publishes into "
+                    f"{directory} alone",
+                    hint=f"give it a location there with --set {name}.PROPERTY=VALUE, or derive its class from "
+                    "dagflow.api.operator.Relocatable",
+                )
