@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dagflow.api.operator import Capability
+from dagflow.api.operator import Capability, Operator
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 
@@ -110,12 +110,37 @@ class TransactionalSink(Capability):
     """
 
     @abstractmethod
-    def transaction_target(self, storage: StorageContext) -> Target:
+    def transaction_target(self, storage: StorageContext) -> Target | None:
         """Called in the driver, before the first window and before anything that was left is finished.
 
         Args:
             storage: Reaches the stores of the app.
 
+        Returns:
+            The target; None where the operator, as it is set, makes files that their names make visible. Their
+            FileFacts name no operator.
+
         Raises:
             DagflowError: The target cannot be used.
         """
+
+    def check_files(self, files: Sequence[PendingFile]) -> None:  # a target has a check of its own
+        """Called before a window's intent is written, where there is no target: refuse files of the window.
+
+        Args:
+            files: All files of the window that their names make visible, also those of other operators.
+
+        Raises:
+            DagflowError: Why the window must not be committed; nothing of it is visible anywhere.
+        """
+
+
+def targets_of(operators: Mapping[str, Operator], storage: StorageContext) -> dict[str, Target]:
+    """The targets of an app, by the operator that writes to each.
+
+    Raises:
+        DagflowError: One cannot be used.
+    """
+    sinks = ((name, each) for name, each in operators.items() if isinstance(each, TransactionalSink))
+    targets = ((name, sink.transaction_target(storage)) for name, sink in sinks)
+    return {name: target for name, target in targets if target is not None}

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dagflow.api.operator import Operator
-from dagflow.api.transactions import DecidedWindow, Target, TargetState, TransactionalSink
+from dagflow.api.transactions import DecidedWindow, Target, TargetState, TransactionalSink, targets_of
 from dagflow.engine.window_repair import repair_command
 from dagflow.errors import DagflowError, JournalError, LostOutputError, StorageError
 from dagflow.journal import Journal, JournalState
@@ -54,7 +54,7 @@ class Placement:
             FencedError: Another driver has taken over.
         """
         repaired = self._journal.state.repaired.get(window_id, [])
-        earlier = [file for file in repaired if operator_of(file) == operator]
+        earlier = [file for file in repaired if file.target == operator]
         try:
             if earlier:
                 check = self._journal.check_epoch
@@ -107,16 +107,20 @@ class FilePublisher(Publisher):
 
     Args:
         placement: Puts files in their places.
+        checks: Look at the files of a window before it is decided.
     """
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, checks: Sequence[TransactionalSink] = ()) -> None:
         self._placement = placement
+        self._checks = checks
 
     def require_not_ahead(self) -> None:
         """A name that is taken by another file is an error when it is published."""
 
     def check(self, files: Sequence[PendingFile]) -> None:
-        """Any file can be published."""
+        """Ask the operators that look at them; any other file can be published."""
+        for sink in self._checks:
+            sink.check_files(files)
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
         """Put the files in their places."""
@@ -278,11 +282,12 @@ class Publication:
     ) -> None:
         self._url = journal.url
         placement = Placement(journal, storage, durability)
-        self._publishers: dict[str, Publisher] = {"": FilePublisher(placement)}
-        for name, operator in operators.items():
-            if isinstance(operator, TransactionalSink):
-                target = operator.transaction_target(storage)
-                self._publishers[name] = TransactionPublisher(name, target, placement, journal, durability)
+        self._publishers: dict[str, Publisher] = {}
+        targets = targets_of(operators, storage)
+        for name, target in targets.items():
+            self._publishers[name] = TransactionPublisher(name, target, placement, journal, durability)
+        sinks = ((name, each) for name, each in operators.items() if isinstance(each, TransactionalSink))
+        self._publishers[""] = FilePublisher(placement, [sink for name, sink in sinks if name not in targets])
 
     def require_not_ahead(self) -> None:
         """Refuse to begin where a target knows more windows than the journal.
@@ -325,11 +330,6 @@ class Publication:
         return receipts
 
 
-def operator_of(file: PendingFile) -> str:
-    """The operator whose target makes a file visible; "" where its name does."""
-    return "" if file.facts is None else file.facts.operator
-
-
 def writer_of(state: JournalState, operator: str) -> str:
     """The name under which a target keeps the marker of an operator; another one after each --fresh."""
     return f"dagflow/{state.app_uuid}.{state.generation}/{operator}"
@@ -347,18 +347,16 @@ def require_nothing_in_targets(operators: Mapping[str, Operator], state: Journal
     Raises:
         DagflowError: A target has some, or cannot be reached.
     """
-    for name, operator in operators.items():
-        if isinstance(operator, TransactionalSink):
-            target = operator.transaction_target(storage)
-            if marker := target.open(writer_of(state, name)).marker:
-                raise DagflowError(
-                    f"--fresh would write into {target.name} once more what windows 1 to {marker} have written",
-                    hint="let the app name another table, or move this one away, and run again with --fresh",
-                )
+    for name, target in targets_of(operators, storage).items():
+        if marker := target.open(writer_of(state, name)).marker:
+            raise DagflowError(
+                f"--fresh would write into {target.name} once more what windows 1 to {marker} have written",
+                hint="let the app name another table, or move this one away, and run again with --fresh",
+            )
 
 
 def _by_operator(files: Iterable[PendingFile]) -> dict[str, list[PendingFile]]:
     by_operator: dict[str, list[PendingFile]] = defaultdict(list)
     for file in files:
-        by_operator[operator_of(file)].append(file)
+        by_operator[file.target].append(file)
     return dict(by_operator)

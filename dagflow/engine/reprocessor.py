@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
 
-from dagflow.api.transactions import TransactionalSink
+from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import waits_for_results
 from dagflow.engine.file_changes import ReprocessedWindow, file_changes
 from dagflow.engine.operator_state import is_stateful
@@ -217,14 +217,12 @@ def why_not_reprocessed(app: PlacedApp) -> JournalError | None:
                     url="journal",
                     hint=START_OVER,
                 )
-    for name, operator in app.operators.items():
-        if isinstance(operator, TransactionalSink):
-            return JournalError(
-                f"operator '{name}' writes to {operator.transaction_target(app.storage).name}, and what a window has "
-                "added to it is not replaced yet",
-                url="journal",
-                hint="let the app name another table, and start over with --fresh; this one stays as it is",
-            )
+    for name, target in targets_of(app.operators, app.storage).items():
+        return JournalError(
+            f"operator '{name}' writes to {target.name}, and what a window has added to it is not replaced yet",
+            url="journal",
+            hint="let the app name another table, and start over with --fresh; this one stays as it is",
+        )
     for name in waits_for_results(app.plan, app.operators):
         return JournalError(
             f"operator '{name}' works on the results of all windows in order, and cannot process one of them again",

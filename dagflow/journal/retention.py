@@ -203,9 +203,9 @@ def published_urls(store: ObjectStore, state: JournalState) -> Iterator[str]:
     """
     committed = (window.intent for window in all_windows(store, state) if window.intent is not None)
     for intent in itertools.chain(committed, (event.intent for event in state.reprocessing.values())):
-        yield from (file.final_url for file in intent.files if file.facts is None)
+        yield from (file.final_url for file in intent.files if not file.target)
     # Some of these may have been published before their commit was taken back.
-    yield from (file.final_url for files in state.repaired.values() for file in files if file.facts is None)
+    yield from (file.final_url for files in state.repaired.values() for file in files if not file.target)
 
 
 def find_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:

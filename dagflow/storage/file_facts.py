@@ -11,7 +11,7 @@ class FileFacts:
     """Facts of a data file; its length and its number of records are those of its PendingFile.
 
     Attributes:
-        operator: The operator whose target shows the file; see TransactionalSink.
+        operator: The operator whose target shows the file, see TransactionalSink; "" where its name does.
         schema: The columns in the file, as text that the target understands.
         partition: The values of the table's partition columns by name, as text; None for a missing value.
         nulls: How many values are missing, by column.

@@ -36,7 +36,7 @@ class PendingFile:
         records: How many records its writer counted.
         crc32: Checksum of its bytes, or None where none was asked for.
         token: What an object store needs to complete the upload, as text; "" elsewhere.
-        facts: What the transaction has to know that makes it visible; None for a file that its name makes visible.
+        facts: What the transaction has to know that makes it visible; mostly None where its name does.
     """
 
     final_url: str
@@ -46,6 +46,11 @@ class PendingFile:
     crc32: int | None = None
     token: str = ""
     facts: FileFacts | None = None
+
+    @property
+    def target(self) -> str:
+        """The operator whose target makes the file visible; "" where its name does."""
+        return "" if self.facts is None else self.facts.operator
 
     def to_json(self) -> dict[str, Any]:
         """The file as JSON values."""

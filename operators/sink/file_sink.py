@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from dagflow.api.context import OperatorContext, RunPreparation
@@ -53,15 +54,25 @@ def claim_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> N
     """
     run.claim(root)
     with contextlib.suppress(MissingError):
-        entries = run.storage.list_directory(root)
         # A group of merged files is a directory, which may have any name.
-        found = {entry.url for entry in entries if not entry.is_directory and names.fullmatch(name_of(entry.url))}
-        if found:
-            _require_own(run, root, found)
+        require_own(run, root, (each.url for each in run.storage.list_directory(root) if not each.is_directory), names)
 
 
-def _require_own(run: RunPreparation, root: str, urls: set[str]) -> None:
-    urls.difference_update(run.published)
+def require_own(run: RunPreparation, root: str, files: Iterable[str], names: re.Pattern[str]) -> None:
+    """Refuse files that this checkpoint did not publish, and whose names a writer of this run may give.
+
+    Args:
+        run: The run that begins.
+        root: The directory that the files are in.
+        files: The files that are there.
+        names: The names that the writer gives to files.
+
+    Raises:
+        StorageError: There is one.
+    """
+    urls = {url for url in files if names.fullmatch(name_of(url))}
+    if urls:
+        urls.difference_update(run.published)
     # A journal that has forgotten its oldest windows cannot tell their files from others'. Where it publishes
     # already they are taken for its own; should one be in the way, publishing refuses to replace it.
     if urls and not run.has_forgotten(root):

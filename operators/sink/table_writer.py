@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -19,10 +20,13 @@ from dagflow.api.transactions import Target, TransactionalSink
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
+from dagflow.storage.pending import PendingFile
+from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
+from operators.sink.tables.parquet_dataset import ParquetDataset
 from operators.sink.tables.table_columns import TableColumns, schema_text
 from operators.sink.tables.table_files import TableFiles
 from operators.sink.tables.table_groups import GroupLimits, TableGroups, TableMerger
@@ -31,7 +35,7 @@ MetadataColumn = Literal["file", "offset", "window"]
 
 _METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
 
-_KINDS: dict[str, type[Table]] = {"delta": DeltaTable, "iceberg": IcebergTable}
+_KINDS: dict[str, type[Table]] = {"delta": DeltaTable, "iceberg": IcebergTable, "parquet": ParquetDataset}
 
 
 def _one_or_many(value: object) -> object:
@@ -56,7 +60,9 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     where other programs write to the table.
     """
 
-    table: Annotated[OutputLocation, Field(description="kind and location: delta:PATH, or iceberg:NAMESPACE.NAME")]
+    table: Annotated[
+        OutputLocation, Field(description="kind and location: delta:PATH, iceberg:NAMESPACE.NAME or parquet:PATH")
+    ]
     catalog: Annotated[
         dict[str, str],
         BeforeValidator(_as_texts),
@@ -117,13 +123,14 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         """
         kind, colon, location = self.table.partition(":")
         if kind not in _KINDS or not colon or not location:
-            raise ValueError(
-                f"table takes delta:PATH, as in delta:out/orders, or iceberg:NAMESPACE.NAME; got {self.table!r}"
-            )
+            kinds = "delta:PATH, as in delta:out/orders, iceberg:NAMESPACE.NAME or parquet:PATH"
+            raise ValueError(f"table takes {kinds}; got {self.table!r}")
         if len(set(self.partition_by)) < len(self.partition_by):
             raise ValueError("partition_by names a column twice")
         may_grow = self.on_new_column == "add"
         self._table = _KINDS[kind](location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
+        if self._table.is_named and self.commit is not None:
+            raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
 
     def properties_below(self, directory: str) -> dict[str, Any]:
         """A table of its own, in a catalog of its own where it needs one."""
@@ -139,8 +146,10 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
 
     def prepare(self, run: RunPreparation) -> None:
         """Take the table for this writer, and read its columns, which tasks write."""
-        shape = self._table.shape()
+        shape = self._table.shape(run.storage)
         run.claim(shape.location)
+        if self._table.is_named:
+            require_own(run, shape.location, shape.files, numbered_names("part"))
         if held := [file.facts.schema for file in run.held_files if file.facts is not None]:
             # These are columns of the table already, although it does not show them yet.
             columns = [] if shape.columns is None else [schema_text(shape.columns)]
@@ -163,7 +172,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         self._columns = TableColumns(
             table.name, table.column_type, shape.columns, partition_columns, may_grow=table.may_grow
         )
-        if context.may_hold and self._limits.every_millis != 0:
+        if context.may_hold and not table.is_named and self._limits.every_millis != 0:
             self._files = FragmentFiles(
                 context,
                 shape.location,
@@ -177,6 +186,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
                 shape.partition_by,
                 self.target_file_bytes,
                 stores_partition_columns=table.stores_partition_columns,
+                is_named=table.is_named,
             )
 
     def begin_window(self, window_id: int) -> None:
@@ -231,6 +241,10 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         """What merges the fragments of a group."""
         return TableMerger(stores_partition_columns=self._table.stores_partition_columns)
 
-    def transaction_target(self, storage: StorageContext) -> Target:
-        """The table."""
+    def transaction_target(self, storage: StorageContext) -> Target | None:
+        """The table; None where the names of its files make them visible."""
         return self._table.target(storage)
+
+    def check_files(self, files: Sequence[PendingFile]) -> None:
+        """Ask the table."""
+        self._table.check(files)

@@ -19,6 +19,8 @@ from tests.engine.table_app import (
     iceberg_app,
     iceberg_rows,
     in_groups,
+    parquet_app,
+    parquet_rows,
     rows,
     with_faults,
     work,
@@ -35,12 +37,12 @@ KINDS = {
 """What makes the app, what reads the table, and how many windows a run has; a group is merged in one of its own."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "parquet"])
 def test_every_record_is_there_once_wherever_a_run_dies(
     monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
 ) -> None:
     """Before any change of the disk or any transaction: a run of before, or two of them, and one that comes through."""
-    make_app, rows_of, _ = KINDS[kind]
+    make_app, rows_of, _ = {**KINDS, "parquet": (parquet_app, parquet_rows, 2)}[kind]
     for at in range(1, MOST_CALLS):
         root = quick_disk / str(at)
         for step in (0, 7):

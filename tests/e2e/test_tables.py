@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -78,3 +82,40 @@ def test_files_of_the_next_day_are_added_to_the_table(place: Path, kind: str, re
     assert f"orders_to_{kind}.yaml:22:3: operator 'table': table {kind}:" in refused.stderr
     there = "paid" if kind == "delta" else "paid, month(placed)"
     assert f"is partitioned by {there}, and partition_by says placed" in refused.stderr
+
+
+SPARK_READER = """
+import json
+import subprocess
+import sys
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import count, sum
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+events = spark.read.option("mergeSchema", "true").parquet("out/events")
+totals = events.groupBy("day").agg(count("*"), sum("amount"), sum("event")).orderBy("day").collect()
+print(json.dumps([dict(events.dtypes), [[str(value) for value in row] for row in totals]]))
+"""
+
+
+def test_events_become_a_dataset_that_spark_reads(place: Path) -> None:
+    """With decimals and instants, a directory for each day, and the sums of the input; once, also when run again."""
+    app = "apps/events_to_parquet.yaml"
+    for blocks in (9, 0):
+        done = dagflow_command(["run", app, "--json"], cwd=place)
+        assert (done.returncode, json.loads(done.stdout)["blocks"]) == (0, blocks), done.stderr
+    # In a process of its own: this one has the Spark of dagflow's tests.
+    found = subprocess.run([sys.executable, "-c", SPARK_READER], cwd=place, capture_output=True, text=True, check=True)
+    kinds, totals = json.loads(found.stdout.splitlines()[-1])
+    assert kinds == {
+        "event": "bigint", "seen": "timestamp", "kind": "string", "customer": "string", "amount": "decimal(9,2)",
+        "day": "date",
+    }  # fmt: skip
+    wanted: dict[str, list[Any]] = {}
+    for path in (place / "data" / "events").iterdir():
+        for event in map(json.loads, path.read_text("utf-8").splitlines()):
+            day = wanted.setdefault(event["day"], [0, Decimal(0), 0])
+            day[0] += 1
+            day[1] += Decimal(event.get("amount", 0))
+            day[2] += event["event"]
+    assert totals == [[day, *map(str, values)] for day, values in sorted(wanted.items())]

@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
@@ -43,9 +44,10 @@ class FaultyTable(SqliteTable):
 class FaultyWriter(TableWriter):
     """A table whose transactions fail as those of a FaultyTable."""
 
-    def transaction_target(self, storage: StorageContext) -> Target:
+    def transaction_target(self, storage: StorageContext) -> Target | None:
         """The table, with the same faults."""
-        return FaultyTarget(super().transaction_target(storage), FaultyTable.faults)
+        target = super().transaction_target(storage)
+        return None if target is None else FaultyTarget(target, FaultyTable.faults)
 
 
 def app(root: Path, texts: list[bytes], name: str = "table", table: Operator | None = None) -> LogicalPlan:
@@ -81,6 +83,12 @@ def in_groups(logical: LogicalPlan) -> LogicalPlan:
     return grouped(logical)
 
 
+def parquet_app(root: Path, texts: list[bytes]) -> LogicalPlan:
+    """Texts, words, rows of a Parquet dataset."""
+    writer = TableWriter(table=f"parquet:{root / 'db'}", target_file_bytes=1)
+    return app(root, texts, table=writer)
+
+
 def work(logical: LogicalPlan, options: RunOptions = RunOptions()) -> int:  # noqa: B008  # frozen
     """Run an app; return the number of windows."""
     return run(logical, options, runtime=InlineRuntime).windows
@@ -109,6 +117,13 @@ def iceberg_rows(path: Path) -> list[bytes]:
             found: list[bytes] = catalog.load_table("shop.words").scan().to_arrow()["record"].to_pylist()
         except NoSuchTableError:
             return []
+    return sorted(found)
+
+
+def parquet_rows(path: Path) -> list[bytes]:
+    """The records of a Parquet dataset, sorted."""
+    dataset = ds.dataset(path, format="parquet", partitioning="hive")
+    found: list[bytes] = dataset.to_table(columns=["record"])["record"].to_pylist() if dataset.files else []
     return sorted(found)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dagflow.api.transactions import Target
 from dagflow.storage.context import StorageContext
+from dagflow.storage.pending import PendingFile
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 
 
@@ -22,11 +23,13 @@ class TableShape:
         location: Where its data files are, an absolute location.
         columns: Its columns with their types; None where there is no table yet.
         partition_by: What it is partitioned by.
+        files: Its files, where their names make them visible.
     """
 
     location: str
     columns: pa.Schema | None
     partition_by: tuple[PartitionField, ...]
+    files: tuple[str, ...] = ()
 
 
 class Table(ABC):
@@ -40,9 +43,11 @@ class Table(ABC):
 
     Attributes:
         stores_partition_columns: Whether data files hold the columns by which the table is partitioned.
+        is_named: Whether the names of its files make them visible, and no transaction.
     """
 
     stores_partition_columns: ClassVar[bool] = False
+    is_named: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -71,16 +76,23 @@ class Table(ABC):
         """
 
     @abstractmethod
-    def shape(self) -> TableShape:
+    def shape(self, storage: StorageContext) -> TableShape:
         """What there is now; called in the driver.
 
         Raises:
             DagflowError: The table cannot be read, or not be written to.
         """
 
-    @abstractmethod
-    def target(self, storage: StorageContext) -> Target:
-        """What takes the files of windows."""
+    def target(self, storage: StorageContext) -> Target | None:
+        """What takes the files of windows; None where their names make them visible."""
+        return None
+
+    def check(self, files: Sequence[PendingFile]) -> None:  # noqa: B027  # a target checks its own
+        """Refuse files of a window that their names would make visible.
+
+        Raises:
+            DagflowError: Why the window must not be committed.
+        """
 
     def require_plain(self, kind: str) -> None:
         """Refuse partitioning by anything but columns.

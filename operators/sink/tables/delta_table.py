@@ -44,7 +44,7 @@ class DeltaTable(Table):
         """The primitive types of Delta; times of day, which it lacks, are text."""
         return delta_type(kind)
 
-    def shape(self) -> TableShape:
+    def shape(self, storage: StorageContext) -> TableShape:
         """Read the newest version."""
         # Optional, and the driver's alone: executors write Parquet.
         from operators.sink.tables.delta_target import shape_of

@@ -21,7 +21,7 @@ class IcebergTable(CatalogTable):
         """The primitive types of Iceberg."""
         return iceberg_type(kind)
 
-    def shape(self) -> TableShape:
+    def shape(self, storage: StorageContext) -> TableShape:
         """Ask the catalog."""
         # Optional, and the driver's alone: executors write Parquet.
         from operators.sink.tables.iceberg_target import shape_of

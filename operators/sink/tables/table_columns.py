@@ -56,7 +56,8 @@ class TableColumns:
         name: What messages call the table.
         leaf: Gives the table's type for each of Arrow's.
         known: The columns of the table; None where there is no table yet, and records decide.
-        partition_by: Columns of a known table that are nulls where records lack them.
+        partition_by: Columns that the table is partitioned by: nulls where records lack them. A table need not know
+            their types.
         may_grow: Whether a known table gets the columns that it lacks.
     """
 
@@ -111,7 +112,7 @@ class TableColumns:
         if self._known is None or self._may_grow:
             return
         names = self._known.names
-        if unknown := [name for name in typed if name not in names]:
+        if unknown := [name for name in typed if name not in names and name not in self._partition_by]:
             raise ValueError(
                 f"{self._name} has no column '{unknown[0]}' for {typed[unknown[0]].type}; it has {', '.join(names)}. "
                 "add the column to the table, or drop it from the records"

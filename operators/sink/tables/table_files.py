@@ -37,7 +37,7 @@ def stored_columns(schema: pa.Schema, partition_by: Sequence[str]) -> list[str]:
 class TableFiles:
     """Writes rows into data files, each of rows with the same values in the partition columns.
 
-    Guarantee: names of files are unique to the attempt.
+    Guarantee: names of files are unique to the attempt; where they make files visible they are those of any attempt.
 
     Args:
         context: The writer's surroundings.
@@ -47,6 +47,7 @@ class TableFiles:
         stores_partition_columns: Whether files hold the columns that the table is partitioned by; otherwise such
             columns, and empty texts as nulls in them, are in the facts alone.
         operator: The writer of the table, where it is not the one that writes the files.
+        is_named: Whether the names of files make them visible, and no transaction.
     """
 
     def __init__(
@@ -58,12 +59,13 @@ class TableFiles:
         *,
         stores_partition_columns: bool = False,
         operator: str = "",
+        is_named: bool = False,
     ) -> None:
-        self._operator = operator or context.operator
+        self._operator = "" if is_named else operator or context.operator
         self._partition_by = partition_by
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
         self._empty_is_null = not stores_partition_columns
-        suffix = f"-{os.urandom(8).hex()}"
+        suffix = "" if is_named else f"-{os.urandom(8).hex()}"
         self._sink = FileSink(context, location, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix)
         self._formats: dict[tuple[str, ...], _DataFileFormat] = {}
 

@@ -47,7 +47,7 @@ def app(root: Path, batches: Sequence[pa.RecordBatch], **properties: Any) -> Log
     """Batches, one in each window, that become rows of a table."""
     names = [f"{len(BATCHES) + number}" for number, _ in enumerate(batches)]
     BATCHES.update(zip(names, batches, strict=True))
-    writer = TableWriter(table=f"delta:{root / 'table'}", **properties)
+    writer = TableWriter(**{"table": f"delta:{root / 'table'}", **properties})
     operators: dict[str, Given] = {
         "source": Source(texts=[name.encode() for name in names], per_window=1),
         "typed": (Typed(), 1),
@@ -367,7 +367,7 @@ def test_a_column_that_cannot_be_added_stops_the_run(tmp_path: Path, batch: pa.R
 @pytest.mark.parametrize(
     ("properties", "reason"),
     [
-        ({"table": "out/orders"}, "table takes delta:PATH, as in delta:out/orders, or iceberg:.*; got 'out/orders'"),
+        ({"table": "out/orders"}, "table takes delta:PATH, as in delta:out/orders, iceberg:.*; got 'out/orders'"),
         ({"table": "delta:"}, "table takes delta:PATH"),
         ({"table": "delta:s3://bucket/orders"}, "delta takes a directory of a local disk, not s3://bucket/orders"),
         ({"table": "delta:out", "partition_by": ["a", "a"]}, "partition_by names a column twice"),

@@ -87,7 +87,7 @@ class TestGrowingDeltaTarget(TestDeltaTarget):
 def refused(path: Path, partition_by: Sequence[str] = ()) -> str:
     """Why a table cannot be written to."""
     with pytest.raises(DagflowError, match=r".+") as error:
-        DeltaTable(str(path), partition_by).shape()
+        DeltaTable(str(path), partition_by).shape(STORAGE)
     return str(error.value)
 
 
@@ -111,14 +111,14 @@ def test_another_partitioning_is_refused(tmp_path: Path) -> None:
     """Both are named; without partition_by the table's own is taken."""
     made(tmp_path / "t", ["text"])
     assert "is partitioned by text, and partition_by says n\n" in refused(tmp_path / "t", ["n"])
-    assert DeltaTable(str(tmp_path / "t"), ()).shape().partition_by == (PartitionField("text"),)
+    assert DeltaTable(str(tmp_path / "t"), ()).shape(STORAGE).partition_by == (PartitionField("text"),)
 
 
 def test_a_table_that_forgets_markers_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A run that is interrupted for longer would add a window twice."""
     made(tmp_path / "t", **{"delta.setTransactionRetentionDuration": "interval 1 days"})
     with caplog.at_level(logging.WARNING):
-        DeltaTable(str(tmp_path / "t"), ()).shape()
+        DeltaTable(str(tmp_path / "t"), ()).shape(STORAGE)
     assert "forgets which windows it has after interval 1 days" in caplog.text
 
 
@@ -177,7 +177,7 @@ def test_a_broken_log_is_an_error_of_the_store(tmp_path: Path) -> None:
     made(tmp_path / "t")
     (tmp_path / "t" / "_delta_log" / f"{0:020}.json").write_text("torn")
     with pytest.raises(StorageError, match="deltalake: "):
-        DeltaTable(str(tmp_path / "t"), ()).shape()
+        DeltaTable(str(tmp_path / "t"), ()).shape(STORAGE)
 
 
 def test_the_newest_version_survives_a_power_loss(tmp_path: Path) -> None:

@@ -207,13 +207,13 @@ def test_a_table_of_others_is_joined_as_it_is(tmp_path: Path) -> None:
     client(tmp_path).create_namespace("shop")
     place = {"write.data.path": f"file://{tmp_path / 'elsewhere'}"}
     client(tmp_path).create_table(NAME, columns, partition_spec=spec, properties=place)
-    shape = table(tmp_path).shape()
+    shape = table(tmp_path).shape(STORAGE)
     assert shape.location == str(tmp_path / "elsewhere") and [str(each) for each in shape.partition_by] == [
         "bucket(4, n)"
     ]
     assert shape.columns is not None and not shape.columns.field("n").nullable
     with pytest.raises(DagflowError, match=r"is partitioned by bucket\(4, n\), and partition_by says text\n"):
-        table(tmp_path, ["text"]).shape()
+        table(tmp_path, ["text"]).shape(STORAGE)
 
 
 def test_a_transform_that_dagflow_does_not_know_is_refused(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_transform_that_dagflow_does_not_know_is_refused(tmp_path: Path) -> No
     client(tmp_path).create_namespace("shop")
     client(tmp_path).create_table(NAME, columns, partition_spec=spec)
     with pytest.raises(DagflowError, match="is partitioned by void of n, which dagflow does not write"):
-        table(tmp_path).shape()
+        table(tmp_path).shape(STORAGE)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_catalog_without_compare_and_swap_is_refused(tmp_path: Path) -> None:
     """One in memory is gone with its process, and others change a table whatever it is by then."""
     catalog = {"py-catalog-impl": "pyiceberg.catalog.memory.InMemoryCatalog", "warehouse": f"{tmp_path}/w"}
     with pytest.raises(DagflowError, match="a catalog of class InMemoryCatalog does not compare a table with"):
-        IcebergTable(NAME, (), catalog=catalog).shape()
+        IcebergTable(NAME, (), catalog=catalog).shape(STORAGE)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_missing_package_is_named_with_its_install_command(
 
 def test_to_look_for_a_table_makes_nothing(tmp_path: Path) -> None:
     """`validate` leaves the disk as it is."""
-    assert table(tmp_path).shape().columns is None
+    assert table(tmp_path).shape(STORAGE).columns is None
     assert not list(tmp_path.iterdir())
 
 
@@ -307,4 +307,4 @@ def test_a_catalog_that_cannot_be_reached_is_an_error_of_the_store(tmp_path: Pat
     """What its client says is passed on, and tried again by the driver."""
     catalog = {"type": "rest", "uri": "http://127.0.0.1:9/", "warehouse": "shop"}
     with pytest.raises(StorageError, match="catalog: ConnectionError: "):
-        IcebergTable(NAME, (), catalog=catalog).shape()
+        IcebergTable(NAME, (), catalog=catalog).shape(STORAGE)

@@ -1,0 +1,187 @@
+"""Datasets of Parquet: directories of files, which no log and no catalog knows."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dagflow.errors import DagflowError, MissingError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import ReadableFile
+from dagflow.storage.location import absolute, join, name_of, redacted
+from dagflow.storage.pending import PendingFile
+from operators.sink.tables.base import Table, TableShape
+from operators.sink.tables.delta_table import delta_type
+from operators.sink.tables.merged_columns import facts_of_file, merged_columns, require_same_partitioning
+from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.table_columns import schema_of_text, table_type
+
+_PARTITION = re.compile(r"([^=]+)=(.*)")
+_EXTENSION = ".parquet"
+_READERS = 16
+"""Footers that are read at the same time."""
+
+_TAIL_BYTES = 64 << 10
+"""Bytes at the end of a file in which its footer is looked for first."""
+
+
+class ParquetDataset(Table):
+    """A directory of Parquet files, partitioned by directories such as paid=true.
+
+    Guarantee: readers see each file of a window as soon as it is in its place, whole and once.
+    """
+
+    is_named: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        location: str,
+        partition_by: Sequence[str],
+        *,
+        may_grow: bool = False,
+        catalog: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(absolute(location), partition_by, may_grow=may_grow, catalog=catalog)
+        self.require_plain("parquet")
+        if hidden := [field for field in self.partition_by if field.column.startswith(("_", "."))]:
+            raise ValueError(
+                f"partition_by: readers pass over directories such as {hidden[0]}=1, which begin with _ or a dot; "
+                "partition by another column"
+            )
+        self._known: pa.Schema | None = None
+
+    @property
+    def name(self) -> str:
+        """The kind and the location."""
+        return f"table parquet:{redacted(self.location)}"
+
+    def column_type(self, kind: pa.DataType) -> pa.DataType:
+        """The types that all readers of Parquet agree on."""
+        return parquet_type(kind)
+
+    def shape(self, storage: StorageContext) -> TableShape:
+        """Read the footers of all files."""
+        files = list(_data_files(storage, self, self.location, ()))
+        if not files:
+            return TableShape(self.location, None, self.partition_by)
+        partition_by = files[0][1]
+        for file, found in files:
+            if found != partition_by:
+                raise DagflowError(
+                    f"{self.name} has files that are partitioned by {_listed(partition_by)}, and others, such as "
+                    f"{redacted(file.url)}, by {_listed(found)}",
+                    hint="let table name a directory of one partitioning, or an empty one",
+                )
+        require_same_partitioning(self, partition_by)
+        with ThreadPoolExecutor(_READERS) as threads:
+            schemas = threads.map(lambda each: _schema_of(storage, each[0]), files)
+            self._known = self._united(zip((file for file, _ in files), schemas, strict=True))
+        fields = tuple(PartitionField(name) for name in partition_by)
+        return TableShape(self.location, self._known, fields, tuple(file.url for file, _ in files))
+
+    def _united(self, schemas: Iterable[tuple[FileStat, pa.Schema]]) -> pa.Schema:
+        fields: dict[str, tuple[pa.Field, FileStat]] = {}
+        for file, schema in schemas:
+            for field in schema:
+                there, first = fields.setdefault(field.name, (field, file))
+                if there.type != field.type:
+                    raise DagflowError(
+                        f"{self.name} has files whose column '{field.name}' is {there.type}, such as "
+                        f"{redacted(first.url)}, and others where it is {field.type}, such as {redacted(file.url)}",
+                        hint="let table name a directory whose files agree, or an empty one",
+                    )
+        return pa.schema([field for field, _ in fields.values()])
+
+    def check(self, files: Sequence[PendingFile]) -> None:
+        """Refuse files whose columns are not those of the dataset, or of each other; remember new ones."""
+        own = [file for file in files if file.facts is not None and file.final_url.startswith(join(self.location, ""))]
+        if not own:
+            return
+        known = self._known
+        if known is not None:
+            # Nothing in a dataset has the types of these columns before the first window.
+            facts = facts_of_file(own[0])
+            given = schema_of_text(facts.schema)
+            known = pa.schema([*known, *(given.field(name) for name in facts.partition if name not in known.names)])
+        self._known = merged_columns(self, own, known, may_grow=self.may_grow)
+
+
+def _data_files(
+    storage: StorageContext, table: Table, url: str, partition_by: tuple[str, ...]
+) -> Iterator[tuple[FileStat, tuple[str, ...]]]:
+    """The files below a directory, with the columns that the directories above them name.
+
+    Raises:
+        DagflowError: There are files or directories of something else.
+    """
+    with contextlib.suppress(MissingError):
+        for entry in storage.list_directory(url):
+            name = name_of(entry.url)
+            if name.startswith((".", "_")):
+                continue  # readers pass over these as well
+            found = _PARTITION.fullmatch(name)
+            if entry.is_directory and found:
+                yield from _data_files(storage, table, entry.url, (*partition_by, unquote(found[1])))
+            elif not entry.is_directory and name.endswith(_EXTENSION):
+                yield entry, partition_by
+            else:
+                raise DagflowError(
+                    f"{table.name} holds {name} in {redacted(url)}, which is neither a file of Parquet nor a directory "
+                    "such as day=2026-01-31",
+                    hint="let table name an empty directory, or one that holds a dataset and nothing else",
+                )
+
+
+def _schema_of(storage: StorageContext, file: FileStat) -> pa.Schema:
+    """The columns of a file, in plain types.
+
+    Raises:
+        DagflowError: It is no file of Parquet.
+        StorageError: It cannot be read.
+    """
+    with storage.open_file(file.url) as opened:
+        tail = _tail(opened, min(opened.size_bytes, _TAIL_BYTES))
+        footer_bytes = int.from_bytes(tail[-8:-4], "little") + 8
+        if len(tail) < footer_bytes <= opened.size_bytes:
+            tail = _tail(opened, footer_bytes)
+    try:
+        found = pq.read_schema(pa.BufferReader(tail))
+    except pa.ArrowInvalid as error:
+        raise DagflowError(f"{redacted(file.url)} is no file of Parquet: {error}") from error
+    return pa.schema([pa.field(field.name, table_type(field.type, _plain)) for field in found])
+
+
+def _tail(file: ReadableFile, size_bytes: int) -> bytes:
+    buffer = bytearray(size_bytes)
+    count = file.read_into(file.size_bytes - size_bytes, memoryview(buffer))
+    return bytes(buffer[:count])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def parquet_type(kind: pa.DataType) -> pa.DataType:
+    """The Arrow type in which a column is written: those that all readers of Parquet agree on.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if pa.types.is_time(kind):
+        return pa.time64("us")
+    try:
+        return delta_type(kind)
+    except ValueError:
+        raise ValueError(f"Parquet has no type for {kind} that all of its readers know") from None
