@@ -11,6 +11,8 @@ from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Routing, Stage
 
 ArrowKind = Literal["control", "inside", "report"] | Routing
 
+ArrowStyle = Literal["call", "assigned", "shuffle", "report"]
+
 ROUTING_WORDS: Mapping[ArrowKind, str] = {
     "control": "",
     "inside": "",
@@ -24,10 +26,22 @@ ROUTING_WORDS: Mapping[ArrowKind, str] = {
 }
 """What an arrow's label adds to the stream's name; the key follows where there is one."""
 
+_DETAILS: Mapping[ArrowKind, str] = {
+    "assigned_by_key": "by",
+    "assigned_to_all": "to all partitions",
+    "round_robin": "round robin",
+    "by_key": "by",
+    "to_all": "to all partitions",
+}
+"""The same beside a legend, which tells how each style of arrow gets there."""
+
 
 def routing_text(exchange: Exchange) -> str:
     """How items find their partition, in words."""
-    words = ROUTING_WORDS[exchange.routing]
+    return _with_key(ROUTING_WORDS[exchange.routing], exchange)
+
+
+def _with_key(words: str, exchange: Exchange) -> str:
     return words if exchange.codec is None else f"{words} {exchange.codec}"
 
 
@@ -58,11 +72,13 @@ class Arrow:
         edge: The edge.
         kind: How items get there.
         words: The same in words, where it is not by a plain call.
+        detail: What a legend of the styles leaves open, or "".
     """
 
     edge: Edge
     kind: ArrowKind
     words: str = ""
+    detail: str = ""
 
     @property
     def label(self) -> str:
@@ -70,7 +86,12 @@ class Arrow:
         return f"{self.edge.stream} ({self.words})" if self.words else self.edge.stream
 
     @property
-    def style(self) -> Literal["call", "assigned", "shuffle", "report"]:
+    def short_label(self) -> str:
+        """The label beside a legend of the styles."""
+        return f"{self.edge.stream} ({self.detail})" if self.detail else self.edge.stream
+
+    @property
+    def style(self) -> ArrowStyle:
         """How the arrow is drawn."""
         if self.kind in ("control", "inside"):
             return "call"
@@ -156,7 +177,9 @@ def arrows_of(physical: PhysicalPlan) -> list[Arrow]:
     """Every edge of a plan, once."""
     arrows = [Arrow(edge, "control") for edge in physical.control_edges]
     for stage in physical.stages:
-        arrows += [Arrow(exchange.edge, exchange.routing, routing_text(exchange)) for exchange in stage.inputs]
+        for exchange in stage.inputs:
+            detail = _with_key(_DETAILS.get(exchange.routing, ""), exchange)
+            arrows.append(Arrow(exchange.edge, exchange.routing, routing_text(exchange), detail))
         arrows += [Arrow(edge, "inside") for edge in stage.edges]
         arrows += [Arrow(edge, "report", ROUTING_WORDS["report"]) for edge in stage.reports]
     return arrows

@@ -2,61 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from dagflow.plan.render.drawing import Drawing, Frame
-from dagflow.plan.render.layered_layout import Box, LayeredLayout, Route
+from dagflow.plan.render.layout import layout_of
+from dagflow.plan.render.picture import Box, Route
+from dagflow.plan.render.sizes import CLASS, FRAME_PAD, LABEL, LINE_HEIGHT, MAX_TEXT, NAME, TITLE_TOP
+from dagflow.plan.render.svg_style import LEGEND_ROW, ROOT, legend_lines, legend_rows, style
+from dagflow.plan.render.text_metrics import clipped, text_width, wrapped
 
-_MARGIN = 26.0
-_HEADER = 50.0
-_FOOTER = 34.0
-_LABEL_SIZE = 11.5
-
-_STYLE = """
-  text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #1f2933 }
-  .app { font-size: 18px; font-weight: 600 } .caption { font-size: 13px; fill: #52606d }
-  .title { font-size: 14px; font-weight: 600 } .subtitle { font-size: 12px; fill: #52606d }
-  .driver { fill: #f3f4f6; stroke: #9aa5b1 } .stage { fill: #eaf4ff; stroke: #63a4e0 }
-  .box { fill: #ffffff; stroke: #52606d; stroke-width: 1.2 }
-  .name { font-size: 14px; font-weight: 600; text-anchor: middle }
-  .class { font-size: 12px; fill: #52606d; text-anchor: middle }
-  .label { font-size: 11.5px; fill: #323f4b } .halo { stroke: #ffffff; stroke-width: 3px; stroke-linejoin: round }
-  .arrow { fill: none; stroke: #52606d; stroke-width: 1.5; marker-end: url(#head) }
-  .assigned { stroke-dasharray: 6 4 } .report { stroke-dasharray: 2 4 } .shuffle { stroke-width: 3 }
-"""
+MAX_WIDTH = 1200.0
+"""In pixels: about what a page shows without a scroll bar."""
+_MARGIN = 24.0
+_HEADER = 52.0
+_APP, _CAPTION = 18.0, 13.0
+_CAPTION_ROW = 18.0
+_GAP = 18.0
+_LEAST_WIDTH = 420.0
+"""What the legend needs at least."""
 
 
 def svg(drawing: Drawing) -> str:
-    """The plan as an SVG document."""
+    """The plan as an SVG document, which is light or dark as its reader prefers."""
     return "\n".join(_lines(drawing)) + "\n"
 
 
 def _lines(drawing: Drawing) -> Iterator[str]:
-    layout = LayeredLayout(drawing, _LABEL_SIZE).compute()
-    width, height = layout.width + 2 * _MARGIN, layout.height + _HEADER + _FOOTER + _MARGIN
+    room = MAX_WIDTH - 2 * _MARGIN
+    layout = layout_of(drawing, room)
+    title = clipped(drawing.app, _APP, room, is_bold=True)
+    inside = max(layout.width, text_width(title, _APP, is_bold=True), _LEAST_WIDTH)
+    caption = list(wrapped(drawing.caption, _CAPTION, inside))
+    legend = legend_rows(drawing, inside)
+    below = _HEADER + layout.height + _GAP
+    width = inside + 2 * _MARGIN
+    height = below + LEGEND_ROW * len(legend) + _CAPTION_ROW * len(caption) + (_GAP / 2 if caption else 0) + _GAP
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(f"plan of app {drawing.app}")}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{ROOT}" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width: 100%; height: auto" role="img" '
+        f'aria-label="{escape(f"plan of app {drawing.app}")}">'
     )
-    yield f"<style>{_STYLE}</style>"
+    yield f"<style>\n{style()}</style>"
     yield (
-        '<defs><marker id="head" viewBox="0 0 10 10" refX="9.5" refY="5" markerWidth="9" markerHeight="9" '
-        'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 10 5 0 10z" fill="#52606d"/></marker></defs>'
+        '<defs><marker id="dagflow-head" viewBox="0 0 10 10" refX="9.5" refY="5" markerWidth="9" markerHeight="9" '
+        'markerUnits="userSpaceOnUse" orient="auto"><path class="head" d="M0 0 10 5 0 10z"/></marker></defs>'
     )
-    yield '<rect width="100%" height="100%" fill="#ffffff"/>'
-    yield f'<text class="app" x="{_MARGIN:.0f}" y="34">{escape(drawing.app)}</text>'
-    yield f'<g transform="translate({_MARGIN:.0f} {_HEADER:.0f})">'
-    for frame, box in zip(drawing.frames, layout.frames, strict=True):
-        yield from _frame_lines(frame, box)
+    yield '<rect class="canvas" width="100%" height="100%"/>'
+    yield f'<text class="app" x="{_MARGIN:.0f}" y="34">{escape(title)}</text>'
+    yield f'<g transform="translate({_MARGIN + (inside - layout.width) / 2:.1f} {_HEADER:.0f})">'
+    for frame, lines, box in zip(drawing.frames, layout.titles, layout.frames, strict=True):
+        yield from _frame_lines(frame, lines, box)
     for route in layout.routes:
-        yield _path(route)
+        yield _path(route, is_downward=layout.is_downward)
     for name, box in layout.boxes.items():
         yield from _box_lines(name, drawing.classes[name], box)
     for route in layout.routes:
         yield from _label_lines(route)
     yield "</g>"
-    yield f'<text class="caption" x="{_MARGIN:.0f}" y="{height - 22:.0f}">{escape(drawing.caption)}</text>'
+    yield from legend_lines(legend, _MARGIN, below)
+    below += LEGEND_ROW * len(legend) + _GAP / 2
+    for number, line in enumerate(caption, 1):
+        y = below + _CAPTION_ROW * number - 4
+        yield f'<text class="caption" x="{_MARGIN:.0f}" y="{y:.0f}">{escape(line)}</text>'
     yield "</svg>"
 
 
@@ -65,31 +73,50 @@ def _rectangle(kind: str, box: Box, radius: int) -> str:
     return f'<rect class="{kind}" {place} rx="{radius}"/>'
 
 
-def _frame_lines(frame: Frame, box: Box) -> Iterator[str]:
+def _frame_lines(frame: Frame, lines: Sequence[str], box: Box) -> Iterator[str]:
+    x, y = box.x + FRAME_PAD, box.y + TITLE_TOP
+    yield f"<g>{_whole(frame.subtitle, ' '.join(lines[1:]))}"
     yield _rectangle("driver" if frame.is_driver else "stage", box, 10)
-    yield f'<text class="title" x="{box.x + 16:.1f}" y="{box.y + 21:.1f}">{escape(frame.title)}</text>'
-    yield f'<text class="subtitle" x="{box.x + 16:.1f}" y="{box.y + 37:.1f}">{escape(frame.subtitle)}</text>'
+    yield f'<text class="title" x="{x:.1f}" y="{y:.1f}">{escape(lines[0])}</text>'
+    for number, line in enumerate(lines[1:], 1):
+        yield f'<text class="subtitle" x="{x:.1f}" y="{y + LINE_HEIGHT * number:.1f}">{escape(line)}</text>'
+    yield "</g>"
 
 
 def _box_lines(name: str, class_name: str, box: Box) -> Iterator[str]:
     middle = box.x + box.width / 2
+    shown, shown_class = clipped(name, NAME, MAX_TEXT, is_bold=True), clipped(class_name, CLASS, MAX_TEXT)
+    yield f"<g>{_whole(f'{name}: {class_name}', f'{shown}: {shown_class}')}"
     yield _rectangle("box", box, 6)
-    yield f'<text class="name" x="{middle:.1f}" y="{box.y + 24:.1f}">{escape(name)}</text>'
-    yield f'<text class="class" x="{middle:.1f}" y="{box.y + 41:.1f}">{escape(class_name)}</text>'
+    yield f'<text class="name" x="{middle:.1f}" y="{box.y + 22:.1f}">{escape(shown)}</text>'
+    yield f'<text class="class" x="{middle:.1f}" y="{box.y + 39:.1f}">{escape(shown_class)}</text></g>'
 
 
-def _path(route: Route) -> str:
+def _whole(text: str, shown: str) -> str:
+    """The text in full, for a pointer that rests on what is shown, where that is not all of it."""
+    return f"<title>{escape(text)}</title>" if shown != text else ""
+
+
+def _path(route: Route, *, is_downward: bool) -> str:
     (x, y), *others = route.points
     parts = [f"M{x:.1f} {y:.1f}"]
     for next_x, next_y in others:
-        bend = (x + next_x) / 2
-        parts.append(f"C{bend:.1f} {y:.1f} {bend:.1f} {next_y:.1f} {next_x:.1f} {next_y:.1f}")
+        if x == next_x or y == next_y:
+            parts.append(f"L{next_x:.1f} {next_y:.1f}")
+        elif is_downward:
+            bend = (y + next_y) / 2
+            parts.append(f"C{x:.1f} {bend:.1f} {next_x:.1f} {bend:.1f} {next_x:.1f} {next_y:.1f}")
+        else:
+            bend = (x + next_x) / 2
+            parts.append(f"C{bend:.1f} {y:.1f} {bend:.1f} {next_y:.1f} {next_x:.1f} {next_y:.1f}")
         x, y = next_x, next_y
     return f'<path class="arrow {route.arrow.style}" d="{" ".join(parts)}"/>'
 
 
 def _label_lines(route: Route) -> Iterator[str]:
-    x, y = route.points[-2]
-    # Twice, because not every program draws a text's outline below its face.
-    for kind in ("label halo", "label"):
-        yield f'<text class="{kind}" x="{x + 2:.1f}" y="{y - 5:.1f}">{escape(route.arrow.label)}</text>'
+    box = route.label
+    text = route.arrow.short_label
+    shown = clipped(text, LABEL, MAX_TEXT)
+    yield f"<g>{_whole(text, shown)}{_rectangle('tag', box, 5)}"
+    middle = box.x + box.width / 2
+    yield f'<text class="label" x="{middle:.1f}" y="{box.y + 14:.1f}">{escape(shown)}</text></g>'

@@ -1,0 +1,44 @@
+"""Places intervals on a line, near to where each wants to be, so that none lies on another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+
+def total(sizes: Sequence[float], gaps: Sequence[float]) -> float:
+    """How much room intervals take at most, in any order: their sizes and the gaps between neighbours."""
+    return sum(sizes) + sum(gaps) - min(gaps, default=0.0)
+
+
+def spread(
+    wanted: Sequence[float], sizes: Sequence[float], gaps: Sequence[float], start: float, end: float
+) -> list[float]:
+    """Where the middles of intervals come to be, in their order.
+
+    Args:
+        wanted: Where each middle should be.
+        sizes: How long each interval is.
+        gaps: How much room each wants beside it; between neighbours it is half of both.
+        start: None begins before it.
+        end: None ends behind it; total() of them must fit between.
+
+    Source:
+        The pool-adjacent-violators algorithm of isotonic regression: what remains of the wanted middles without the
+        room that goes before must not decrease, and the nearest such sequence is one of means.
+    """
+    steps = [(one + other) / 2 for one, other in pairwise([size + gap for size, gap in zip(sizes, gaps, strict=True)])]
+    offsets = list(accumulate(steps, initial=0.0))
+    pools: list[tuple[float, int]] = []
+    for middle, offset in zip(wanted, offsets, strict=False):
+        mean, count = middle - offset, 1
+        while pools and pools[-1][0] > mean:
+            other, more = pools.pop()
+            mean, count = (mean * count + other * more) / (count + more), count + more
+        pools.append((mean, count))
+    if not pools:
+        return []
+    first = start + sizes[0] / 2
+    last = max(first, end - sizes[-1] / 2 - offsets[-1])
+    means = [min(max(mean, first), last) for mean, count in pools for _ in range(count)]
+    return [mean + offset for mean, offset in zip(means, offsets, strict=True)]

@@ -1,0 +1,128 @@
+"""The colours of a picture, light and dark, and its legend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+
+from dagflow.plan.render.drawing import ArrowStyle, Drawing
+from dagflow.plan.render.sizes import LABEL
+from dagflow.plan.render.text_metrics import text_width
+
+ROOT = "dagflow-plan"
+"""The class of the picture's root, so that its styles touch nothing else on a page."""
+
+_SHAPES = """
+text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif }
+.app { font-size: 18px; font-weight: 600 }
+.caption { font-size: 13px }
+.title { font-size: 14px; font-weight: 600 }
+.subtitle { font-size: 12px }
+.name { font-size: 14px; font-weight: 600; text-anchor: middle }
+.class { font-size: 12px; text-anchor: middle }
+.label { font-size: 11.5px; text-anchor: middle }
+.legend { font-size: 11.5px }
+.box { stroke-width: 1.2 }
+.arrow { fill: none; stroke-width: 1.5; marker-end: url(#dagflow-head) }
+.line { marker-end: none }
+.assigned { stroke-dasharray: 6 4 }
+.report { stroke-dasharray: 2 4 }
+.shuffle { stroke-width: 3 }
+"""
+
+# Plain colours, said twice: programs that know no variables of CSS would draw all of it black.
+_COLOURS = """
+.canvas {{ fill: {canvas} }}
+text {{ fill: {text} }}
+.caption, .subtitle, .class, .legend {{ fill: {soft} }}
+.driver {{ fill: {driver}; stroke: {driver_line} }}
+.stage {{ fill: {stage}; stroke: {stage_line} }}
+.box {{ fill: {canvas}; stroke: {line} }}
+.tag {{ fill: {canvas}; stroke: {tag_line} }}
+.arrow {{ stroke: {line} }}
+.head {{ fill: {line} }}
+"""
+_LIGHT = {
+    "canvas": "#ffffff",
+    "text": "#1f2933",
+    "soft": "#52606d",
+    "driver": "#f3f4f6",
+    "driver_line": "#9aa5b1",
+    "stage": "#eaf4ff",
+    "stage_line": "#63a4e0",
+    "line": "#52606d",
+    "tag_line": "#d5dce3",
+}
+_DARK = {
+    "canvas": "#0d1117",
+    "text": "#e6edf3",
+    "soft": "#9fb0c0",
+    "driver": "#1b2129",
+    "driver_line": "#5b6875",
+    "stage": "#10243a",
+    "stage_line": "#3f7fbd",
+    "line": "#9fb0c0",
+    "tag_line": "#33404d",
+}
+
+_STYLE_WORDS: Mapping[ArrowStyle, str] = {
+    "call": "passed on within a task, or within the driver",
+    "assigned": "assigned by the driver",
+    "shuffle": "shuffled between tasks",
+    "report": "reported to the driver",
+}
+_SWATCH = 26.0
+_ITEM_GAP = 24.0
+LEGEND_ROW = 20.0
+"""The height of a row of the legend."""
+
+
+def style() -> str:
+    """The picture's style sheet."""
+    dark = _rules(_COLOURS.format(**_DARK))
+    return f"{_rules(_SHAPES)}{_rules(_COLOURS.format(**_LIGHT))}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
+
+
+def _rules(rules: str) -> str:
+    """The rules, for this picture alone."""
+    lines = []
+    for rule in rules.strip().splitlines():
+        selectors, _, body = rule.partition(" {")
+        own = ", ".join(f".{ROOT} {selector}" for selector in selectors.split(", "))
+        lines.append(f"{own} {{{body}\n")
+    return "".join(lines)
+
+
+def legend_of(drawing: Drawing) -> list[tuple[str, str]]:
+    """What a drawing's frames and arrows stand for, those alone that it has: class of the swatch, and words."""
+    kinds = [("driver", "driver"), ("stage", "stage: operators of one task")]
+    found = [each for each in kinds if any(frame.is_driver == (each[0] == "driver") for frame in drawing.frames)]
+    styles = {arrow.style for arrow in drawing.arrows}
+    return found + [(kind, words) for kind, words in _STYLE_WORDS.items() if kind in styles]
+
+
+def legend_rows(drawing: Drawing, width: float) -> list[list[tuple[float, str, str]]]:
+    """The legend in rows of at most so many pixels: of each entry its left side, its class and its words."""
+    rows: list[list[tuple[float, str, str]]] = []
+    x = 0.0
+    for kind, words in legend_of(drawing):
+        length = _SWATCH + 8 + text_width(words, LABEL)
+        if not rows or x + length > width:
+            rows.append([])
+            x = 0.0
+        rows[-1].append((x, kind, words))
+        x += length + _ITEM_GAP
+    return rows
+
+
+def legend_lines(rows: list[list[tuple[float, str, str]]], left: float, top: float) -> Iterator[str]:
+    """The legend as SVG."""
+    for number, row in enumerate(rows):
+        y = top + LEGEND_ROW * (number + 0.5)
+        for x, kind, words in row:
+            start = left + x
+            if kind in _STYLE_WORDS:
+                yield f'<path class="arrow line {kind}" d="M{start:.1f} {y:.1f}H{start + _SWATCH:.1f}"/>'
+            else:
+                yield f'<rect class="{kind}" x="{start:.1f}" y="{y - 7:.1f}" width="{_SWATCH}" height="14" rx="4"/>'
+            yield f'<text class="legend" x="{start + _SWATCH + 8:.1f}" y="{y + 4:.1f}">{escape(words)}</text>'
