@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from operators.aggregate.aggregate import Aggregate
     from operators.aggregate.count_by import CountBy
     from operators.aggregate.top_n import TopN
     from operators.control.file_completion import FileCompletion
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from operators.splitter.splitter import FileSplitterInput
     from operators.stateful.deduplicator import Deduplicator
     from operators.stateful.key_counter import KeyCounter
+    from operators.transform.parse import Parse
     from operators.transform.record_filter import RecordFilter
     from operators.transform.select import Select
 
 __all__ = [
+    "Aggregate",
     "BlockMetadata",
     "BlockReader",
     "CountBy",
@@ -42,6 +45,7 @@ __all__ = [
     "FileVersion",
     "KeyCounter",
     "MetadataWriter",
+    "Parse",
     "RecordFilter",
     "RecordFormat",
     "RecordWriter",
@@ -54,6 +58,7 @@ __all__ = [
 ]
 
 _MODULE_BY_NAME = {
+    "Aggregate": "operators.aggregate.aggregate",
     "BlockMetadata": "operators.files.metadata",
     "BlockReader": "operators.reader.block_reader",
     "CountBy": "operators.aggregate.count_by",
@@ -69,6 +74,7 @@ _MODULE_BY_NAME = {
     "KeyCounter": "operators.stateful.key_counter",
     "MetadataWriter": "operators.sink.metadata_writer",
     "RecordFormat": "operators.reader.formats.base",
+    "Parse": "operators.transform.parse",
     "RecordFilter": "operators.transform.record_filter",
     "Select": "operators.transform.select",
     "RecordWriter": "operators.sink.record_writer",

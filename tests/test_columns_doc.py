@@ -42,6 +42,22 @@ def test_the_app_of_select_computes_totals(tmp_path: Path) -> None:
     assert first == "2003,2026-04-04,628.64,true,754.37,4"
 
 
+def test_the_app_of_parse_counts_requests(tmp_path: Path) -> None:
+    """A line that is no request is kept aside."""
+    line = '1.2.3.4 - - [{}] "GET / HTTP/1.1" 200 {}'
+    times = ["31/Jan/2024:10:00:00 +0100", "31/Jan/2024:09:59:59 +0000", "31/Jan/2024:10:00:00 +0000"]
+    lines = [line.format(time, size) for time, size in zip(times, ["10", "-", "5"], strict=True)]
+    (tmp_path / "access.log").write_text("\n".join([*lines, "no request", ""]))
+    run_app("access.yaml", tmp_path)
+    assert lines_of(tmp_path / "out" / "access") == [
+        "hour,status,requests,bytes",
+        "2024-01-31T09:00:00.000000Z,200,2,10",
+        "2024-01-31T10:00:00.000000Z,200,1,5",
+    ]
+    (reject,) = lines_of(tmp_path / "out" / "refused")
+    assert "the record does not match regex, in: no request" in reject
+
+
 def test_each_function_is_on_the_page() -> None:
     """As it is used."""
     for function in FUNCTIONS.values():

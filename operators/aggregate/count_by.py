@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.operator import Operator, Unified
@@ -14,7 +12,7 @@ from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase
-from operators.aggregate.ordering import ordered
+from operators.aggregate.ordering import ordered, with_equal_keys
 from operators.required_columns import require_columns
 
 COUNT = "count"
@@ -69,20 +67,9 @@ class CountBy(_Summing, Unified):
         if len(batch):
             arrived = pa.Table.from_batches([batch.to_arrow()])
             require_columns(arrived, self.by)
-            counted = _with_equal_keys(arrived.select(self.by)).group_by(self.by).aggregate([([], "count_all")])
+            counted = with_equal_keys(arrived.select(self.by), self.by).group_by(self.by).aggregate([([], "count_all")])
             self.add(counted.rename_columns([*self.by, COUNT]))
 
     def unifier(self, port: str) -> Operator:
         """Adds up the partitions' counts."""
         return CountMerger(by=self.by, over=self.over)
-
-
-def _with_equal_keys(keys: pa.Table) -> pa.Table:
-    """Give equal values equal bits, by which they are grouped: one zero and one NaN."""
-    for index, field in enumerate(keys.schema):
-        if pa.types.is_float32(field.type) or pa.types.is_float64(field.type):
-            column = keys.column(index)
-            # A negative zero becomes a positive one when something is added.
-            same = pc.if_else(pc.is_nan(column), pa.scalar(math.nan, field.type), pc.add(column, 0.0))
-            keys = keys.set_column(index, field, same.cast(field.type))
-    return keys

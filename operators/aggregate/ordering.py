@@ -1,7 +1,8 @@
-"""Puts the rows of tables into an order that depends on nothing but the rows."""
+"""Puts rows of tables together, and into an order that depends on nothing but the rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -37,3 +38,14 @@ def ordered(table: pa.Table, first: Sequence[tuple[str, str]]) -> pa.Table:
 
 def _is_sortable(kind: pa.DataType) -> bool:
     return not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)
+
+
+def with_equal_keys(keys: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Give equal values of columns equal bits, by which they are grouped: one zero and one NaN."""
+    for index, field in enumerate(keys.schema):
+        if field.name in names and (pa.types.is_float32(field.type) or pa.types.is_float64(field.type)):
+            column = keys.column(index)
+            # A negative zero becomes a positive one when something is added.
+            same = pc.if_else(pc.is_nan(column), pa.scalar(math.nan, field.type), pc.add(column, 0.0))
+            keys = keys.set_column(index, field, same.cast(field.type))
+    return keys

@@ -14,7 +14,7 @@ from operators.expressions.expression_error import ExpressionError, did_you_mean
 from operators.expressions.functions import logic
 from operators.expressions.functions.available import AGGREGATES, FUNCTIONS, OPERATORS, Function
 from operators.expressions.sql_types import normal_type
-from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node, walk
+from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node
 from operators.expressions.vectors import Rows, Vector
 
 
@@ -29,15 +29,20 @@ def check_functions(text: str, tree: Node, *, aggregates: bool = False) -> None:
     Raises:
         ExpressionError: The first mistake.
     """
-    for node in walk(tree):
-        if isinstance(node, Call) and not (aggregates and node.name in AGGREGATES):
-            _function_of(text, node, aggregates)
+    parts = tree.parts
+    if isinstance(tree, Call):
+        if aggregates and tree.name in AGGREGATES:
+            parts = tuple(part for part in parts if not (isinstance(part, Call) and part.is_star))
+        else:
+            _function_of(text, tree)
+    for part in parts:
+        check_functions(text, part, aggregates=aggregates)
 
 
-def _function_of(text: str, call: Call, aggregates: bool = False) -> Function:
-    if call.name == "*" and not call.arguments:
+def _function_of(text: str, call: Call) -> Function:
+    if call.is_star:
         raise ExpressionError("'*' stands for all columns in count(*) alone", text, call.position)
-    if call.name in AGGREGATES and not aggregates:
+    if call.name in AGGREGATES:
         reason = f"{call.name}() combines records, and here each one is computed for itself; use Aggregate"
         raise ExpressionError(reason, text, call.position)
     function = OPERATORS.get(call.name) or FUNCTIONS.get(call.name)

@@ -38,10 +38,7 @@ class Expression:
         """
         if isinstance(value, cls):
             return value
-        if not isinstance(value, str | int | float):
-            raise ValueError(f"expected an expression, as price * qty; got {value!r}")
-        # YAML's true and false are SQL's.
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        text = text_of(value)
         tree = parsed(text)
         check_functions(text, tree)
         return cls(text, tree)
@@ -73,6 +70,18 @@ class Expression:
 
     def __str__(self) -> str:
         return self.text
+
+
+def text_of(value: object) -> str:
+    """The text of an expression that an app gives.
+
+    Raises:
+        ValueError: It is a list or a mapping, or nothing.
+    """
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"expected an expression, as price * qty; got {value!r}")
+    # YAML's true and false are SQL's.
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _optional(value: object) -> Expression | None:

@@ -59,6 +59,11 @@ class Call(Node):
         """The arguments."""
         return self.arguments
 
+    @property
+    def is_star(self) -> bool:
+        """Whether it stands for all columns, as in count(*)."""
+        return self.name == "*" and not self.arguments
+
 
 @dataclass(frozen=True, slots=True)
 class Cast(Node):

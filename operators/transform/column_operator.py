@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -25,8 +25,7 @@ Plan = TypeVar("Plan")
 class ColumnOperator(RejectLimited, Generic[Plan]):
     """An operator that computes columns of records, in a way that it fixes once for each set of columns.
 
-    Guarantee: each record leaves at one port, in order; without a stream from `errors`, one that would leave there
-    ends the run.
+    Guarantee: a record that is refused leaves at `errors`; without a stream from there it ends the run.
     """
 
     records_port: ClassVar[str] = "output"
@@ -86,12 +85,26 @@ class ColumnOperator(RejectLimited, Generic[Plan]):
         """
         if failures is None:
             return pa.repeat(pa.scalar(True), len(batch))
-        failed = np.flatnonzero(failures)
+        self.refuse(batch, {row: reason(row) for row in np.flatnonzero(failures).tolist()})
+        return pa.array(failures == 0)
+
+    def refuse(self, batch: RecordBatch, reasons: Mapping[int, str]) -> None:
+        """Refuse records.
+
+        Args:
+            batch: The records as they came.
+            reasons: Why, by the position of each one that is refused, in order.
+
+        Raises:
+            RecordError: There is one, and no stream takes it in.
+        """
+        if not reasons:
+            return
         offsets = batch.offsets()
         if not self._takes_rejects:
-            first = int(failed[0])
+            first = next(iter(reasons))
             raise RecordError(
-                reason(first),
+                reasons[first],
                 url=_url_of(batch, first),
                 offset=int(offsets[first]),
                 length=_length(batch, first),
@@ -103,16 +116,16 @@ class ColumnOperator(RejectLimited, Generic[Plan]):
                     "url": _url_of(batch, row),
                     "offset": int(offsets[row]),
                     "length": _length(batch, row),
-                    "reason": reason(row),
+                    "reason": reason,
                     "raw": base64.b64encode(_raw(batch, row)).decode(),
                 }
             ).encode()
-            for row in failed.tolist()
+            for row, reason in reasons.items()
         ]
         if self._context is not None:
             self._context.counters[REJECTED] += len(refused)
-        self.errors.emit(RecordBatch.from_records(refused, LINE_FEED, batch.take(failed).origin))
-        return pa.array(failures == 0)
+        origin = batch.take(np.array(list(reasons), np.int64)).origin
+        self.errors.emit(RecordBatch.from_records(refused, LINE_FEED, origin))
 
     @property
     def _takes_rejects(self) -> bool:

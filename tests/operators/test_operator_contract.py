@@ -18,6 +18,7 @@ from dagflow.testing.manual_clock import ManualClock
 from dagflow.testing.operator_contract import Inputs, OperatorContract
 from dagflow.testing.operators import OperatorHarness
 from operators import (
+    Aggregate,
     BlockMetadata,
     BlockReader,
     CountBy,
@@ -31,6 +32,7 @@ from operators import (
     FileVersion,
     KeyCounter,
     MetadataWriter,
+    Parse,
     RecordFilter,
     RecordWriter,
     Select,
@@ -199,6 +201,22 @@ class TestCountBy(RecordOperatorContract):
     def operator(self) -> Operator:
         """It counts records that are equal."""
         return CountBy(by="record")
+
+
+class TestAggregate(BuiltInContract):
+    def operator(self) -> Operator:
+        """It adds sizes up by their parity."""
+        return Aggregate(by={"odd": "size % 2"}, columns={"total": "sum(size)", "part": "max(6 / (size - 4))"})
+
+    def windows(self) -> Sequence[Inputs]:
+        """Rows, of which some are refused."""
+        return [{"input": [{"size": size} for size in sizes]} for sizes in ([3, 1, 2], [5], [4, 4, 4])]
+
+
+class TestParse(RecordOperatorContract):
+    def operator(self) -> Operator:
+        """It takes some apart, and refuses the others."""
+        return Parse(regex="(?P<letter>[a-z])")
 
 
 class TestSelect(BuiltInContract):

@@ -1,0 +1,192 @@
+"""Group records by columns, and compute counts, sums and other values of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from dagflow.api.operator import Operator, Unified
+from dagflow.api.ports import InputPort
+from dagflow.api.records import RecordBatch
+from operators.aggregate.aggregate_base import AggregateBase
+from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation
+from operators.aggregate.ordering import ordered, with_equal_keys
+from operators.expressions.bound import Bound
+from operators.expressions.expression import Expression
+from operators.expressions.syntax import ColumnName
+from operators.expressions.vectors import Rows, merged
+from operators.transform.column_operator import ColumnOperator
+
+
+def _keys(value: object) -> dict[str, Expression]:
+    """The expression of each key, by its name; a name alone is that of a column."""
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, list) and all(isinstance(name, str) and name for name in names):
+        return {name: Expression(name, ColumnName(0, name)) for name in names}
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            "expected a column, a list of columns, or an expression for each key, as {day: cast(ts as date)}"
+        )
+    return {str(name): Expression.of(expression) for name, expression in value.items()}
+
+
+Keys = Annotated[
+    dict[str, Any],
+    PlainValidator(_keys),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "object", "additionalProperties": {"type": "string"}},
+            ]
+        }
+    ),
+]
+
+
+_AggregationText = Annotated[Aggregation, PlainValidator(Aggregation.of), WithJsonSchema({"type": "string"})]
+
+
+@dataclass(frozen=True, slots=True)
+class _Grouping:
+    """What is computed of records with certain columns.
+
+    Attributes:
+        keys: By name.
+        arguments: Those of the aggregate functions, by the names of their parts.
+    """
+
+    keys: Mapping[str, Bound]
+    arguments: Mapping[str, Bound | None]
+
+
+class _Grouped(AggregateBase):
+    """Combines the parts of groups."""
+
+    by: Annotated[
+        Keys, Field(description="columns, or {name: expression}, whose equal values make a group; all records if none")
+    ] = {}  # noqa: RUF012  # a default, which pydantic copies
+    columns: Annotated[
+        dict[
+            str, Annotated[Aggregation, PlainValidator(Aggregation.of), WithJsonSchema({"type": ["string", "number"]})]
+        ],
+        Field(min_length=1, description="an expression for each result, as {n: count(*), total: sum(price * qty)}"),
+    ]
+
+    def check_properties(self) -> None:
+        """Refuse a name that is there twice, and columns that have many values in a group."""
+        twice = [name for name in self.columns if name in self.by]
+        if twice:
+            raise ValueError(f"columns: '{twice[0]}' is one of the columns in by as well")
+        for aggregation in self.columns.values():
+            aggregation.require_keys(self.by)
+
+    def combined(self, partial: pa.Table) -> pa.Table:
+        """Each group once, with its parts combined."""
+        parts = [name for name in partial.schema.names if name not in self.by]
+        functions = [(name, COMBINED_BY[name.rpartition(":")[2]]) for name in parts]
+        keys = list(self.by)
+        found = partial.group_by(keys).aggregate(functions)
+        found = found.rename_columns([*keys, *parts] if found.schema.names[0] in keys else [*parts, *keys])
+        # A sum of decimals has more digits than it needs.
+        return found.select([*keys, *parts]).cast(partial.select([*keys, *parts]).schema)
+
+    def finished(self, combined: pa.Table) -> pa.Table:
+        """Keys and results, in order of keys.
+
+        Raises:
+            ValueError: A result cannot be computed.
+        """
+        table = ordered(combined, [(name, "ascending") for name in self.by]).combine_chunks()
+        (batch,) = table.to_batches()
+        rows = Rows(batch)
+        columns = {name: batch.column(name) for name in self.by}
+        for name, aggregation in self.columns.items():
+            vector = aggregation.bind(batch.schema).compute(rows)
+            if vector.failures is not None:
+                row = int((vector.failures != 0).argmax())
+                group = ", ".join(f"{key} {batch.column(key)[row]}" for key in self.by) or "all records"
+                raise ValueError(f"column '{name}' of {group}: {rows.reason(int(vector.failures[row]), row)}")
+            columns[name] = rows.spread(vector.values)
+        return pa.table(columns)
+
+
+class AggregateMerger(_Grouped):
+    """Combines the groups of the partitions of an Aggregate."""
+
+    input = InputPort()
+
+    @input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """Add the groups of one partition."""
+        if len(batch):
+            self.add(pa.Table.from_batches([batch.to_arrow()]))
+
+    def result(self, combined: pa.Table) -> pa.Table:
+        """The results of all groups."""
+        return self.finished(combined)
+
+
+class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
+    """Groups records by columns, and gives one record for each group.
+
+    A null is a group of its own, and so is NaN. A record of which a key or an argument cannot be computed is refused.
+
+    Guarantee: each group occurs once in a result, over all partitions, in order of keys. A result is of a run, a
+    window or a time, as `over` says, and each record is counted in exactly one. The sum of doubles may differ in its
+    last digits with the number of partitions; those of whole numbers and decimals are exact.
+    """
+
+    input = InputPort()
+
+    _is_partial = False
+
+    @input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """Add the records of a batch."""
+        if not len(batch):
+            return
+        columns = self.columns_of(batch)
+        plan = self.plan_of(columns.schema)
+        rows = Rows(columns)
+        keys = {name: bound.compute(rows) for name, bound in plan.keys.items()}
+        found = {name: rows.spread(vector.values) for name, vector in keys.items()}
+        failures = [vector.failures for vector in keys.values()]
+        for aggregation in self.columns.values():
+            parts, failed = aggregation.contributed(rows, plan.arguments)
+            found |= parts
+            failures.append(failed.failures)
+        table = with_equal_keys(pa.table(found), list(self.by))
+        codes = merged(*failures)
+        if codes is not None:
+            table = table.filter(self.accepted(batch, codes, lambda row: rows.reason(int(codes[row]), row)))
+        if table.num_rows:
+            self.add(self.combined(table))
+
+    def plan(self, schema: pa.Schema) -> _Grouping:
+        """Check keys and arguments against the columns of records.
+
+        Raises:
+            ExpressionError: They do not fit.
+        """
+        calls = [call for aggregation in self.columns.values() for call in aggregation.calls]
+        return _Grouping(
+            {name: key.bind(schema) for name, key in self.by.items()},
+            {call.name: call.bind(schema) for call in calls},
+        )
+
+    def result(self, combined: pa.Table) -> pa.Table:
+        """The results of all groups, or the groups for the merger that stands behind."""
+        return combined if self._is_partial else self.finished(combined)
+
+    def unifier(self, port: str) -> Operator | None:
+        """Combines the groups of all partitions, which pass on parts from now on."""
+        if port != "output":
+            return None
+        self._is_partial = True
+        return AggregateMerger(by=dict(self.by), columns=dict(self.columns), over=self.over)

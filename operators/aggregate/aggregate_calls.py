@@ -1,0 +1,256 @@
+"""The aggregate functions of an expression: what each record contributes, and what the contributions come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.expressions.binding import Binder, check_functions
+from operators.expressions.bound import Bound
+from operators.expressions.expression import text_of
+from operators.expressions.expression_error import ExpressionError
+from operators.expressions.functions.available import AGGREGATES
+from operators.expressions.parsing import parsed
+from operators.expressions.sql_types import (
+    BIGINT,
+    DOUBLE,
+    NULL,
+    as_decimal,
+    is_number,
+    is_whole,
+    name_of,
+)
+from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node, walk
+from operators.expressions.vectors import Rows, Vector, merged
+
+COMBINED_BY: Mapping[str, str] = MappingProxyType(
+    {"count": "sum", "whole": "sum", "decimal": "sum", "double": "sum", "nan": "sum", "min": "min", "max": "max"}
+)
+"""How Arrow combines two values of a part, by the kind of the part, with which its name ends."""
+
+_MOST_DIGITS = 28
+"""Digits of a decimal that is added up: with ten more, the sum of ten billion records fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate function in an expression.
+
+    Attributes:
+        text: The expression.
+        call: The function with its argument.
+        name: Of the columns that hold its parts; each has the kind of the part behind it.
+    """
+
+    text: str
+    call: Call
+    name: str
+
+    def bind(self, schema: pa.Schema) -> Bound | None:
+        """The argument, checked against the columns of records; None for count(*).
+
+        Raises:
+            ExpressionError: It does not fit them.
+        """
+        argument = self.call.arguments[0]
+        if isinstance(argument, Call) and argument.is_star:
+            return None
+        bound = Binder(self.text, schema).bind(argument)
+        kind = bound.type
+        if self.call.name in ("sum", "avg"):
+            if not is_number(kind) and kind != NULL:
+                raise self._error(f"{self.call.name}() takes numbers, and this is {name_of(kind)}", argument)
+            if pa.types.is_decimal(kind) and kind.precision > _MOST_DIGITS:
+                reason = f"decimals that are added up have {_MOST_DIGITS} digits at most, and this is {name_of(kind)}"
+                raise self._error(f"{reason}; cast it to one with fewer", argument)
+        elif pa.types.is_nested(kind) and self.call.name != "count":
+            raise self._error(f"{name_of(kind)} cannot be compared", argument)
+        return bound
+
+    def _error(self, reason: str, node: Node) -> ExpressionError:
+        return ExpressionError(reason, self.text, node.position)
+
+    def parts(self, values: Any, count: int) -> dict[str, Any]:
+        """What each record contributes, by the names of columns.
+
+        Args:
+            values: Of the argument; None for count(*).
+            count: The number of records.
+        """
+        if values is None:
+            return {f"{self.name}:count": pa.repeat(pa.scalar(1, BIGINT), count)}
+        found: dict[str, Any] = {}
+        if self.call.name in ("count", "avg"):
+            found[f"{self.name}:count"] = pc.cast(pc.is_valid(values), BIGINT)
+        if self.call.name in ("sum", "avg"):
+            kind, summand = _summand(values)
+            found[f"{self.name}:{kind}"] = summand
+        elif self.call.name in ("min", "max"):
+            if pa.types.is_floating(values.type):
+                # NaN is larger than every number, and Arrow passes over it.
+                is_nan = pc.fill_null(pc.is_nan(values), False)
+                found[f"{self.name}:nan"] = pc.cast(is_nan, BIGINT)
+                values = pc.if_else(is_nan, pa.scalar(None, values.type), values)
+            found[f"{self.name}:{self.call.name}"] = values
+        return found
+
+    def result(self, schema: pa.Schema) -> Node:
+        """What the parts come to, as an expression over their columns."""
+        at, function = self.call.position, self.call.name
+        parts = {name.rpartition(":")[2]: name for name in schema.names if name.startswith(f"{self.name}:")}
+        column = {kind: ColumnName(at, name) for kind, name in parts.items()}
+        if function == "count":
+            return column["count"]
+        if function in ("sum", "avg"):
+            (kind,) = set(column) - {"count"}
+            total: Node = column[kind]
+            if function == "sum":
+                return Cast(at, total, BIGINT) if kind == "whole" else total
+            if kind != "decimal":
+                return _mean(at, Cast(at, total, DOUBLE), column["count"])
+            stored = schema.field(parts[kind]).type
+            digits = min(stored.precision - 10 + 4, 38)
+            return Cast(at, _mean(at, total, column["count"]), pa.decimal128(digits, min(stored.scale + 4, digits)))
+        if "nan" not in column:
+            return column[function]
+        not_a_number = Constant(at, float("nan"), schema.field(parts[function]).type)
+        has_nan = Call(at, ">", (column["nan"], Constant(at, 0, BIGINT)))
+        if function == "max":
+            return Case(at, ((has_nan, not_a_number),), column["max"])
+        is_all = Call(at, "and", (Call(at, "is null", (column["min"],)), has_nan))
+        return Case(at, ((is_all, not_a_number),), column["min"])
+
+
+def _mean(at: int, total: Node, count: Node) -> Node:
+    """The total divided by a count; null where nothing was counted."""
+    return Call(at, "/", (total, Call(at, "nullif", (count, Constant(at, 0, BIGINT)))))
+
+
+def _summand(values: Any) -> tuple[str, Any]:
+    kind = values.type
+    if pa.types.is_floating(kind):
+        return "double", pc.cast(values, DOUBLE)
+    if pa.types.is_decimal(kind):
+        return "decimal", pc.cast(values, pa.decimal128(kind.precision + 10, kind.scale))
+    whole = pc.cast(values, BIGINT) if not is_whole(kind) else values
+    return "whole", pc.cast(pc.cast(whole, as_decimal(whole.type)), pa.decimal128(38, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """An expression with aggregate functions.
+
+    Attributes:
+        text: As it is written.
+        calls: The functions.
+        tree: The expression, with the name of a call in its place.
+    """
+
+    text: str
+    calls: tuple[AggregateCall, ...]
+    tree: Node
+
+    @classmethod
+    def of(cls, value: object) -> Aggregation:
+        """The expression that an app gives.
+
+        Raises:
+            ExpressionError: It is none, or names a function that there is not.
+            ValueError: It is no text.
+        """
+        if isinstance(value, cls):
+            return value
+        text = text_of(value)
+        tree = parsed(text)
+        check_functions(text, tree, aggregates=True)
+        calls: list[AggregateCall] = []
+
+        def replaced(node: Node) -> Node:
+            if isinstance(node, Call) and node.name in AGGREGATES:
+                _check_call(text, node)
+                # Columns with the same text share what they are made of.
+                calls.append(AggregateCall(text, node, f"{text}#{len(calls)}"))
+                return ColumnName(node.position, calls[-1].name)
+            return _with_parts(node, replaced)
+
+        changed = replaced(tree)
+        return cls(text, tuple(calls), changed)
+
+    def require_keys(self, keys: Collection[str]) -> None:
+        """Refuse columns outside of functions that have no single value in a group.
+
+        Raises:
+            ExpressionError: There is one that records are not grouped by.
+        """
+        allowed = {*keys, *(call.name for call in self.calls)}
+        for node in walk(self.tree):
+            if isinstance(node, ColumnName) and node.name not in allowed:
+                hint = f"take one, as max({node.name}), or group by it"
+                reason = f"column '{node.name}' has many values in a group; {hint}"
+                raise ExpressionError(reason, self.text, node.position)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def bind(self, schema: pa.Schema) -> Bound:
+        """The value of a group, of the columns of keys and parts.
+
+        Raises:
+            ExpressionError: The functions' values have the wrong types.
+        """
+        results = {call.name: call.result(schema) for call in self.calls}
+
+        def filled(node: Node) -> Node:
+            if isinstance(node, ColumnName) and node.name in results:
+                return results[node.name]
+            return _with_parts(node, filled)
+
+        return Binder(self.text, schema).bind(filled(self.tree))
+
+    def contributed(self, rows: Rows, arguments: Mapping[str, Bound | None]) -> tuple[dict[str, Any], Vector]:
+        """What records contribute, and for which of them that cannot be computed.
+
+        Args:
+            rows: The records.
+            arguments: The bound argument of each call, by its name.
+        """
+        found: dict[str, Any] = {}
+        failures = []
+        for call in self.calls:
+            bound = arguments[call.name]
+            vector = None if bound is None else bound.compute(rows)
+            found |= call.parts(None if vector is None else rows.spread(vector.values), len(rows))
+            if vector is not None:
+                failures.append(vector.failures)
+        return found, Vector(None, merged(*failures))
+
+
+def _check_call(text: str, call: Call) -> None:
+    if call.is_distinct:
+        reason = f"{call.name}(distinct …) is not available: group by the column first, and count the groups behind it"
+        raise ExpressionError(reason, text, call.position)
+    if len(call.arguments) != 1:
+        raise ExpressionError(f"{call.name} is used as {AGGREGATES[call.name]}", text, call.position)
+    (argument,) = call.arguments
+    if isinstance(argument, Call) and argument.is_star and call.name != "count":
+        raise ExpressionError(f"{call.name} is used as {AGGREGATES[call.name]}", text, call.position)
+    for inner in walk(argument):
+        if isinstance(inner, Call) and inner.name in AGGREGATES:
+            raise ExpressionError(f"{inner.name}() stands inside of {call.name}()", text, inner.position)
+
+
+def _with_parts(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with each part changed."""
+    if isinstance(node, Call):
+        return replace(node, arguments=tuple(change(part) for part in node.arguments))
+    if isinstance(node, Cast):
+        return replace(node, argument=change(node.argument))
+    if isinstance(node, Case):
+        branches = tuple((change(condition), change(value)) for condition, value in node.branches)
+        return replace(node, branches=branches, default=change(node.default))
+    return node

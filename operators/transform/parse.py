@@ -1,0 +1,236 @@
+"""Make columns of raw records, or of a column of text."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from dagflow.api.properties import Columns
+from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
+from operators.expressions.expression_error import did_you_mean
+from operators.reader.columns.types import ColumnTypes
+from operators.reader.columns.typing import shortened, typed
+from operators.reader.formats.base import Parsed, Unheard
+from operators.reader.formats.json_lines import JsonLines
+from operators.reader.scanning.column_parsing import valid_text
+from operators.transform.column_operator import ColumnOperator
+
+
+class Split(BaseModel):
+    """Fields between delimiters."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    delimiter: Annotated[str, Field(min_length=1, description="what stands between fields")]
+    names: Annotated[Columns, Field(description="the name of each field, in order")]
+
+
+class KeyValue(BaseModel):
+    """Pairs of key and value, in any order; a value with the separator in it stands in double quotes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    keys: Annotated[Columns, Field(description="the keys that become columns")]
+    separator: Annotated[str, Field(min_length=1, max_length=1, description="what stands between pairs")] = " "
+    assignment: Annotated[str, Field(min_length=1, description="what stands between key and value")] = "="
+
+    @model_validator(mode="after")
+    def _check(self) -> KeyValue:
+        if self.separator in self.assignment:
+            raise ValueError("separator and assignment must be different")
+        return self
+
+    def pattern(self, key: str) -> str:
+        """An RE2 expression that finds the value of a key."""
+        separator, assignment = re.escape(self.separator), re.escape(self.assignment)
+        value = f'(?:"(?P<quoted>[^"]*)"|(?P<plain>[^{separator}]*))'
+        return f"(?s)(?:^|{separator}){re.escape(key)}{assignment}{value}(?:{separator}|$)"
+
+
+class _RowRejects(Unheard):
+    """Takes in rejects of records whose offset is their position in a batch."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[int, str] = {}
+
+    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
+        """Note why a record is refused."""
+        self.reasons[offset] = reason
+
+    def skip(self, offset: int, length: int, reason: str) -> None:
+        """Refuse what a reader would pass over: here it is a record."""
+        self.reasons[offset] = reason
+
+
+class Parse(ColumnOperator[None]):
+    """Makes columns of raw records, by one of four ways: regex, split, key_value or json.
+
+    A record that does not match, or whose fields are not of their types, is refused. Empty fields are null where the
+    type is not text.
+
+    Guarantee: records keep their order and origin; each one leaves at `output` or at `errors`.
+    """
+
+    regex: Annotated[
+        str | None,
+        Field(description="an RE2 expression that matches a whole record, whose named groups become columns"),
+    ] = None
+    split: Annotated[Split | None, Field(description="fields between delimiters")] = None
+    key_value: Annotated[KeyValue | None, Field(description="pairs of key and value, as a=1 b=2")] = None
+    json: Annotated[bool, Field(description="a JSON object, whose members are those of columns")] = False
+    columns: Annotated[
+        ColumnTypes,
+        Field(description="a type for each column that is no text, as int64 or {type: timestamp, format: '%d/%b/%Y'}"),
+    ] = {}  # noqa: RUF012  # a default, which pydantic copies
+    column: Annotated[
+        str | None, Field(description="of records with columns: the text that is parsed; the others stay")
+    ] = None
+    unmatched: Annotated[
+        str, Field(pattern="^(reject|drop)$", description="what becomes of records that regex does not match")
+    ] = "reject"
+
+    def check_properties(self) -> None:
+        """Require exactly one way, and types for what becomes a column."""
+        ways = {"regex": self.regex, "split": self.split, "key_value": self.key_value, "json": self.json}
+        given = [name for name, value in ways.items() if value]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of {', '.join(ways)}; got {', '.join(given) or 'none'}")
+        if self.unmatched == "drop" and self.regex is None:
+            raise ValueError("unmatched: only regex can leave records unmatched")
+        if self.json:
+            if not self.columns:
+                raise ValueError("json needs columns, as columns: {id: int64, name: string}")
+            self._names = list(self.columns)
+            return
+        if self.regex is not None:
+            self._names = _groups_of(self.regex)
+        else:
+            self._names = self.split.names if self.split is not None else self.key_value.keys if self.key_value else []
+        twice = [name for name in self._names if self._names.count(name) > 1]
+        if twice:
+            raise ValueError(f"'{twice[0]}' is there twice")
+        for name in self.columns:
+            if name not in self._names:
+                raise ValueError(f"columns: there is no '{name}'{did_you_mean(name, self._names)}")
+
+    @ColumnOperator.input.batch
+    def parse(self, batch: RecordBatch) -> None:
+        """Emit the records that can be parsed, and refuse the others."""
+        if not len(batch):
+            # A block without records is announced by an empty raw batch, whatever the columns of its format are.
+            self.output.emit(batch)
+            return
+        rejects = _RowRejects()
+        parsed = self._parsed(valid_text(self._texts(batch), rejects), rejects)
+        self.refuse(batch, dict(sorted(rejects.reasons.items())))
+        if parsed.columns is None:
+            self.output.emit(batch.take(np.empty(0, np.int64)).with_columns(self._no_rows(batch)))
+            return
+        kept = batch if len(parsed.raw) == len(batch) else batch.take(parsed.raw.offsets())
+        self.output.emit(kept.with_columns(self._beside(kept, parsed.columns)))
+
+    def plan(self, schema: pa.Schema) -> None:
+        """Nothing depends on the columns that come."""
+
+    def _texts(self, batch: RecordBatch) -> RecordBatch:
+        """What is parsed, as raw records whose offsets are their positions."""
+        if self.column is None:
+            if not batch.is_raw:
+                has = ", ".join(batch.to_arrow().schema.names)
+                raise LookupError(f"the records have columns already; name the one to be parsed as column: {has}")
+            record = batch.record
+        else:
+            columns = self.columns_of(batch)
+            if self.column not in columns.schema.names:
+                hint = did_you_mean(self.column, columns.schema.names)
+                raise LookupError(f"column: there is no column '{self.column}'{hint}")
+            record = pc.fill_null(pc.cast(columns.column(self.column), pa.binary()), b"")
+        origin = Origin((None,), np.arange(len(batch)))
+        return RecordBatch(pa.RecordBatch.from_arrays([record], [RECORD]), delimiters=LINE_FEED, origin=origin)
+
+    def _parsed(self, texts: RecordBatch, rejects: _RowRejects) -> Parsed:
+        if not len(texts):
+            return Parsed(texts)
+        if self.json:
+            return JsonLines(columns=self.columns).parse(texts, rejects)
+        values = pc.cast(texts.record, pa.string())
+        matches, columns = self._fields(values)
+        if self.unmatched == "reject":
+            for row in np.flatnonzero(~matches).tolist():
+                place = int(texts.offsets()[row])
+                rejects.reasons[place] = (
+                    f"{self._why_not(values[row].as_py())}, in: {shortened(values[row].as_py().encode())}"
+                )
+        mask = pa.array(matches)
+        kept = texts.filter(mask)
+        if not len(kept):
+            return Parsed(kept)
+        rows = pa.RecordBatch.from_arrays([column.filter(mask) for column in columns], self._names)
+        return typed(Parsed(kept, rows), self.columns, ("",), rejects)
+
+    def _why_not(self, text: str) -> str:
+        if self.split is not None:
+            found = text.count(self.split.delimiter) + 1
+            return f"the record has {found} fields; there are {len(self._names)} names"
+        return "none of the keys is there" if self.key_value is not None else "the record does not match regex"
+
+    def _fields(self, values: Any) -> tuple[Any, list[Any]]:
+        """Which records match, and the text of each column."""
+        if self.regex is not None:
+            groups = pc.extract_regex(values, _whole(self.regex))
+            return _bools(pc.is_valid(groups)), [pc.struct_field(groups, name) for name in self._names]
+        if self.split is not None:
+            lists = pc.split_pattern(values, self.split.delimiter)
+            matches = _bools(pc.equal(pc.list_value_length(lists), len(self._names)))
+            starts = np.asarray(lists.offsets[:-1])
+            places = [pa.array(starts + index, mask=~matches) for index in range(len(self._names))]
+            return matches, [lists.values.take(place) for place in places]
+        found = []
+        for name in self._names:
+            groups = pc.extract_regex(values, self.key_value.pattern(name) if self.key_value else "")
+            quoted, plain = pc.struct_field(groups, "quoted"), pc.struct_field(groups, "plain")
+            found.append(pc.if_else(pc.equal(quoted, ""), plain, quoted))
+        return np.any([_bools(pc.is_valid(column)) for column in found], axis=0), found
+
+    def _beside(self, batch: RecordBatch, columns: pa.RecordBatch) -> pa.RecordBatch:
+        """The new columns, behind those of the records that they do not replace."""
+        if self.column is None:
+            return columns
+        kept = self.columns_of(batch)
+        arrays = {name: kept.column(name) for name in kept.schema.names if name != self.column}
+        arrays |= {name: columns.column(name) for name in columns.schema.names}
+        return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+
+    def _no_rows(self, batch: RecordBatch) -> pa.RecordBatch:
+        kinds = [self.columns[name].arrow if name in self.columns else pa.string() for name in self._names]
+        columns = pa.RecordBatch.from_arrays([pa.array([], kind) for kind in kinds], self._names)
+        return self._beside(batch.take(np.empty(0, np.int64)), columns)
+
+
+def _bools(mask: Any) -> Any:
+    return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+
+
+def _whole(regex: str) -> str:
+    return f"^(?:{regex})$"
+
+
+def _groups_of(regex: str) -> list[str]:
+    """The names of the groups of an expression.
+
+    Raises:
+        ValueError: It is not valid, or has none.
+    """
+    try:
+        found = pc.extract_regex(pa.array([""]), _whole(regex))
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"regex {regex!r} is not a valid RE2 expression with named groups: {error}") from None
+    names = [field.name for field in found.type]
+    if not names:
+        raise ValueError(f"regex {regex!r} has no named group, as (?P<host>[^ ]+)")
+    return names
