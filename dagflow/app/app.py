@@ -28,6 +28,7 @@ from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.code_reader import CodeReader
 from dagflow.spec.problems import Place, Problems
+from dagflow.spec.user_modules import folder_of_module
 
 
 class App:
@@ -102,7 +103,11 @@ class App:
         if name in self._spec.operators:
             self._problems.add(place, f"there is an operator '{name}' already")
         added = self._reader.operator(name, operator, partition, partitioner, place)
-        self._spec = replace(self._spec, operators={**self._spec.operators, name: added})
+        operators, folders = {**self._spec.operators, name: added}, self._spec.search_path
+        folder = folder_of_module(type(operator).__module__)
+        # Executors need its module, and a later run tells where the module has changed.
+        folders += () if folder is None or folder in folders else (folder,)
+        self._spec = replace(self._spec, operators=operators, search_path=folders)
         return AppOperator(self, name)
 
     def operator(self, name: str) -> AppOperator:

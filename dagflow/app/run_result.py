@@ -8,7 +8,7 @@ from typing import Any
 
 from dagflow.cli.figures import count, duration, size
 from dagflow.cli.render import account
-from dagflow.journal import LeftOut
+from dagflow.journal import LeftOut, Receipt
 from dagflow.report.snapshot import RunSnapshot
 
 
@@ -63,6 +63,11 @@ class RunResult:
         return self.snapshot.outputs
 
     @property
+    def tables(self) -> dict[str, Receipt]:
+        """What tables and other transactional targets have at the end, by operator: the newest window, and version."""
+        return self.snapshot.targets
+
+    @property
     def left_out(self) -> LeftOut:
         """What all runs together have left out of the input."""
         return self.snapshot.left_out
@@ -86,6 +91,7 @@ class RunResult:
             ("rejected", f"{figures.rejected:,}"),
             ("left out", f"{count(figures.left_out.ranges, 'range')}, {size(figures.left_out.bytes)}"),
             ("output", ", ".join(self.outputs)),
+            *((name, f"{table.version}, window {table.window_id}") for name, table in self.tables.items()),
         ]
         cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in rows)
         return f"<table>{cells}</table>"

@@ -12,7 +12,9 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
+from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.machine_checks import Check, checked, free_space
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import Places
@@ -26,7 +28,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.probe import RunLocations
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, join, redacted
+from dagflow.storage.location import absolute, join, parent, redacted
 from dagflow.storage.pending import pending_tag
 
 _MOST_SECONDS = 5.0
@@ -48,21 +50,36 @@ def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[Check
     storage = app.attributes.storage_context()
     places = Places(storage)
     yield checked("operators", lambda: _prepared(app, places))
+    for name, operator in app.instances.items():
+        if isinstance(operator, TransactionalSink):
+            yield checked(f"table of {name}", functools.partial(_table, operator, places))
     for name in _heads(app):
         yield checked(f"input of {name}", functools.partial(_input, app, name))
     checkpoint = absolute(app.attributes.checkpoint)
     differences_s: list[float] = []
     for what, url in (("checkpoint", checkpoint), *(("output", url) for url in sorted(places.outputs))):
         yield checked(what, functools.partial(_writable, storage, url, differences_s))
+    for name, operator in app.instances.items():
+        if isinstance(operator, ControlOperator) and operator.removes_input:
+            yield checked(f"source files of {name}", functools.partial(_removable, app, storage, differences_s))
     yield checked("clock", lambda: _clock(differences_s))
     if starts_spark:
         yield checked("executors", lambda: _executors(app, places))
 
 
 def _prepared(app: LogicalPlan, places: Places) -> str:
-    for node in app.operators.values():
-        node.operator.prepare(places)
-    return f"{len(app.operators)} are ready"
+    others = [each for each in app.instances.values() if not isinstance(each, TransactionalSink)]
+    for operator in others:
+        operator.prepare(places)
+    return f"{len(others)} are ready"
+
+
+def _table(operator: TransactionalSink, places: Places) -> str:
+    """Asks the target, or its catalog, what there is."""
+    if isinstance(operator, Operator):
+        operator.prepare(places)
+    target = operator.transaction_target(places.storage)
+    return "needs no transactions" if target is None else f"{target.name} can be reached"
 
 
 def _heads(app: LogicalPlan) -> list[str]:
@@ -89,6 +106,15 @@ def _input(app: LogicalPlan, head: str) -> str:
     if not found.files:
         return "can be listed, and has no records"
     return f"can be listed and read, such as {found.files[0]}"
+
+
+def _removable(app: LogicalPlan, storage: StorageContext, differences_s: list[float]) -> str:
+    """Tries beside the first file of each input what removing source files takes."""
+    read = [preview(app, PreviewOptions(at=head, records=1, read_bytes=1)).files for head in _heads(app)]
+    directories = sorted({parent(files[0]) for files in read if files})
+    for directory in directories:
+        _writable(storage, directory, differences_s)
+    return f"files beside them can be deleted, in {', '.join(directories)}" if directories else "there are none"
 
 
 def _writable(storage: StorageContext, url: str, differences_s: list[float]) -> str:

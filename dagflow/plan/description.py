@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,18 @@ def describe(app: LogicalPlan) -> AppFacts:
     return AppFacts(
         {name: _operator_facts(app, node, secrets) for name, node in app.operators.items()},
         sorted(f"{edge.source} -> {edge.target}" + (" (to all)" * edge.is_broadcast) for edge in app.edges),
-        {} if app.spec is None else {path.name: _checksum_of(path) for path in app.spec.user_modules()},
+        _code_of(app),
     )
+
+
+def _code_of(app: LogicalPlan) -> dict[str, str]:
+    """Checksums of the author's modules; and of each class of the script or the notebook itself, by its name."""
+    modules = [] if app.spec is None else app.spec.user_modules()
+    found = {path.name: _checksum_of(path) for path in modules}
+    for cls in {type(operator) for operator in app.instances.values() if type(operator).__module__ == "__main__"}:
+        with contextlib.suppress(OSError, TypeError):  # one that was typed at a prompt has no source
+            found[f"class {cls.__qualname__}"] = hashlib.sha256(inspect.getsource(cls).encode()).hexdigest()[:16]
+    return found
 
 
 def _operator_facts(app: LogicalPlan, node: OperatorNode, secrets: Mapping[str, str]) -> OperatorFacts:

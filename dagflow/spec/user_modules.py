@@ -6,6 +6,7 @@ import ast
 import contextlib
 import functools
 import sys
+import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -34,6 +35,22 @@ def user_modules(modules: Iterable[str], search_path: Sequence[str]) -> list[Pat
             own[top] = origin
             waiting += _imports(origin)
     return sorted(own.values())
+
+
+def folder_of_module(name: str) -> str | None:
+    """The directory where a module of an app's author lies that was imported; None for an installed one.
+
+    Args:
+        name: The module's name.
+    """
+    top = name.partition(".")[0]
+    file = None if _is_installed(top) else getattr(sys.modules.get(top), "__file__", None)
+    if file is None:
+        return None
+    path = Path(file).resolve()
+    folder = path.parent.parent if path.name == "__init__.py" else path.parent
+    installed = (Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib", "stdlib"))
+    return None if folder in installed else str(folder)
 
 
 def _is_installed(top: str) -> bool:

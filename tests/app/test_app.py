@@ -21,6 +21,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.app_spec import KeyedPartition
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter
+from operators.sink.table_writer import TableWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.transform.record_filter import RecordFilter
 from tests.cli.processes import PATIENCE_S, environment
@@ -150,12 +151,31 @@ def test_a_chain_runs_and_tells_what_it_did(tmp_path: Path, capfd: pytest.Captur
     app = chain(tmp_path)
     done = app.run(local=True, workers=1)
     assert (done.state, done.files, done.bytes, done.rejected) == ("completed", 1, 8, 0)
+    assert done.tables == {}
     assert done.records["loud.output"] == 2 and done.outputs == (str(tmp_path / "out"),)
     assert [path.read_text() for path in (tmp_path / "out").iterdir()] == ["ONE\nTWO\n"]
     assert "<th>loud.output</th><td>2 records</td>" in done._repr_html_() and "completed" in str(done)
     assert app.run(local=True, quiet=True).records == {}
     captured = capfd.readouterr()
     assert captured.out == "" and "loud: completed in" in captured.err
+
+
+def test_a_result_tells_what_tables_have(tmp_path: Path) -> None:
+    """The newest window and the version, also in a notebook."""
+    app = chain(tmp_path)
+    app.operator("loud").to(TableWriter(table=f"delta:{tmp_path}/table", commit={"every_millis": 0}), name="table")
+    done = app.run(local=True, workers=1, quiet=True)
+    assert (done.tables["table"].window_id, done.tables["table"].version) == (1, "version 0")
+    assert "<tr><th>table</th><td>version 0, window 1</td></tr>" in done._repr_html_()
+
+
+def test_a_try_out_publishes_elsewhere(tmp_path: Path) -> None:
+    """Records of the beginning, below .dagflow."""
+    app = chain(tmp_path)
+    with contextlib.chdir(tmp_path):
+        done = app.run(local=True, limit=1, quiet=True)
+        assert (done.records["loud.output"], [Path(each).name for each in done.outputs]) == (1, ["out"])
+    assert not (tmp_path / "out").exists() and not (tmp_path / "journal").exists()
 
 
 def test_a_plan_and_a_preview_need_no_run(tmp_path: Path) -> None:
@@ -198,8 +218,14 @@ def test_options_of_runs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         app.run(workers=2)
     with pytest.raises(ValueError, match="takes neither master nor conf"):
         app.run(local=True, master="local[2]")
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="workers is 0, and must be at least 1"):
         app.run(local=True, workers=0)
+    with pytest.raises(ValueError, match="limit is 0, and must be at least 1"):
+        app.run(local=True, limit=0)
+    others: list[dict[str, Any]] = [{}, {"local": True, "fresh": True}, {"local": True, "checkpoint": "x"}]
+    for other in others:
+        with pytest.raises(ValueError, match="limit goes with local=True"):
+            app.run(limit=3, **other)
 
 
 SCRIPT = """\
@@ -229,6 +255,34 @@ operators:
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
 """
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("is_module", [False, True], ids=["script", "module"])
+def test_a_run_tells_that_the_code_of_an_operator_has_changed(tmp_path: Path, is_module: bool) -> None:
+    """Of the script itself, or of a module anywhere on the path; other changes of the script are no news."""
+    (tmp_path / "app.yaml").write_text(YAML)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("one\n")
+    (tmp_path / "lib").mkdir()
+    told = []
+    for number, word in enumerate(["upper", "upper", "title"]):
+        head, _, main = SCRIPT.replace("upper", word).partition("app =")
+        if is_module:
+            (tmp_path / "lib" / "loud_ops.py").write_text(head)
+            head = "import sys\nsys.path.append('lib')\nfrom dagflow import App\nfrom loud_ops import Loud\n"
+        (tmp_path / "script.py").write_text(f"# {number}\n{head}app ={main}".replace("workers=2", "workers=1"))
+        done = subprocess.run(
+            [sys.executable, "script.py"],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert done.returncode == (1 if number else 0), done.stderr  # a run with nothing new counts no records
+        told.append("the code of " + ("loud_ops.py" if is_module else "class Loud") in done.stderr)
+    assert told == [False, False, True]
 
 
 @pytest.mark.e2e

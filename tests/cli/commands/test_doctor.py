@@ -51,6 +51,23 @@ def test_each_thing_that_is_wrong_is_told_with_what_to_do(folder: Path) -> None:
     assert f"wrong  checkpoint: {folder}/app.yaml is no directory\n       {folder}/app.yaml/journal cannot be" in out
 
 
+def test_tables_and_source_files_that_are_to_be_removed_are_looked_at(folder: Path) -> None:
+    """The catalog of a table, and the right to delete beside the source files; both stay as they are."""
+    catalog = "{type: sql, uri: 'sqlite:///catalog.db', warehouse: 'warehouse'}"
+    table = f"{{class: TableWriter, properties: {{table: 'iceberg:a.b', catalog: {catalog}}}, partition: 2}}"
+    cleaner = "cleaner: {class: SourceCleaner, properties: {action: remove}}"
+    text = APP.replace("{class: RecordWriter, properties: {path: out}, partition: 2}", f"{table}\n  {cleaner}")
+    text += "  read: {from: reader.blocks_metadata_output, to: cleaner.input}\n"
+    (folder / "app.yaml").write_text(text)
+    files = {path for path in folder.rglob("*")}
+    code, found = outcomes("app.yaml", "--no-spark")
+    assert (code, found["table of writer"], found["source files of cleaner"]) == (0, "ok", "ok")
+    assert {path for path in folder.rglob("*")} == files
+    (folder / "catalog.db").write_text("this is no database, and nothing that looks like one")
+    code, found = outcomes("app.yaml", "--no-spark")
+    assert (code, found["table of writer"], found["operators"]) == (1, "wrong", "ok")
+
+
 def test_input_that_a_run_waits_for_need_not_be_there(folder: Path) -> None:
     """An app that follows says so."""
     (folder / "in" / "a.txt").unlink()
