@@ -65,6 +65,7 @@ class InputEstimate:
         bytes: Bytes in them.
         uncut: Files larger than a block that one task must read as a whole, because they are compressed.
         is_partial: Whether there is more, which was not counted for lack of time.
+        unreadable: Why a file cannot be read on this machine, as its name says; "" where none is known.
     """
 
     files: int = 0
@@ -72,6 +73,7 @@ class InputEstimate:
     bytes: int = 0
     uncut: int = 0
     is_partial: bool = False
+    unreadable: str = ""
 
     def __add__(self, other: InputEstimate) -> InputEstimate:
         """Both together."""
@@ -81,6 +83,7 @@ class InputEstimate:
             self.bytes + other.bytes,
             self.uncut + other.uncut,
             self.is_partial or other.is_partial,
+            self.unreadable or other.unreadable,
         )
 
 

@@ -66,14 +66,14 @@ def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, S
         AppError: The app has mistakes.
     """
     if not is_app_file(checkpoint):
-        _require_no_file_above(checkpoint)
+        require_no_file_above(checkpoint)
         return checkpoint, storage_of(app, settings)
     logical = load(checkpoint, settings)
     storage = logical.attributes.storage_context() if app is None else storage_of(app, settings)
     return logical.attributes.checkpoint, storage
 
 
-def _require_no_file_above(checkpoint: str) -> None:
+def require_no_file_above(checkpoint: str) -> None:
     """Refuse a checkpoint that would lie in a file.
 
     Raises:
@@ -83,6 +83,17 @@ def _require_no_file_above(checkpoint: str) -> None:
         if path.is_file():
             app = f"; if it is an app, give {path} alone" if path.suffix in (".yaml", ".yml") else ""
             raise click.UsageError(f"{checkpoint} is no checkpoint: {path} is a file{app}")
+
+
+def require_directory(checkpoint: str) -> None:
+    """Refuse a place for a checkpoint that is a file, or would lie in one.
+
+    Raises:
+        UsageError: It is, or would.
+    """
+    require_no_file_above(checkpoint)
+    if is_local(checkpoint) and Path(checkpoint).is_file():
+        raise click.UsageError(f"{checkpoint} is a file, and a checkpoint is a directory")
 
 
 def is_app_file(location: str) -> bool:

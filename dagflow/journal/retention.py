@@ -225,8 +225,11 @@ def find_window(store: ObjectStore, state: JournalState, window_id: int) -> Wind
     window = next(all_windows(store, state, window_id), None)
     if window is not None and window.plan.window_id == window_id:
         return window
+    known = f"windows 1 to {state.last_planned} are known" if state.last_planned else "and so is every other one"
     raise MissingError(
-        f"window {window_id} is unknown, windows 1 to {state.last_planned} are known", url=redacted(store.url)
+        f"window {window_id} is unknown, {known}",
+        url=redacted(store.url),
+        hint="" if state.last_planned else "no run has planned a window on this checkpoint yet",
     )
 
 

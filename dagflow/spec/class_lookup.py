@@ -17,6 +17,7 @@ from typing import Any
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy, StreamCodec
 from dagflow.spec.problems import did_you_mean, nearest, quoted, shortened
+from dagflow.spec.purpose import for_purpose
 from dagflow.storage.base import Backend
 
 LIBRARY = "operators"
@@ -193,7 +194,11 @@ def _find_built_in(name: str, kind: Kind) -> type[Any]:
         raise UnknownClassError(f"the {kind.noun} {quoted(name)} is now called '{library.RENAMED[name]}'")
     names = built_in(kind)
     own = f"; a class of your own has its module before it, as in {kind.example}"
-    hint = did_you_mean(name, names) or f"; there are {', '.join(sorted(names))}{own}"
+    hint = did_you_mean(name, names)
+    if not hint and (meant := for_purpose(name, names)):
+        nearest_ones = "; ".join(f"{each} ({does[:1].lower()}{does[1:]})" for each, does in meant.items())
+        hint = f"; the nearest by what they do: {nearest_ones}; `dagflow operators` lists all{own}"
+    hint = hint or f"; there are {', '.join(sorted(names))}{own}"
     raise UnknownClassError(f"there is no built-in {kind.noun} {quoted(name)}{hint}")
 
 

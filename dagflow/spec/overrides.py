@@ -42,7 +42,7 @@ def _apply_one(operators: Mapping, pair: str, environment: Environment, problems
     place = Place(f"--set {quoted(target)[1:-1]}")
     operator, *path = target.strip().split(".")
     if not equals or not path or not all([operator, *path]):
-        problems.add(place, "expected op.property=VALUE")
+        problems.add(place, f"expected op.property=VALUE, such as reader.max_readers=4; got {quoted(pair)}")
         return operators
     if operator not in operators.entries:
         hint = did_you_mean(operator, operators.entries)

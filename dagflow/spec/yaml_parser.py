@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from dagflow.spec.environment import Environment, hide_braces, show_braces
-from dagflow.spec.problems import Place, Problems, quoted
+from dagflow.spec.problems import Place, Problems, nearest, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar, ScalarValue
 
 MAX_BYTES: Final = 16 << 20
@@ -53,7 +54,8 @@ def parse_file(path: str, environment: Environment, problems: Problems) -> Node 
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        problems.add(Place(path), f"the app cannot be read: {getattr(error, 'strerror', None) or error}")
+        reason = getattr(error, "strerror", None) or error
+        problems.add(Place(path), f"the app cannot be read: {reason}{_app_nearby(path)}")
         return None
     if len(data) > MAX_BYTES:
         problems.add(Place(path), f"the file is longer than {MAX_BYTES >> 20} MiB, which no app is")
@@ -66,6 +68,20 @@ def parse_file(path: str, environment: Environment, problems: Problems) -> Node 
         problems.add(Place(path, line, column), f"byte {error.object[error.start]:#04x} is not UTF-8 text")
         return None
     return parse_text(text, path, environment, problems)
+
+
+def _app_nearby(path: str) -> str:
+    """The clause that names an app in place of a directory, or of a file that is not there; "" where there is none."""
+    asked = Path(path)
+    folder = asked if asked.is_dir() else asked.parent
+    try:
+        names = sorted(each.name for each in folder.iterdir() if each.suffix in (".yaml", ".yml"))
+    except (OSError, ValueError):
+        return ""
+    if asked.is_dir():
+        return f"; it holds {folder / names[0]}" if len(names) == 1 else ""
+    near = nearest(asked.name, names)
+    return f"; did you mean '{folder / near}'?" if near else f"; it was looked for in {folder.absolute()}"
 
 
 def parse_text(

@@ -6,7 +6,7 @@ import bz2
 import importlib
 import lzma
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from isal import isal_zlib
 
 from dagflow.errors import DagflowError
+from dagflow.storage.location import redacted
 
 
 class Decompressor(Protocol):
@@ -184,6 +185,28 @@ def has_compressed_name(names: Sequence[str]) -> bool:
     """Whether one of many names has the suffix of a compression."""
     # No name has a NUL, and one search is a twentieth of many calls.
     return _COMPRESSED_NAME.search("\0".join(names)) is not None
+
+
+@cache
+def _missing_packages() -> dict[str, DagflowError]:
+    """What is raised for the compressions whose packages are not installed, by their names."""
+    found = {}
+    for compression in COMPRESSIONS:
+        try:
+            compression.decompressor()
+        except DagflowError as error:
+            found[compression.name] = error
+    return found
+
+
+def unreadable_by_name(urls: Iterable[str]) -> str:
+    """Why one of some files cannot be decompressed on this machine, as its name says; "" for none."""
+    missing = _missing_packages()
+    for url in urls if missing else ():
+        compression = compression_of_name(url)
+        if compression is not None and (error := missing.get(compression.name)) is not None:
+            return f"{redacted(url)}: {error}"
+    return ""
 
 
 def stays_whole(url: str, cut_suffixes: tuple[str, ...]) -> bool:

@@ -14,7 +14,7 @@ from dagflow.api.control import InputEstimate, WindowLimits
 from dagflow.api.ports import Emitter
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
-from operators.files.compression import CUT_SUFFIXES, stays_whole
+from operators.files.compression import CUT_SUFFIXES, stays_whole, unreadable_by_name
 from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter.batching import BatchState, SmallFileBatcher
 from operators.splitter.scan.clock import Clock
@@ -109,7 +109,8 @@ def estimated(
         large = np.flatnonzero(files.size_bytes > block_size).tolist()
         uncut = [int(files.size_bytes[index]) for index in large if stays_whole(files.url(index), cut_suffixes)]
         blocks -= sum(count_blocks(0, size_bytes, block_size) - 1 for size_bytes in uncut)
-        total += InputEstimate(len(sizes), blocks, int(sizes.sum()), len(uncut))
+        unreadable = total.unreadable or unreadable_by_name(map(files.url, range(len(files))))
+        total += InputEstimate(len(sizes), blocks, int(sizes.sum()), len(uncut), unreadable=unreadable)
     return total
 
 

@@ -11,26 +11,35 @@ from typing import BinaryIO
 import click
 
 from dagflow.cli import output
-from dagflow.cli.shared_options import verbose_option
+from dagflow.cli.locations import is_app_file, load
+from dagflow.cli.shared_options import Settings, verbose_option
+from dagflow.engine.preparation import publishing_places
+from dagflow.errors import MissingError
+from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.backends.local.disk import storage_error, translated
 from dagflow.storage.concatenated import MergedEntry, extract, find, list_entries, require_index
 from dagflow.storage.context import StorageContext
 
 
 @click.command("extract")
-@click.argument("directory", metavar="DIRECTORY")
+@click.argument("directory", metavar="DIRECTORY|APP")
 @click.argument("path", metavar="PATH", required=False)
 @click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, which must not exist; else to stdout.")
 @click.option("--list", "is_list", is_flag=True, help="List what there is: length, file, offset and path of each.")
 @verbose_option
-def command(directory: str, path: str | None, target: str | None, is_list: bool) -> int:
-    """Print the source file PATH as it was before it was merged into a file below DIRECTORY.
+@click.pass_obj
+def command(settings: Settings, directory: str, path: str | None, target: str | None, is_list: bool) -> int:
+    """Print the source file PATH as it was before it was merged into a file below DIRECTORY, or into one of APP.
 
     PATH is told as the app's FileMerger told it: below its property `below`, or from the root.
     """
     if is_list == (path is not None):
         raise click.UsageError("give either PATH or --list")
     storage = StorageContext.default()
+    if is_app_file(directory):
+        logical = load(directory, settings)
+        storage = logical.attributes.storage_context()
+        directory = _merged_by(directory, logical, storage)
     if path is None:
         is_empty = True
         for entry in list_entries(storage, directory):
@@ -54,6 +63,20 @@ def command(directory: str, path: str | None, target: str | None, is_list: bool)
                 Path(target).unlink()
             raise
     return 0
+
+
+def _merged_by(app: str, logical: LogicalPlan, storage: StorageContext) -> str:
+    """The directory where an app puts merged files."""
+    places = sorted(publishing_places(logical))
+    found = []
+    for place in places:
+        with contextlib.suppress(MissingError):
+            require_index(storage, place)
+            found.append(place)
+    if len(found) != 1:
+        which = f"one of {', '.join(found or places)}" if places else "a directory of merged files"
+        raise click.UsageError(f"{app} does not say where merged files are; name {which}")
+    return found[0]
 
 
 def _write(pieces: Iterator[bytes], sink: BinaryIO, shown: str) -> None:

@@ -11,7 +11,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.locations import load, storage_of
+from dagflow.cli.locations import load, require_no_file_above, storage_of
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.engine.window_repair import RepairedWindow, repair
 from dagflow.errors import MissingError
@@ -34,6 +34,7 @@ def command(settings: Settings, checkpoint: str, window_id: int, app: str | None
     files in the places of those that the window had published. Nothing is lost, and nothing is there twice.
     A window that is planned and not committed is planned anew. Windows that need no repair are refused.
     """
+    require_no_file_above(checkpoint)
     storage = storage_of(app, settings)
     if Path(checkpoint).is_file():
         logical = load(checkpoint, settings)

@@ -12,7 +12,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.locations import is_app_file, load
+from dagflow.cli.locations import is_app_file, load, require_no_file_above
 from dagflow.cli.shared_options import (
     Settings,
     conf_option,
@@ -82,6 +82,7 @@ def command(
     """
     if bool(windows) == (pattern is not None):
         raise click.UsageError("give either --window, once or more, or --files")
+    require_no_file_above(checkpoint)
     if is_app_file(checkpoint):
         app = app or checkpoint
         checkpoint = load(checkpoint, settings, overrides).attributes.checkpoint

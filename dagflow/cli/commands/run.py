@@ -11,7 +11,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.command_lines import replay_command, resume_command, status_command
-from dagflow.cli.locations import load
+from dagflow.cli.locations import load, require_directory
 from dagflow.cli.progress import Display, display_for, logging_to
 from dagflow.cli.shared_options import (
     Settings,
@@ -84,6 +84,8 @@ def command(
     """
     if limit is not None and (workers is None or checkpoint is not None or follow or fresh):
         raise click.UsageError("--limit goes with --local, and takes neither --checkpoint, --follow nor --fresh")
+    if checkpoint is not None:
+        require_directory(checkpoint)
     logical = load(app, settings, overrides)
     options = RunOptions(checkpoint, master, conf, follow, fresh, take_over=take_over, workers=workers)
     again = resume_command(app, overrides, options) + (f" --limit {limit}" if limit is not None else "")

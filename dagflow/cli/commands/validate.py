@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
 
 import click
 
@@ -11,14 +15,22 @@ from dagflow.cli.figures import count
 from dagflow.cli.shared_options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.preparation import require_outside, target_problems
-from dagflow.errors import DagflowError, PlanError, StorageError
+from dagflow.errors import DagflowError, MissingError, PlanError, StorageError
 from dagflow.plan.accumulators import results_of_windows, wants_to_follow
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.placement import place
 from dagflow.spec.spark_master import SparkMaster
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute
 
 _WITHIN_S = 0.3
 """How long the input is looked at for a warning."""
+
+_ANSWER_S = 1.0
+"""How long a store may take to answer."""
+
+T = TypeVar("T")
 
 
 @click.command("validate")
@@ -43,24 +55,83 @@ def command(app: str, overrides: tuple[str, ...]) -> int:
 
 def warnings_of(logical: LogicalPlan) -> Iterator[str]:
     """What is allowed, and perhaps not meant."""
+    storage = logical.attributes.storage_context()
     for name, operator in logical.instances.items():
         # Nothing but the paths is looked at: what operators do before a run may touch the world.
         path = getattr(operator, "path", "")
         try:
-            require_outside([path] if isinstance(path, str) and path else [], logical.attributes.checkpoint)
+            paths = [path] if isinstance(path, str) and path else []
+            require_outside(paths, logical.attributes.checkpoint)
+            for each in paths:
+                _require_store(storage, each)
         except StorageError as error:
             yield f"operator '{name}': {error}"
-    names = results_of_windows(logical)
-    if not names or wants_to_follow(logical):
-        return
+    for name in needless_exchanges(logical):
+        yield (
+            f"operator '{name}' takes its records through a shuffle, which its order and its files do not need; "
+            "partition: parallel lets it work in the tasks that make them"
+        )
+    yield from _input_warnings(logical)
+
+
+def _require_store(storage: StorageContext, url: str) -> None:
+    """Refuse a store that cannot be reached from here, such as for lack of its package; one that is slow is well.
+
+    Raises:
+        StorageError: It cannot.
+    """
+    if not storage.backend(url).is_local:
+        with contextlib.suppress(MissingError):
+            in_time(lambda: storage.stat(absolute(url)), _ANSWER_S)
+
+
+def needless_exchanges(logical: LogicalPlan) -> list[str]:
+    """The operators that only take records in, and for which these pass a shuffle that the app does not ask for."""
+    names = []
+    for stage in place(logical).stages:
+        node = logical.operators.get(stage.head)
+        if node is None or node.partition is not None or node.partitioner is not None or node.operator.output_ports:
+            continue
+        if [exchange.routing for exchange in stage.inputs] == ["round_robin"]:
+            names.append(stage.head)
+    return names
+
+
+def _input_warnings(logical: LogicalPlan) -> Iterator[str]:
+    """What stands in the way of the input that is there now; nothing of a store that takes long to answer."""
+    parallelism = SparkMaster.parse(logical.attributes.master).parallelism
     try:
-        parallelism = SparkMaster.parse(logical.attributes.master).parallelism
-        found = estimate(logical, parallelism=parallelism, within_s=_WITHIN_S)
-    except DagflowError:
-        return  # the app may be valid where its input is not
-    if found is not None and found.windows > 1:
-        for name in names:
+        found = in_time(lambda: estimate(logical, parallelism=parallelism, within_s=_WITHIN_S), _ANSWER_S)
+    except DagflowError as error:
+        # The app may be valid where its input is not.
+        yield f"the input cannot be read now: {error}"
+        return
+    if found is None:
+        return
+    if not found.input.files:
+        yield "there is no input now: what is named holds no file that the app takes"
+    if found.input.unreadable:
+        yield found.input.unreadable
+    if found.windows > 1 and not wants_to_follow(logical):
+        for name in results_of_windows(logical):
             yield (
                 f"operator '{name}' gives a result for each window, and a run over all input takes at least "
                 f"{found.windows:,} windows; over: run gives one result"
             )
+
+
+def in_time(work: Callable[[], T], within_s: float) -> T | None:
+    """The result of work on a thread of its own; None where it takes longer, and goes on until the process ends."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return done.result(within_s)
+    except TimeoutError:
+        return None

@@ -72,7 +72,9 @@ def problem_of(names: list[str], declared: Collection[str], count: int | None) -
     if twice:
         return f"column '{twice[0]}' is there twice; got {got}"
     if absent:
-        return f"there is no column '{absent[0]}'; got {got}"
+        other = next((each for each in ",;\t|" if len(names) == 1 and each in names[0]), "")
+        is_other = f", which is one name: is the delimiter {other!r}?" if other else ""
+        return f"there is no column '{absent[0]}'; got {got}{is_other}"
     if count is not None and len(names) != count:
         return f"the header has {len(names)} columns, and columns names {count}; got {got}"
     return ""

@@ -19,6 +19,7 @@ from operators.splitter.scan.remote_listing import RemoteLister
 
 _MAGIC = re.compile(rb"[*?[]")
 _COMPARED_NAMES = 10_000  # names among which the closest match is sought
+_SHOWN_NAMES = 5
 
 Segment = re.Pattern[str] | None
 """One part of a glob between slashes; None stands for `**`."""
@@ -104,6 +105,17 @@ def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) 
     segments = tuple(None if part == b"**" else re.compile(fnmatch.translate(lister.url(part))) for part in parts)
     asks_hidden = tuple(part[:1] in (b".", b"_") for part in parts)
     return Root(named, "glob", base, lister, segments, asks_hidden, storage.roots.key_prefix(base))
+
+
+def listed_in(root: Root) -> str:
+    """A hint that names a few of what lies where a glob begins."""
+    try:
+        names = itertools.chain.from_iterable(entries.names for entries in root.lister.entries(below(root.base)))
+        shown = [root.lister.url(name) for name in itertools.islice(names, _SHOWN_NAMES + 1)]
+    except StorageError:
+        return ""
+    more = ", …" if len(shown) > _SHOWN_NAMES else ""
+    return f"it holds {', '.join(shown[:_SHOWN_NAMES])}{more}" if shown else "it is empty"
 
 
 def _closest(path: bytes, lister: Lister) -> str:

@@ -19,7 +19,7 @@ from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listing_prefetch import PrefetchingLister
 from operators.splitter.scan.notices import Notices
 from operators.splitter.scan.own_names import OwnNames
-from operators.splitter.scan.scan_roots import Root, find_root
+from operators.splitter.scan.scan_roots import Root, find_root, listed_in
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.walk import READ_ALREADY, Walk
@@ -136,7 +136,8 @@ class Scanner:
             if not self._tolerates_missing:
                 raise
         if root.kind == "glob" and not walk.has_matched and not self._tolerates_missing:
-            raise MissingError("the glob matches nothing", url=redacted(root.named))
+            place = redacted(root.lister.url(root.base))
+            raise MissingError(f"the glob matches nothing in {place}", url=redacted(root.named), hint=listed_in(root))
 
 
 def _first_name(root: Root) -> bytes:

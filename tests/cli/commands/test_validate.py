@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from dagflow.engine.run import run
 from dagflow.errors import StorageError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from operators.files.compression import _missing_packages
 from tests.cli.commands.inspected_app import APP, folder, invoke
 
 __all__ = ["folder"]
@@ -46,6 +48,50 @@ def test_an_app_that_is_not_there_is_a_mistake_on_the_command_line(folder: Path)
     code, out, err = invoke("validate", "ap.yaml")
     assert (code, out) == (2, "")
     assert err.startswith("ap.yaml: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "warning"),
+    [
+        (
+            ("files: [in]", "files: ni"),
+            "now: ni: no such file or directory\n    there is no ni in /",
+        ),
+        (("files: [in]", "files: 'in/*.log'"), "the glob matches nothing in "),
+        (("files: [in]", "files: in, file_pattern: never"), "there is no input now"),
+        (("files: [in]", "files: lz"), "a.log.lz4: lz4 needs the package lz4\n    install it with: pip install "),
+        (("path: out", "path: gs://bucket/out"), "install it with: pip install 'dagflow[gcs]'"),
+        ((", partition: 2}", "}"), "operator 'writer' takes its records through a shuffle"),
+    ],
+)
+def test_what_a_run_would_meet_is_warned_of(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, change: tuple[str, str], warning: str
+) -> None:
+    """The app is valid, and its input, a package or a need of the shuffle is not there."""
+    for module in ("lz4.frame", "gcsfs"):
+        monkeypatch.setitem(sys.modules, module, None)
+    _missing_packages.cache_clear()
+    (folder / "lz").mkdir()
+    (folder / "lz" / "a.log.lz4").write_bytes(b"a")
+    assert change[0] in APP
+    (folder / "app.yaml").write_text(APP.replace(*change))
+    code, out, err = invoke("validate", "app.yaml")
+    _missing_packages.cache_clear()
+    assert (code, out) == (0, "")
+    assert [line.startswith("warning: ") for line in err.splitlines()].count(True) == 1
+    assert warning in err
+
+
+def test_an_app_is_named_in_place_of_what_is_not_there(folder: Path) -> None:
+    """Of a directory the app in it, of a misspelt file the nearest one, or else where it was looked for."""
+    (folder / "sub").mkdir()
+    (folder / "sub" / "only.yaml").write_text(APP)
+    for given, told in (("ap.yml", "did you mean 'app.yaml'?"), ("sub", "it holds sub/only.yaml"), ("sub/x/y", "")):
+        code, _, err = invoke("validate", given)
+        assert code == 2
+        assert told in err
+    (folder / "empty").mkdir()
+    assert f"it was looked for in {folder}/empty" in invoke("validate", "empty/app.yaml")[2]
 
 
 def test_results_of_windows_are_warned_of_where_a_run_has_several(folder: Path) -> None:

@@ -1,0 +1,22 @@
+"""Why the head of a CSV file cannot be used."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.reader.scanning.csv_head import problem_of
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (["id,amount"], "there is no column 'id'; got id,amount, which is one name: is the delimiter ','?"),
+        (["id\tamount"], "there is no column 'id'; got id\tamount, which is one name: is the delimiter '\\t'?"),
+        (["ident", "amount"], "there is no column 'id'; got ident, amount"),
+        (["a,b", "c"], "there is no column 'id'; got a,b, c"),
+        (["id", "amount"], ""),
+    ],
+)
+def test_another_delimiter_is_told_where_a_header_is_one_name(names: list[str], problem: str) -> None:
+    """A wrong delimiter makes one column of all; a name that is not there says nothing of it."""
+    assert problem_of(names, ["id"], None) == problem

@@ -1,0 +1,35 @@
+"""Built-in operators are found by what they do."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagflow.spec.class_lookup import OPERATOR, UnknownClassError, built_in, find_class
+from dagflow.spec.purpose import for_purpose
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("SumBy", "CountBy"),
+        ("GroupTotals", "CountBy"),
+        ("MapColumns", "Select"),
+        ("LimitRows", "TopN"),
+        ("DistinctRecords", "Deduplicator"),
+        ("SaveToDisk", "RecordWriter"),
+        ("WhereClause", "RecordFilter"),
+        ("Frobnicate", ""),
+    ],
+)
+def test_the_nearest_by_purpose_is_told(name: str, nearest: str) -> None:
+    """A guessed name has a word of the operator that is meant, or one that stands for the same."""
+    found = list(for_purpose(name, built_in(OPERATOR)))
+    assert nearest in found if nearest else found == []
+
+
+def test_an_unknown_name_is_told_the_nearest_by_purpose() -> None:
+    """With what it does; where nothing fits, all names are told."""
+    with pytest.raises(UnknownClassError, match=r"'SumBy'; the nearest by what they do: CountBy \(emits each value"):
+        find_class("SumBy", (), OPERATOR)
+    with pytest.raises(UnknownClassError, match=r"'Frobnicate'; there are BlockReader, "):
+        find_class("Frobnicate", (), OPERATOR)
