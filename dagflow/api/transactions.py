@@ -5,10 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dagflow.api.operator import Capability, Operator
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,17 @@ class Target(ABC):
         Raises:
             DagflowError: Why the window must not be committed; nothing of it is visible anywhere.
         """
+
+    def rows(self) -> pa.Table | None:
+        """Called by tests of an app: all records that the target shows now, in any order.
+
+        Returns:
+            The records; None where this target cannot give them.
+
+        Raises:
+            DagflowError: It cannot be read.
+        """
+        return None
 
     def sync(self) -> None:  # noqa: B027  # most targets are durable by themselves
         """Called after a window was added where the app says durability: power: make it survive a power loss.

@@ -6,11 +6,12 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from dagflow.api.transactions import targets_of
 from dagflow.engine.preparation import Places
 from dagflow.engine.run import RunOptions, run
 from dagflow.plan.load import load_app
@@ -20,7 +21,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_reader import Overrides
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.storage.location import redacted
-from dagflow.testing.published_rows import DELTA_LOG, decompressed, is_parquet, rows_of
+from dagflow.testing.published_rows import decompressed, is_parquet, rows_of
 
 CHECKPOINT = "journal-of-the-test"
 
@@ -46,11 +47,15 @@ class AppOutputs:
     Attributes:
         files: The content of each published file, by its path as the app sees it.
         snapshot: The figures of the run.
+        tables: The rows of each table of a transactional target, by the operator that writes to it.
+        places: Where each operator publishes.
         folder: The directory in which the app ran.
     """
 
     files: Mapping[str, bytes]
     snapshot: RunSnapshot
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    places: Mapping[str, Sequence[str]] = field(default_factory=dict)
     folder: str = ""
 
     @property
@@ -76,30 +81,28 @@ class AppOutputs:
         return b"".join(self._below(path)).decode(errors="backslashreplace")
 
     def rows(self, path: str) -> list[dict[str, Any]]:
-        """The rows of a file or a table, or of all files below a directory, as mappings from columns to values.
+        """The rows of a table, of a file, or of all files below a directory, as mappings from columns to values.
 
         Args:
-            path: A file or directory of Parquet, lines of JSON or CSV, or a Delta table.
+            path: A file or directory of Parquet, lines of JSON or CSV; the location of a Delta table; or the operator
+                that writes to a table of any kind.
 
         Raises:
             ValueError: What lies there has no columns.
         """
         place = os.path.normpath(path)
+        writers = [name for name in self.tables if name == path or place in self.places.get(name, ())]
         files = {name: data for name, data in self.files.items() if name == place or name.startswith(f"{place}/")}
         return [
             {name: value.replace(self.folder, "") if isinstance(value, str) else value for name, value in row.items()}
-            for row in rows_of(files, place)
+            for row in (self.tables[writers[0]] if writers else rows_of(files, place))
         ]
 
-    def tables(self) -> list[str]:
-        """The directories of tables, whose files have names that no other run gives."""
-        return sorted({path.split(f"/{DELTA_LOG}/")[0] for path in self.files if f"/{DELTA_LOG}/" in path})
-
-    def directories(self) -> list[str]:
-        """The tables, and all other directories with files."""
-        tables = self.tables()
-        inside = tuple(f"{table}/" for table in tables)
-        return [*tables, *sorted({os.path.dirname(path) for path in self.files if not path.startswith(inside)})]
+    def named_files(self) -> dict[str, bytes]:
+        """The files that their names make visible; those of a transactional target have other names in each run."""
+        others = (place for name, places in self.places.items() if name not in self.tables for place in places)
+        inside = tuple(f"{place}/" for place in others)
+        return {path: data for path, data in self.files.items() if path.startswith(inside)}
 
     def _below(self, place: str) -> list[bytes]:
         place = os.path.normpath(place) if place else ""
@@ -144,6 +147,8 @@ class AppFolder:
         self._loader = _Loader(app, set)
         self._files = files
         self.path = Path()
+        self._plan: LogicalPlan | None = None
+        self._places: dict[str, list[str]] = {}
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -178,7 +183,7 @@ class AppFolder:
             DagflowError: The app has mistakes.
         """
         plan = self._loader.logical()
-        _require_inside(plan, self.path)
+        self._places = _places_inside(plan, self.path)
         return replace(plan, attributes=replace(plan.attributes, checkpoint=str(self.path / CHECKPOINT)))
 
     def run(self, plan: LogicalPlan | None = None) -> RunSnapshot:
@@ -191,14 +196,22 @@ class AppFolder:
             ValueError: The app publishes elsewhere.
             DagflowError: The app has mistakes, or the run failed.
         """
-        return run(plan or self.plan(), RunOptions(), runtime=InlineRuntime)
+        self._plan = plan or self.plan()
+        return run(self._plan, RunOptions(), runtime=InlineRuntime)
 
     def outputs(self, snapshot: RunSnapshot) -> AppOutputs:
-        """What lies in the directory beside the files of the test."""
+        """What a run has left in the directory, and in tables."""
         folder = f"{self.path}/"
         published = _published(self.path, {*map(os.path.normpath, self._files)})
         files = {path: data if is_parquet(data) else data.replace(folder.encode(), b"") for path, data in published}
-        return AppOutputs(files, snapshot, folder)
+        return AppOutputs(files, snapshot, self._tables(), self._places, folder)
+
+    def _tables(self) -> dict[str, list[dict[str, Any]]]:
+        if self._plan is None:
+            return {}
+        targets = targets_of(self._plan.instances, self._plan.attributes.storage_context())
+        found = ((name, target.rows()) for name, target in targets.items())
+        return {name: [] if rows is None else rows.to_pylist() for name, rows in found}
 
 
 class _Loader:
@@ -228,18 +241,21 @@ def _directory_in_memory(size_bytes: int) -> str | None:
     return _IN_MEMORY if shutil.disk_usage(_IN_MEMORY).free > _SPARE_BYTES + _COPIES * size_bytes else None
 
 
-def _require_inside(plan: LogicalPlan, folder: Path) -> None:
-    """Refuse an app that would publish outside of the directory of the test.
+def _places_inside(plan: LogicalPlan, folder: Path) -> dict[str, list[str]]:
+    """Where each operator publishes, seen from the directory of the test.
 
     Raises:
-        ValueError: It would.
+        ValueError: It would publish outside of it.
     """
+    found: dict[str, list[str]] = {}
     for name, node in plan.operators.items():
         places = Places(plan.attributes.storage_context())
         node.operator.prepare(places)
         for url in places.outputs:
             if not f"{url}/".startswith(f"{folder}/"):
                 raise ValueError(f"operator '{name}' publishes into {redacted(url)}: give it a relative path with set=")
+            found.setdefault(name, []).append(os.path.relpath(url, folder))
+    return found
 
 
 def _write(folder: Path, path: str, content: bytes | str) -> None:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar
 
+import pyarrow as pa
 from typing_extensions import override
 
 from dagflow.api.transactions import DecidedWindow, Target, TargetState
@@ -181,6 +182,10 @@ class FaultyTarget(Target):
     @override
     def check(self, files: Sequence[PendingFile]) -> None:
         self._inner.check(files)
+
+    @override
+    def rows(self) -> pa.Table | None:
+        return self._inner.rows()
 
     @override
     def sync(self) -> None:

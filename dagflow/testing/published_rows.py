@@ -1,11 +1,10 @@
-"""Reads published files and tables back, as rows that a test can compare."""
+"""Reads published files back, as rows that a test can compare."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
-DELTA_LOG = "_delta_log"
-"""Directory in that of a Delta table."""
-
 _PARQUET = b"PAR1"
 _CSV = ".csv"
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -39,7 +35,7 @@ def is_parquet(data: bytes) -> bool:
 
 
 def rows_of(files: Mapping[str, bytes], place: str) -> list[dict[str, Any]]:
-    """The rows of files, or of the Delta table that they are.
+    """The rows of files.
 
     Args:
         files: The content of each, by path.
@@ -48,22 +44,7 @@ def rows_of(files: Mapping[str, bytes], place: str) -> list[dict[str, Any]]:
     Raises:
         ValueError: A file has no columns.
     """
-    if any(path.startswith(f"{place}/{DELTA_LOG}/") for path in files):
-        return _delta_rows(files, place)
     return [row for path in sorted(files) for row in _rows_of_file(path, files[path], place)]
-
-
-def _delta_rows(files: Mapping[str, bytes], place: str) -> list[dict[str, Any]]:
-    # Heavy: few tests have a table.
-    from deltalake import DeltaTable
-
-    with tempfile.TemporaryDirectory(prefix="dagflow-table-") as folder:
-        for path, data in files.items():
-            target = Path(folder, path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
-        found: list[dict[str, Any]] = DeltaTable(str(Path(folder, place))).to_pyarrow_table().to_pylist()
-    return found
 
 
 def _rows_of_file(path: str, data: bytes, place: str) -> Iterator[dict[str, Any]]:

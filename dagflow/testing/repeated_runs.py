@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 
 from dagflow.api.control import BlockSource
@@ -94,8 +95,8 @@ def differences_of_deaths(case: AppCase, files: Mapping[str, bytes], done: AppOu
 
 def _records(done: AppOutputs) -> dict[str, list[str]]:
     """The lines, or rows, below each directory, in an order of their own: names of files depend on the cut."""
-    found: dict[str, list[str]] = {}
-    for directory in done.directories():
+    found = {table: sorted_lines(comparable(done.rows(table), ())) for table in done.tables}
+    for directory in sorted({os.path.dirname(path) for path in done.named_files()}):
         try:
             rows = done.rows(directory)
         except ValueError:
@@ -107,10 +108,8 @@ def _records(done: AppOutputs) -> dict[str, list[str]]:
 
 def _published(done: AppOutputs) -> dict[str, object]:
     """The bytes of each file, or its rows, where it may name files; the rows of each table, which has other files."""
-    tables = done.tables()
-    inside = tuple(f"{table}/" for table in tables)
-    files = {path: data for path, data in done.files.items() if not path.startswith(inside)}
-    with_rows = [*tables, *(path for path, data in files.items() if is_parquet(data))]
+    files = done.named_files()
+    with_rows = [*done.tables, *(path for path, data in files.items() if is_parquet(data))]
     return files | {path: sorted_lines(comparable(done.rows(path), ())) for path in with_rows}
 
 

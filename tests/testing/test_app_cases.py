@@ -130,23 +130,31 @@ def test_rows_columns_and_reasons_are_compared(tmp_path: Path, form: str) -> Non
         assert [failure.place.line for failure in failures_of(case_read)] == [line]
 
 
-def test_rows_of_a_table_are_compared_also_after_crashes(tmp_path: Path) -> None:
-    """Through the table's own log: a file that is not in it does not count."""
+CATALOG = "catalog: {type: sql, uri: 'sqlite:///catalog.db', warehouse: warehouse}"
+TABLES = {
+    "delta:rows": ("rows", "", "kill: every, "),
+    "iceberg:shop.orders": ("rows", f", {CATALOG}", ""),
+    "parquet:out/orders": ("out/orders", "", "kill: every, "),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_rows_of_a_table_are_compared(tmp_path: Path, table: str) -> None:
+    """As the table itself shows them, also after crashes; by the operator that writes them, or the location."""
+    place, catalog, kill = TABLES[table]
+    properties = f"{{table: '{table}', metadata_columns: [file, window]{catalog}}}"
+    writer = f"{{class: TableWriter, properties: {properties}, partition: parallel}}"
+    app = ORDERS.replace("{class: RecordWriter, properties: {path: rows, format: FORMAT}, partition: parallel}", writer)
+    case = 'tests:\n  a: {files: {in/a.csv: "id,price\\n1,2.5\\n2,3\\n"}, KILLrows: {PLACE: ROWS}}\n'
+    case = case.replace("KILL", kill).replace("PLACE", place)
     file = tmp_path / "orders.yaml"
-    table = (
-        '{class: TableWriter, properties: {table: "delta:rows", metadata_columns: [file, window]}, partition: parallel}'
-    )
-    app = ORDERS.replace("{class: RecordWriter, properties: {path: rows, format: FORMAT}, partition: parallel}", table)
-    case = 'tests:\n  a: {files: {in/a.csv: "id,price\\n1,2.5\\n2,3\\n"}, kill: every, rows: {rows: ROWS}}\n'
-    rows = "[{id: 1, price: 2.5}, {id: 2, price: 3, _dagflow_file: in/a.csv}]"
     file.write_text(app + case.replace("ROWS", "[]"))
     (wrong,) = read_cases(str(file))
     (failure,) = failures_of(wrong)
-    assert failure.actual is not None and failure.actual.value == [
-        {"id": 1, "price": "2.50"},
-        {"id": 2, "price": "3.00"},
-    ]
-    file.write_text(app + case.replace("ROWS", rows.replace("price: 2.5", "price: 2.5, _dagflow_file: in/a.csv")))
+    assert failure.actual is not None
+    assert failure.actual.value == [{"id": 1, "price": "2.50"}, {"id": 2, "price": "3.00"}]
+    rows = "[{id: 1, price: 2.5, _dagflow_file: in/a.csv}, {id: 2, price: 3, _dagflow_file: in/a.csv}]"
+    file.write_text(app + case.replace("ROWS", rows))
     (right,) = read_cases(str(file))
     assert list(map(str, failures_of(right))) == []
 

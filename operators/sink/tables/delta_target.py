@@ -161,6 +161,11 @@ class DeltaTarget(Target):
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
         merged_columns(self.table, files, self._columns, may_grow=self.table.may_grow)
 
+    def rows(self) -> pa.Table | None:
+        """The rows of the newest version."""
+        handle = opened(self.table)
+        return None if handle is None else handle.to_pyarrow_table()
+
     def sync(self) -> None:
         """Sync the newest entry of the log, which deltalake leaves to the system."""
         directory = os.path.join(self.table.location, _LOG)

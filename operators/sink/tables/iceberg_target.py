@@ -142,6 +142,11 @@ class IcebergTarget(Target):
         if self._handle is not None:
             _new_columns(self.table, self._handle, columns)
 
+    def rows(self) -> pa.Table | None:
+        """The rows of the newest snapshot."""
+        handle = TableCatalog(self.table).load()
+        return None if handle is None else handle.scan().to_arrow()
+
 
 class IcebergState(TargetState):
     """A table at one moment, or none yet."""
