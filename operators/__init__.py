@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from operators.splitter.splitter import FileSplitterInput
     from operators.stateful.deduplicator import Deduplicator
     from operators.stateful.key_counter import KeyCounter
+    from operators.transform.check import Check
     from operators.transform.parse import Parse
     from operators.transform.record_filter import RecordFilter
     from operators.transform.select import Select
@@ -33,6 +34,7 @@ __all__ = [
     "Aggregate",
     "BlockMetadata",
     "BlockReader",
+    "Check",
     "CountBy",
     "DeadlinePartitioner",
     "Deduplicator",
@@ -61,6 +63,7 @@ _MODULE_BY_NAME = {
     "Aggregate": "operators.aggregate.aggregate",
     "BlockMetadata": "operators.files.metadata",
     "BlockReader": "operators.reader.block_reader",
+    "Check": "operators.transform.check",
     "CountBy": "operators.aggregate.count_by",
     "Deduplicator": "operators.stateful.deduplicator",
     "DeadlinePartitioner": "operators.partitioning.deadline",

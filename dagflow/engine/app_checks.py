@@ -15,7 +15,7 @@ from pathlib import Path
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
-from dagflow.engine.machine_checks import Check, checked, free_space
+from dagflow.engine.machine_checks import MachineCheck, checked, free_space
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import Places
 from dagflow.engine.preview import PreviewOptions, preview
@@ -40,7 +40,7 @@ _NAME = ".dagflow-doctor"
 _PROBE = b"dagflow doctor"
 
 
-def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[Check]:
+def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[MachineCheck]:
     """The checks of an app, one after the other; no data is touched, and what is written is removed again.
 
     Args:

@@ -27,7 +27,7 @@ OPTIONAL = ("lz4", "python-snappy", "backports.zstd", "s3fs", "obstore", "gcsfs"
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MachineCheck:
     """What was looked at.
 
     Attributes:
@@ -46,18 +46,18 @@ class Check:
         return self.error is None
 
 
-def checked(name: str, look: Callable[[], str]) -> Check:
+def checked(name: str, look: Callable[[], str]) -> MachineCheck:
     """The outcome of a look, which returns what it found, or raises what is wrong."""
     try:
-        return Check(name, look())
+        return MachineCheck(name, look())
     except DagflowError as error:
-        return Check(name, error.message, error)
+        return MachineCheck(name, error.message, error)
     except OSError as error:
         failure = DagflowError(f"{error.filename or 'the system'}: {error.strerror or error}")
-        return Check(name, failure.message, failure)
+        return MachineCheck(name, failure.message, failure)
 
 
-def machine_checks() -> Iterator[Check]:
+def machine_checks() -> Iterator[MachineCheck]:
     """The checks of this machine, one after the other."""
     yield checked("python", lambda: f"{platform.python_version()} in {os.path.dirname(os.__file__)}")
     yield checked("packages", _packages)

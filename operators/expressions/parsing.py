@@ -98,7 +98,8 @@ def parsed(text: str) -> Node:
         ExpressionError: It is none, or says what expressions cannot.
     """
     try:
-        found = sqlglot.parse_one(text, dialect=SqlDialect)
+        # Not as a statement, which a column such as comment or set would begin.
+        found = sqlglot.parse_one(text, dialect=SqlDialect, into=exp.Condition)
     except TokenError:
         raise ExpressionError("a quote or a comment is not closed", text, len(text.rstrip())) from None
     except ParseError as error:
@@ -185,9 +186,6 @@ class _Converter:
     def _unsupported(self, found: Any, at: int) -> ExpressionError:
         if isinstance(found, exp.Query | exp.Subquery | exp.Values):
             return ExpressionError("a query is no expression; only columns of the record can be used", self._text, at)
-        if isinstance(found, exp.Alias):
-            reason = "'as' is not expected here: the key in YAML names the result"
-            return ExpressionError(reason, self._text, _position(found.args["alias"]))
         if isinstance(found, exp.Window):
             return ExpressionError("windows (over) are not available; Aggregate groups records", self._text, at)
         if isinstance(found, exp.Bracket | exp.Dot | exp.JSONExtract | exp.JSONExtractScalar):

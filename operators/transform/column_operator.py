@@ -100,16 +100,10 @@ class ColumnOperator(RejectLimited, Generic[Plan]):
         """
         if not reasons:
             return
-        offsets = batch.offsets()
         if not self._takes_rejects:
-            first = next(iter(reasons))
-            raise RecordError(
-                reasons[first],
-                url=_url_of(batch, first),
-                offset=int(offsets[first]),
-                length=_length(batch, first),
-                hint="to take such records aside, connect the port errors of this operator, and run again",
-            )
+            hint = "to take such records aside, connect the port errors of this operator, and run again"
+            raise self.error_of(batch, reasons, hint)
+        offsets = batch.offsets()
         refused = [
             json.dumps(
                 {
@@ -126,6 +120,17 @@ class ColumnOperator(RejectLimited, Generic[Plan]):
             self._context.counters[REJECTED] += len(refused)
         origin = batch.take(np.array(list(reasons), np.int64)).origin
         self.errors.emit(RecordBatch.from_records(refused, LINE_FEED, origin))
+
+    def error_of(self, batch: RecordBatch, reasons: Mapping[int, str], hint: str) -> RecordError:
+        """The error of the first record that has a reason, with its place."""
+        first = min(reasons)
+        return RecordError(
+            reasons[first],
+            url=_url_of(batch, first),
+            offset=int(batch.offsets()[first]),
+            length=_length(batch, first),
+            hint=hint,
+        )
 
     @property
     def _takes_rejects(self) -> bool:

@@ -21,6 +21,7 @@ from operators import (
     Aggregate,
     BlockMetadata,
     BlockReader,
+    Check,
     CountBy,
     Deduplicator,
     FileCompletion,
@@ -207,6 +208,16 @@ class TestAggregate(BuiltInContract):
     def operator(self) -> Operator:
         """It adds sizes up by their parity."""
         return Aggregate(by={"odd": "size % 2"}, columns={"total": "sum(size)", "part": "max(6 / (size - 4))"})
+
+    def windows(self) -> Sequence[Inputs]:
+        """Rows, of which some are refused."""
+        return [{"input": [{"size": size} for size in sizes]} for sizes in ([3, 1, 2], [5], [4, 4, 4])]
+
+
+class TestCheck(BuiltInContract):
+    def operator(self) -> Operator:
+        """It refuses some."""
+        return Check(expect=["size < 4", "size <> 2"])
 
     def windows(self) -> Sequence[Inputs]:
         """Rows, of which some are refused."""

@@ -9,7 +9,7 @@ from dagflow.cli.locations import load
 from dagflow.cli.progress import operators_silenced
 from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.engine.app_checks import app_checks
-from dagflow.engine.machine_checks import Check, machine_checks
+from dagflow.engine.machine_checks import MachineCheck, machine_checks
 from dagflow.errors import DagflowError
 
 
@@ -36,7 +36,7 @@ def command(settings: Settings, app: str | None, overrides: tuple[str, ...], sta
     return int(failed > 0)
 
 
-def _told(check: Check, settings: Settings) -> bool:
+def _told(check: MachineCheck, settings: Settings) -> bool:
     """Print a check; whether something is wrong."""
     if check.error is None:
         output.result(settings.redact(f"ok     {check.name}: {check.detail}"))

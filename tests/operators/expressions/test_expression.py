@@ -137,8 +137,9 @@ def test_reasons_say_what_was_computed_of_what() -> None:
         ("cast(b as date)", "boolean cannot become date"),
         ("substring(s)", "substring is used as substring(text, start, length)"),
         ("round(x, i)", "the number of digits of round() must be a whole number, not computed"),
-        ("select 1", "a query is no expression"),
-        ("i as n", "'as' is not expected here: the key in YAML names the result"),
+        ("select 1", "'select' is not expected here, at column 1"),
+        ("(select 1)", "a query is no expression"),
+        ("i as n", "'as' is not expected here, at column 3"),
         ("sum(i) over ()", "windows (over) are not available"),
         ("s[1]", "members of lists and structs cannot be taken out"),
         ("i; j", "only one expression is expected"),
@@ -183,6 +184,15 @@ def test_columns_of_other_types_are_seen_as_the_nearest() -> None:
         schema = pa.schema([(name, array.type)])
         assert name_of(Expression.of(f"coalesce({name}, null)").bind(schema).type) == kind
         assert over(f"coalesce({name}, null)", **{name: array}) == [value]
+
+
+def test_a_column_may_have_the_name_of_a_statement() -> None:
+    """An expression is no statement, whatever it begins with."""
+    names = ["comment", "set", "desc", "order", "group", "date", "show", "values"]
+    for name in names:
+        assert over(f'"{name}" + 1', **{name: pa.array([1])}) == [2]
+    for name in names[:-2]:
+        assert over(f"{name} + 1", **{name: pa.array([1])}) == [2]
 
 
 def test_an_empty_batch_gives_empty_columns() -> None:

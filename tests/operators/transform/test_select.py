@@ -168,7 +168,7 @@ def test_without_a_stream_for_rejects_the_run_ends_at_the_record(
         ("upr(name)", "10:15", "there is no function 'upr'; did you mean 'upper'?"),
         ('"1 + upr(name)"', "10:20", "there is no function 'upr'"),
         ("'concat(''a'', upr(name))'", "10:30", "there is no function 'upr'"),
-        ('"a \\"b\\" "', "10:19", "'as' is not expected here"),
+        ('"a \\"b\\" "', "10:19", "'\"b\"' is not expected here"),
         ("|\n          1 +\n          upr(name)", "12:11", "there is no function 'upr'"),
         (">-\n          1 +\n          2 +\n            upr(name)", "13:13", "there is no function 'upr'"),
         ("1 +\n          upr(name)", "11:11", "there is no function 'upr'"),
