@@ -140,11 +140,17 @@ def require_writable(table: Table, handle: DeltaTable) -> None:
 
 
 class DeltaTarget(Target):
-    """Takes windows as versions of a table: the marker is the version of the writer's `txn`."""
+    """Takes windows as versions of a table: the marker is the version of the writer's `txn`.
+
+    It reads of the log what is new since it looked last, so that the time of a transaction does not grow with the
+    number of versions.
+    """
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self._columns: pa.Schema | None = None
+        self._handle: DeltaTable | None = None
+        self._entry: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -153,9 +159,30 @@ class DeltaTarget(Target):
 
     def open(self, writer: str) -> TargetState:
         """Read the newest version."""
-        handle = opened(self.table)
+        handle = self._handle = self._newest()
+        self._entry = () if handle is None else self._entry_of(handle.version())
         self._columns = None if handle is None else columns_of(handle)
         return DeltaState(self.table, writer, handle)
+
+    def _newest(self) -> DeltaTable | None:
+        # Where the entry is another one, the table was removed, or made anew, or an older state of it put back.
+        if self._handle is None or not self._entry or self._entry != self._entry_of(self._handle.version()):
+            return opened(self.table)
+        with refusals(self.table):
+            self._handle.update_incremental()
+        require_writable(self.table, self._handle)
+        return self._handle
+
+    def _entry_path(self, version: int) -> str:
+        return os.path.join(self.table.location, _LOG, f"{version:020}.json")
+
+    def _entry_of(self, version: int) -> tuple[int, ...]:
+        """What tells the log's entry of a version from any other file; empty where there is none."""
+        try:
+            found = os.stat(self._entry_path(version))
+        except FileNotFoundError:
+            return ()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
@@ -168,9 +195,10 @@ class DeltaTarget(Target):
 
     def sync(self) -> None:
         """Sync the newest entry of the log, which deltalake leaves to the system."""
-        directory = os.path.join(self.table.location, _LOG)
-        newest = max(name for name in os.listdir(directory) if name.endswith(".json") and name[0].isdigit())
-        for path in (os.path.join(directory, newest), directory, self.table.location):
+        if self._handle is None:
+            return
+        newest = self._entry_path(self._handle.version())
+        for path in (newest, os.path.dirname(newest), self.table.location):
             descriptor = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -185,23 +213,29 @@ class DeltaState(TargetState):
         self._table = table
         self._writer = writer
         self._handle = handle
+        # Of this moment: the target goes on with the handle when it looks again.
+        self._marker = 0 if handle is None else handle.transaction_version(writer) or 0
+        self._version = -1 if handle is None else handle.version()
 
     @property
     def marker(self) -> int:
         """The version of the writer's transactions."""
-        return 0 if self._handle is None else self._handle.transaction_version(self._writer) or 0
+        return self._marker
 
     @property
     def version(self) -> str:
         """The version of the table."""
-        return "" if self._handle is None else f"version {self._handle.version()}"
+        return "" if self._handle is None else f"version {self._version}"
 
     def decision(self) -> str | None:
         """What the commit of the newest window says; None where it is among the newest versions no more."""
         if self._handle is None:
             return None
-        with refusals(self._table):
-            for entry in self._handle.history(_HISTORY):
+        # Mostly it is the newest version, and nothing else is read.
+        for versions in (1, _HISTORY):
+            with refusals(self._table):
+                entries = self._handle.history(versions)
+            for entry in entries:
                 if entry.get("dagflow.writer") == self._writer:
                     found: str | None = entry.get("dagflow.decision")
                     return found
@@ -211,6 +245,8 @@ class DeltaState(TargetState):
         """Add the files in one version; the first one makes the table."""
         table, files = self._table, [file for window in windows for file in window.files]
         last = windows[-1]
+        if self._handle is not None and self._handle.version() != self._version:
+            raise StorageError(f"it has gone on from {self.version}", url=table.name)
         properties = CommitProperties(
             app_transactions=[Transaction(self._writer, last.window_id)],
             custom_metadata={

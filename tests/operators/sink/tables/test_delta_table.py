@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -193,3 +194,47 @@ def test_names_with_spaces_and_letters_of_all_scripts(tmp_path: Path) -> None:
     target = DeltaTable(str(tmp_path / "Größe 100%"), ()).target(STORAGE)
     target.open("w").commit([DecidedWindow(1, "d", (data_file(tmp_path / "Größe 100%", 1),))])
     assert target.open("w").marker == 1
+
+
+def test_a_state_does_not_go_on_with_its_target(tmp_path: Path) -> None:
+    """The target has looked again and seen another driver's window: what was read before takes nothing."""
+    table = tmp_path / "table"
+    target = DeltaTable(str(table), ()).target(STORAGE)
+    target.open("w").commit([DecidedWindow(1, "one", (data_file(table, 1),))])
+    before = target.open("w")
+    DeltaTable(str(table), ()).target(STORAGE).open("w").commit([DecidedWindow(2, "two", (data_file(table, 2),))])
+    assert target.open("w").marker == 2
+    assert before.marker == 1
+    with pytest.raises(StorageError, match="it has gone on from version 0"):
+        before.commit([DecidedWindow(2, "again", (data_file(table, 2),))])
+    assert Handle(str(table)).to_pyarrow_table().num_rows == 4
+
+
+def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
+    """It has as many versions as the one before, or fewer, and none of its windows."""
+    table = tmp_path / "table"
+    target = DeltaTable(str(table), ()).target(STORAGE)
+    for window_id in (1, 2):
+        target.open("w").commit([DecidedWindow(window_id, f"{window_id}", (data_file(table, window_id),))])
+    assert target.open("w").marker == 2
+    shutil.rmtree(table)
+    assert target.open("w").marker == 0
+    for value in (7, 8):
+        write_deltalake(str(table), pa.table({"n": [value]}), mode="append")
+    state = target.open("w")
+    assert (state.marker, state.version) == (0, "version 1")
+    state.commit([DecidedWindow(3, "three", (data_file(table, 3),))])
+    assert sorted(Handle(str(table)).to_pyarrow_table()["n"].to_pylist()) == [7, 8, 30, 31]
+
+
+def test_the_log_is_not_read_again_from_its_beginning(tmp_path: Path) -> None:
+    """Entries that were seen may be gone: another program has cleaned the log up behind a checkpoint."""
+    table = tmp_path / "table"
+    target = DeltaTable(str(table), ()).target(STORAGE)
+    for window_id in range(1, 6):
+        target.open("w").commit([DecidedWindow(window_id, f"{window_id}", (data_file(table, window_id),))])
+    assert target.open("w").marker == 5
+    for version in range(4):
+        (table / "_delta_log" / f"{version:020}.json").unlink()
+    state = target.open("w")
+    assert (state.marker, state.decision()) == (5, "5")
