@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.engine.preview import PreviewOptions, preview
-from dagflow.errors import DagflowError, SpecError
+from dagflow.errors import DagflowError, PlanError, SpecError
 from dagflow.spec.case_reader import AppCase, CaseReader, Expected
 from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Place, Problems
@@ -109,8 +109,12 @@ def failures_of(case: AppCase) -> list[CaseFailure]:
     return [replace(failure, message=f"{who}: {failure.message}") for failure in failures]
 
 
-def _schema_at(folder: AppFolder, port: str) -> dict[str, str]:
-    found = preview(folder.plan(), PreviewOptions(port, read_bytes=1 << 62))
+def _schema_at(folder: AppFolder, port: str) -> dict[str, str] | str:
+    """The types of the columns at a port; why there are none, where there is no such port."""
+    try:
+        found = preview(folder.plan(), PreviewOptions(port, read_bytes=1 << 62))
+    except PlanError as error:
+        return "\n    ".join([*(problem.message for problem in error.problems), *filter(None, [error.hint])])
     if found.error is not None:
         raise found.error
     return dict(found.columns)
@@ -131,7 +135,11 @@ def _differences(case: AppCase, done: AppOutputs) -> Iterator[CaseFailure]:
             message = f"{number:,} records left {port}{_not(count.value)}"
             yield CaseFailure(count.place, message, Actual(count.path, number))
     for path, text in case.output.items():
-        if (got := done.text(path)) != text.value:
+        if (got := done.text(path)) == text.value:
+            continue
+        if lacks := done.lacks(path):
+            yield CaseFailure(text.place, lacks)
+        else:
             message = f"{path} is different{_diff(text.value.splitlines(), got.splitlines())}"
             yield CaseFailure(text.place, message, Actual(text.path, got))
     for path, rows in case.rows.items():
@@ -140,19 +148,26 @@ def _differences(case: AppCase, done: AppOutputs) -> Iterator[CaseFailure]:
         except (ValueError, ImportError) as error:
             yield CaseFailure(rows.place, str(error))
         else:
-            yield from _of_rows(path, rows, found)
+            yield from _of_rows(done, path, rows, found)
 
 
-def _of_rows(path: str, rows: Expected[list[dict[str, Any]]], found: list[dict[str, Any]]) -> Iterator[CaseFailure]:
+def _of_rows(
+    done: AppOutputs, path: str, rows: Expected[list[dict[str, Any]]], found: list[dict[str, Any]]
+) -> Iterator[CaseFailure]:
     got = comparable(found, rows.value)
     before, after = sorted_lines(with_types_of(rows.value, found)), sorted_lines(got)
-    if before != after:
+    if before != after and (lacks := done.lacks(path)):
+        yield CaseFailure(rows.place, lacks)
+    elif before != after:
         yield CaseFailure(rows.place, f"rows of {path} are different{_diff(before, after)}", Actual(rows.path, got))
 
 
-def _of_schemas(case: AppCase, schemas: Mapping[str, dict[str, str]]) -> Iterator[CaseFailure]:
+def _of_schemas(case: AppCase, schemas: Mapping[str, dict[str, str] | str]) -> Iterator[CaseFailure]:
     for port, types in case.schema.items():
-        if (got := schemas[port]) != types.value or list(got) != list(types.value):
+        got = schemas[port]
+        if isinstance(got, str):
+            yield CaseFailure(types.place, got)
+        elif got != types.value or list(got) != list(types.value):
             before, after = ([f"{name}: {kind}" for name, kind in each.items()] for each in (types.value, got))
             message = f"columns at {port} are different{_diff(before, after)}"
             yield CaseFailure(types.place, message, Actual(types.path, got))

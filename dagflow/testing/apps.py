@@ -104,6 +104,14 @@ class AppOutputs:
         inside = tuple(f"{place}/" for place in others)
         return {path: data for path, data in self.files.items() if path.startswith(inside)}
 
+    def lacks(self, path: str) -> str:
+        """What to say where nothing was published at a path: where there is something; "" where there is."""
+        place = os.path.normpath(path)
+        if path in self.tables or any(each == place or each.startswith(f"{place}/") for each in self.files):
+            return ""
+        directories = sorted({os.path.dirname(each) for each in self.files})
+        return f"nothing was published in {path}; there is output in: {', '.join(directories) or 'no place'}"
+
     def _below(self, place: str) -> list[bytes]:
         place = os.path.normpath(place) if place else ""
         below = f"{place}/" if place else ""
@@ -173,7 +181,7 @@ class AppFolder:
 
     def as_in_test(self, text: str) -> str:
         """A text that names files as the test does."""
-        return text.replace(f"{self.path}/", "")
+        return text.replace(f"{self.path}/", "").replace(str(self.path), "the directory of the test")
 
     def plan(self) -> LogicalPlan:
         """The app's plan, with fresh operators; relative paths, and its checkpoint, are in the directory.

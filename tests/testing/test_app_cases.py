@@ -55,6 +55,28 @@ def test_each_difference_is_told_at_its_line(tmp_path: Path) -> None:
     assert told[3] == "9: test 'all wrong': 0 records were rejected, not 4"
 
 
+def test_a_place_or_a_port_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """With what there is; --update leaves it as it is."""
+    cases = """\
+  a:
+    files: {data/logs/a.log: "one\\n"}
+    output: {out/recrds: "one\\n"}
+    rows: {out/rows: [{a: 1}]}
+    schema: {reader.mesages: {record: binary}}
+  b: {files: {data/lgs/a.log: "one\\n"}, rejected: 0}
+"""
+    told = failures(tmp_path, cases)
+    assert told[0] == "5: test 'a': nothing was published in out/recrds; there is output in: out/records"
+    assert told[1] == "6: test 'a': nothing was published in out/rows; there is output in: out/records"
+    assert told[2].startswith(
+        "7: test 'a': operator 'reader' has no port 'mesages'; did you mean 'messages'?\n    records"
+    )
+    assert "data/logs: no such file or directory" in told[3] and "/dev/shm" not in told[3]
+    assert all(
+        failure.actual is None for case in read_cases(str(tmp_path / "test_app.yaml")) for failure in failures_of(case)
+    )
+
+
 def test_a_case_may_state_that_a_run_fails(tmp_path: Path) -> None:
     """By a part of its message; another failure, or none, fails the case."""
     bad = "    set: {splitter.block_size: 0}\n"
