@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dagflow.cli.main import command_line
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.report.status import status
@@ -64,6 +66,15 @@ def test_the_app_of_the_page_runs(folder: Path) -> None:
         if each.stage == "reader"
     ]
     assert reader == [(0, 1), (1, 3)]
+
+
+def test_the_plan_of_the_page_is_that_of_the_command() -> None:
+    """The app comes along, and so does its input."""
+    shown = re.findall(r"```console\n\$ dagflow (plan \S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(shown) == 1
+    for arguments, output in shown:
+        with contextlib.chdir(PAGE.parent.parent):
+            assert CliRunner().invoke(command_line, arguments.split()).stdout == output
 
 
 def test_the_counts_of_the_page_are_those_of_a_run(folder: Path) -> None:

@@ -28,8 +28,9 @@ class AppPlan:
 
     def show(self, format: Format = "text") -> str:
         """The plan as `dagflow plan` shows it: text, mermaid, dot or svg."""
-        shown = explain(self.logical, self.physical, format=format, partitions=partitions(self.logical, self.physical))
-        return shown if self.logical.spec is None else self.logical.spec.redact(shown)
+        counts = partitions(self.logical, self.physical)
+        redact = str if self.logical.spec is None else self.logical.spec.redact
+        return explain(self.logical, self.physical, format=format, partitions=counts, redact=redact)
 
     def __str__(self) -> str:
         return self.show()

@@ -207,8 +207,8 @@ def test_a_stream_may_come_from_several_ports(tmp_path: Path) -> None:
     assert place(logical).stage_of("keyed").fixed_partitions == 3
     text = explain(logical, place(logical))
     assert "  keyed (Sink, partition: by host, count 3)\n" in text
-    assert "union: step.output -> keyed.input, shuffle, by host\n" in text
-    assert "everywhere: reader.records -> sink.input, shuffle, to all partitions\n" in text
+    assert "union: output -> keyed.input, shuffle, by host\n" in text
+    assert "everywhere: records -> sink.input, shuffle, to all partitions\n" in text
 
 
 def write(folder: Path, text: str) -> Path:

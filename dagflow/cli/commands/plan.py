@@ -74,8 +74,9 @@ def command(
         output.result("\n\n".join(_simulated(logical, physical, trace, rate)))
         return 0
     found = _estimate(logical, settings)
-    shown = explain(logical, physical, format=form, partitions=partitions(logical, physical), estimate=found)
-    output.result(settings.redact(shown.rstrip("\n")))
+    counts = partitions(logical, physical)
+    shown = explain(logical, physical, format=form, partitions=counts, estimate=found, redact=settings.redact)
+    output.result(shown.rstrip("\n"))
     return 0
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dagflow.plan.logical import LogicalPlan
@@ -118,7 +118,11 @@ class Drawing:
 
 
 def drawing_of(
-    logical: LogicalPlan, physical: PhysicalPlan, partitions: Mapping[str, int | str], caption: str
+    logical: LogicalPlan,
+    physical: PhysicalPlan,
+    partitions: Mapping[str, int | str],
+    caption: str,
+    redact: Callable[[str], str] = str,
 ) -> Drawing:
     """Gather what a drawing shows.
 
@@ -127,6 +131,7 @@ def drawing_of(
         physical: Where its operators run.
         partitions: By a stage's head the number of its partitions, or words such as "1 to 16".
         caption: A line below the drawing, or "".
+        redact: Makes a text fit to be shown; what is drawn may be clipped or wrapped afterwards.
     """
     arrows = arrows_of(physical)
     columns = _columns(logical, physical, arrows)
@@ -142,11 +147,22 @@ def drawing_of(
         for column in driver
     ]
     frames += [
-        Frame(f"stage {stage.index}", partitions_text(stage, partitions), columns[stage.head], stage.operators, False)
+        Frame(
+            f"stage {stage.index}",
+            redact(partitions_text(stage, partitions)),
+            columns[stage.head],
+            stage.operators,
+            False,
+        )
         for stage in physical.stages
     ]
-    classes = {name: class_text(logical, name) for name in logical.operators}
-    return Drawing(logical.name, classes, tuple(sorted(frames, key=lambda frame: frame.column)), tuple(arrows), caption)
+    return Drawing(
+        app=redact(logical.name),
+        classes={name: redact(class_text(logical, name)) for name in logical.operators},
+        frames=tuple(sorted(frames, key=lambda frame: frame.column)),
+        arrows=tuple(replace(each, words=redact(each.words), detail=redact(each.detail)) for each in arrows),
+        caption=redact(caption),
+    )
 
 
 def node_ids(drawing: Drawing) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
 from dagflow.plan.logical import LogicalPlan
@@ -24,6 +24,7 @@ def explain(
     format: Format = "text",
     partitions: Mapping[str, int | str] | None = None,
     estimate: str = "",
+    redact: Callable[[str], str] = str,
 ) -> str:
     """Show a plan.
 
@@ -34,12 +35,13 @@ def explain(
         partitions: By a stage's head the number of its partitions, or words such as "1 to 16"; other
             stages are shown as deciding for themselves.
         estimate: What a run would have to do, in words.
+        redact: Makes a text fit to be shown.
 
     Returns:
         The plan, ending in a newline.
     """
-    counts = partitions or {}
+    drawing = drawing_of(logical, physical, partitions or {}, estimate, redact)
     if format == "text":
-        return text(logical, physical, counts, estimate)
+        return text(logical, drawing, redact)
     draw = {"mermaid": mermaid, "dot": dot, "svg": svg}[format]
-    return draw(drawing_of(logical, physical, counts, estimate))
+    return draw(drawing)

@@ -1,62 +1,98 @@
-"""Shows a plan as text: the DAG as written, and what runs where."""
+"""Draws a plan for a terminal of 80 columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from dagflow.plan.accumulators import accumulators, over_text
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.physical import PhysicalPlan, Stage
-from dagflow.plan.render.drawing import class_text, partitions_text, routing_text
+from dagflow.plan.render.drawing import Arrow, Drawing, Frame
+from dagflow.plan.render.rails import NODE, Rails
+
+WIDTH = 80
+_LEAST_TEXT = 30
+"""Where more rails pass each other than leave so much room for text, lines are longer."""
 
 
-def text(logical: LogicalPlan, physical: PhysicalPlan, partitions: Mapping[str, int | str], caption: str) -> str:
-    """The plan as text for a terminal."""
-    return "\n".join(_lines(logical, physical, partitions, caption)) + "\n"
+def text(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) -> str:
+    """The plan as text: operators below the driver or stage that they run in, with a rail for each arrow."""
+    return "\n".join(line.rstrip() for line in _lines(logical, drawing, redact)) + "\n"
 
 
-def _lines(
-    logical: LogicalPlan, physical: PhysicalPlan, partitions: Mapping[str, int | str], caption: str
-) -> Iterator[str]:
-    yield f"app '{logical.name}'"
-    yield ""
-    yield "logical plan"
-    yield from _logical_lines(logical)
-    yield ""
-    yield "physical plan"
-    if physical.control:
-        yield f"  driver: {', '.join(physical.control)}"
-        for edge in physical.control_edges:
-            yield f"    inside    {edge.stream}: {edge.source} -> {edge.target}"
-    for stage in physical.stages:
-        title = f"  stage {stage.index} (level {stage.level}), {partitions_text(stage, partitions)}"
-        yield f"{title}: {', '.join(stage.operators)}"
-        yield from _stage_lines(stage)
-    if caption:
+def _lines(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) -> Iterator[str]:
+    yield f"app '{drawing.app}'"
+    rows = list(_rows(logical, drawing, redact))
+    left = 2 + max(len(row.rail) for row in rows)
+    room = max(WIDTH - left - 2, _LEAST_TEXT)
+    for row in rows:
+        lines = textwrap.wrap(row.words, room - row.indent, break_on_hyphens=False) or [""]
+        for number, line in enumerate(lines):
+            yield f"  {row.rail if not number else row.below:<{left}}{' ' * row.indent}{line}"
+    if drawing.caption:
         yield ""
         yield "estimate"
-        yield f"  {caption}"
+        yield from textwrap.wrap(drawing.caption, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
 
 
-def _logical_lines(logical: LogicalPlan) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A paragraph beside rails.
+
+    Attributes:
+        rail: The rails beside its first line.
+        below: The rails beside its other lines.
+        indent: How far its words are set to the right.
+        words: Its words.
+    """
+
+    rail: str
+    below: str
+    indent: int = 0
+    words: str = ""
+
+
+def _rows(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) -> Iterator[_Row]:
+    rails = Rails(drawing.arrows)
     holding = accumulators(logical.instances)
-    for name, node in logical.operators.items():
-        over = f", over: {over_text(holding[name])}" if name in holding else ""
-        partition = f", partition: {node.partition}" if node.partition is not None else ""
-        yield f"  {name} ({class_text(logical, name)}{partition}{over})"
-        for edge in logical.edges:
-            if edge.source.operator == name:
-                port = type(node.operator).output_ports[edge.source.port]
-                yield f"    {edge.source.port} -> {edge.target}    {edge.stream}: {port.type_name}"
+    for frame in drawing.frames:
+        yield _Row(rails.passing(), "")
+        yield _Row(rails.passing(), rails.passing(), 0, _title(frame))
+        for name in _one_by_one(frame.operators, drawing.arrows):
+            node = logical.operators[name]
+            partition = f", partition: {node.partition}" if node.partition is not None else ""
+            over = f", over: {over_text(holding[name])}" if name in holding else ""
+            for line in rails.node(name):
+                is_there = NODE in line
+                words = f"{name} ({drawing.classes[name]}{redact(partition)}{over})" if is_there else ""
+                yield _Row(line, rails.passing(), 2, words)
+            for arrow, line in rails.leaving(name):
+                yield _Row(line, rails.passing(), 4, _words(logical, arrow))
 
 
-def _stage_lines(stage: Stage) -> Iterator[str]:
-    for exchange in stage.inputs:
-        edge = exchange.edge
-        yield f"    takes in  {edge.stream}: {edge.source} -> {edge.target}, {routing_text(exchange)}"
-    for edge in stage.edges:
-        yield f"    inside    {edge.stream}: {edge.source} -> {edge.target}"
-    for edge in stage.outputs:
-        yield f"    emits     {edge.stream}: {edge.source} -> {edge.target}"
-    for edge in stage.reports:
-        yield f"    reports   {edge.stream}: {edge.source} -> {edge.target}"
+def _one_by_one(operators: Sequence[str], arrows: Sequence[Arrow]) -> Iterator[str]:
+    """The operators of a frame, each as soon as all before it were there, so that rails are short."""
+    edges = [(arrow.edge.source.operator, arrow.edge.target.operator) for arrow in arrows]
+    inside = [(source, target) for source, target in edges if source in operators and target in operators]
+    waiting = {name: sum(target == name for _, target in inside) for name in operators}
+    ready = [name for name in reversed(operators) if not waiting[name]]
+    while ready:
+        name = ready.pop()
+        yield name
+        behind = [target for source, target in inside if source == name]
+        for target in behind:
+            waiting[target] -= 1
+        ready += [target for target in reversed(list(dict.fromkeys(behind))) if not waiting[target]]
+
+
+def _title(frame: Frame) -> str:
+    return f"{frame.title}: {frame.subtitle}" if frame.subtitle else frame.title
+
+
+def _words(logical: LogicalPlan, arrow: Arrow) -> str:
+    edge = arrow.edge
+    port = type(logical.operators[edge.source.operator].operator).output_ports[edge.source.port]
+    kind = f", {port.type_name}" if port.type_name != "records" else ""
+    how = f", {arrow.words}" if arrow.words else ""
+    return f"{edge.stream}: {edge.source.port} -> {edge.target}{kind}{how}"

@@ -19,10 +19,18 @@ def test_the_plan_shows_stages_partitions_and_how_much_there_is(folder: Path) ->
     """Partitions as the readers allow them, as the app fixes them, and as many as run at the same time."""
     code, out, err = invoke("plan", "app.yaml")
     assert (code, err) == (0, "")
-    assert "driver: splitter" in out
-    assert "stage 0 (level 0), 1 to 4 partitions: reader" in out
-    assert "stage 1 (level 1), 3 partitions: filter" in out
-    assert "stage 2 (level 2), 2 partitions, fixed: writer" in out
+    words = [line.strip(" ●│┆┃") for line in out.splitlines()]
+    shown = [word for word in words if word.startswith(("driver", "stage")) or word.endswith(")")]
+    assert shown == [
+        "driver",
+        "splitter (FileSplitterInput)",
+        "stage 0: 1 to 4 partitions",
+        "reader (BlockReader)",
+        "stage 1: 3 partitions",
+        "filter (RecordFilter)",
+        "stage 2: 2 partitions, fixed",
+        "writer (RecordWriter, partition: 2)",
+    ]
     assert "1 file, 3 blocks, 21 bytes, 1 window" in out
 
 
@@ -77,6 +85,21 @@ def test_a_plan_shows_secrets_as_references(folder: Path, monkeypatch: pytest.Mo
     assert code == 0
     assert "hush" not in out + err
     assert err.startswith("no estimate: ${STORE_SECRET}/in")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_plan_shows_no_part_of_a_secret(folder: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """Also where a text is wrapped or clipped afterwards."""
+    secret = " ".join(f"hush{number}" for number in range(30))
+    monkeypatch.setenv("SECRET_COLUMN", secret)
+    app = (folder / "app.yaml").read_text()
+    keyed = app.replace("partition: 2}", 'partition: {by: "${SECRET_COLUMN}", count: 2}}')
+    assert keyed != app
+    (folder / "app.yaml").write_text(keyed)
+    code, out, err = invoke("plan", "app.yaml", "--format", form)
+    assert code == 0
+    assert "hush" not in out + err
+    assert "SECRET" in out and "COLUMN" in out
 
 
 def test_a_backlog_is_played_through_the_partitioners(folder: Path) -> None:

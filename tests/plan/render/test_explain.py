@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import FORMATS, Format, explain
 from tests.plan.dags import Head, Work, plan_of
-from tests.spec.apps import VALID
 from tests.strategies import logical_plans
-
-
-def test_the_text_names_stages_partitions_exchanges_and_estimate(tmp_path: Path) -> None:
-    """Everything that the physical plan holds, in a few lines."""
-    (tmp_path / "app.yaml").write_text(VALID)
-    logical = load_app(tmp_path / "app.yaml")
-    estimate = "all input: 1 file, 12 blocks"
-    text = explain(logical, place(logical), partitions={"reader": "1 to 16"}, estimate=estimate)
-    assert "  step (Step, partition: parallel)\n    output -> sink.input    kept: records\n" in text
-    assert "  driver: source\n" in text
-    assert "  stage 0 (level 0), 1 to 16 partitions: reader, step, sink\n" in text
-    assert "    takes in  pieces: source.pieces -> reader.pieces, assigned by the driver\n" in text
-    assert "    inside    kept: step.output -> sink.input\n" in text
-    assert text.endswith("estimate\n  all input: 1 file, 12 blocks\n")
 
 
 @pytest.mark.parametrize("format", FORMATS)
