@@ -12,8 +12,8 @@ import pytest
 from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
 from tests.engine.sample_app import words
 from tests.engine.table_app import (
+    TABLES,
     TEXTS,
-    app,
     delta_app,
     delta_rows,
     iceberg_app,
@@ -21,16 +21,13 @@ from tests.engine.table_app import (
     in_groups,
     parquet_app,
     parquet_rows,
-    rows,
     with_faults,
     work,
 )
 
 MOST_CALLS = 500
 KINDS = {
-    "database": (app, rows, 2),
-    "delta": (delta_app, delta_rows, 2),
-    "iceberg": (iceberg_app, iceberg_rows, 2),
+    **{kind: (*table, 2) for kind, table in TABLES.items()},
     "delta-groups": (lambda root, texts: in_groups(delta_app(root, texts)), delta_rows, 4),
     "iceberg-groups": (lambda root, texts: in_groups(iceberg_app(root, texts)), iceberg_rows, 4),
 }

@@ -6,9 +6,10 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
@@ -131,3 +132,23 @@ def with_faults(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Faults:
     """Let the transactions of all tables fail as told."""
     monkeypatch.setattr(FaultyTable, "faults", faults)
     return faults
+
+
+TABLES = {"database": (app, rows), "delta": (delta_app, delta_rows), "iceberg": (iceberg_app, iceberg_rows)}
+"""What makes an app with a table of each kind, and what reads the table."""
+
+
+def changed_by_others(path: Path) -> None:
+    """Another program adds a record to a table, writes all files anew, and forgets what was there before."""
+    if DeltaTable.is_deltatable(str(path)):
+        write_deltalake(str(path), pa.table({"record": [b"other"], "_dagflow_window": [0]}), mode="append")
+        DeltaTable(str(path)).optimize.compact()
+        DeltaTable(str(path)).vacuum(0, dry_run=False, enforce_retention_duration=False)
+        return
+    with SqlCatalog("default", uri=f"sqlite:///{path.parent / 'catalog.db'}", warehouse=f"file://{path}") as catalog:
+        table = catalog.load_table("shop.words")
+        table.append(pa.table({"record": [b"other"], "_dagflow_window": [0]}))
+        table.overwrite(table.scan().to_arrow())
+        newest = table.metadata.current_snapshot_id
+        with table.maintenance.expire_snapshots() as expiry:
+            expiry.by_ids([each.snapshot_id for each in table.snapshots() if each.snapshot_id != newest])

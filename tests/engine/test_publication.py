@@ -21,7 +21,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash, Moment, Pause
 from tests.engine.sample_app import words
-from tests.engine.table_app import TEXTS, FaultyTable, app, rows, with_faults, work
+from tests.engine.table_app import TABLES, TEXTS, FaultyTable, app, changed_by_others, rows, with_faults, work
 from tests.visitors.sqlite_table import SqliteTable
 
 
@@ -52,11 +52,13 @@ def test_a_target_that_was_removed_is_warned_of(tmp_path: Path, caplog: pytest.L
     assert caplog.text.count("has lost windows") == 1
 
 
+@pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])
 def test_the_marker_decides_about_a_transaction_that_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moment: Moment
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moment: Moment, kind: str
 ) -> None:
     """Whether it did its work or not, and whether the run dies of it or asks again."""
+    app, rows = TABLES[kind]
     for at in (1, 2):
         root = tmp_path / str(at)
         faults = with_faults(monkeypatch, Faults(at, moment))
@@ -85,10 +87,12 @@ def test_a_target_that_never_answers_ends_the_run(monkeypatch: pytest.MonkeyPatc
     assert rows(tmp_path / "db") == words(TEXTS)
 
 
+@pytest.mark.parametrize("kind", TABLES)
 def test_a_driver_that_was_frozen_before_its_transaction_adds_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
     """Another one has taken over and finished meanwhile: the first meets a marker that has moved, and is fenced."""
+    app, rows = TABLES[kind]
 
     def finish() -> None:
         with_faults(monkeypatch, Faults())
@@ -100,8 +104,10 @@ def test_a_driver_that_was_frozen_before_its_transaction_adds_nothing(
     assert rows(tmp_path / "db") == words(TEXTS)
 
 
-def test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", TABLES)
+def test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers(tmp_path: Path, kind: str) -> None:
     """Before anything runs, and every time."""
+    app, rows = TABLES[kind]
     work(app(tmp_path, TEXTS))
     shutil.copytree(tmp_path / "journal", tmp_path / "copy")
     work(app(tmp_path, [*TEXTS, b"h i", b"j", b"k"]))
@@ -111,8 +117,12 @@ def test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers(tmp_path: 
     assert rows(tmp_path / "db") == words([*TEXTS, b"h i j k"])
 
 
-def test_two_copies_of_a_checkpoint_cannot_both_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", TABLES)
+def test_two_copies_of_a_checkpoint_cannot_both_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
     """The one whose window is not the one in the target is refused; it would take the other's for its own."""
+    app, rows = TABLES[kind]
     work(app(tmp_path, TEXTS))
     shutil.copytree(tmp_path / "journal", tmp_path / "copy")
     copy = RunOptions(checkpoint=str(tmp_path / "copy"))
@@ -126,6 +136,19 @@ def test_two_copies_of_a_checkpoint_cannot_both_go_on(monkeypatch: pytest.Monkey
         with pytest.raises(JournalError, match="has another window 3 of operator 'table' than this checkpoint has dec"):
             work(app(tmp_path, [*TEXTS, b"copied"]), copy)
     assert rows(tmp_path / "db") == words([*TEXTS, b"original"])
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_other_programs_change_a_table_before_a_transaction(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """The window is added behind their changes, also where these have removed all files and versions of before."""
+    app, rows = TABLES[kind]
+    pause = with_faults(monkeypatch, Pause(2, lambda: changed_by_others(tmp_path / "db")))
+    work(app(tmp_path, TEXTS))
+    changed_by_others(tmp_path / "db")
+    assert pause.has_struck and work(app(tmp_path, [*TEXTS, b"h"])) == 1
+    assert rows(tmp_path / "db") == sorted([*words([*TEXTS, b"h"]), b"other", b"other"])
 
 
 def test_files_that_a_target_has_taken_may_be_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
