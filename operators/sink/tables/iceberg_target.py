@@ -234,7 +234,7 @@ class IcebergState(TargetState):
                     f"{redacted(file.final_url)} was decided for {', '.join(decided) or 'nothing'}"
                 )
         new = _new_columns(table, handle, columns)
-        transaction = _with_names(OneCommit(handle))
+        transaction = _with_names(OneCommit(_newest(handle)))
         if new:
             with transaction.update_schema() as update:
                 update.union_by_name(pa.schema(new))
@@ -252,6 +252,17 @@ class OneCommit(Transaction):
         """Send it."""
         self._snapshot_producers = []
         return super().commit_transaction()
+
+
+def _newest(handle: Handle) -> Handle:
+    """A table without its older snapshots, which a transaction copies a dozen times and does not look at.
+
+    The catalog applies what changes to the whole table.
+    """
+    newest = handle.current_snapshot()
+    kept = {"snapshots": [] if newest is None else [newest], "snapshot_log": []}
+    metadata = handle.metadata.model_copy(update=kept)
+    return Handle(handle.name(), metadata, handle.metadata_location, handle.io, handle.catalog, handle.config)
 
 
 def _with_names(transaction: Transaction) -> Transaction:

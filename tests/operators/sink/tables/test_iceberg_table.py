@@ -183,6 +183,22 @@ def test_the_marker_is_a_property_and_in_the_summary(tmp_path: Path) -> None:
     assert newest is not None and newest.summary is not None and newest.summary["dagflow.window"] == "1"
 
 
+def test_older_snapshots_and_tags_stay(tmp_path: Path) -> None:
+    """A transaction does not look at them, and drops none; old files of metadata go."""
+    target = committed(tmp_path)
+    first = handle(tmp_path).current_snapshot()
+    assert first is not None
+    handle(tmp_path).manage_snapshots().create_tag(first.snapshot_id, "audited").commit()
+    for window_id in range(2, 121):
+        target.open("w").commit([DecidedWindow(window_id, "d", (data_file(tmp_path, window_id),))])
+    found = handle(tmp_path)
+    assert len(found.snapshots()) == len(found.history()) == 120 and "audited" in found.refs()
+    assert found.scan(snapshot_id=first.snapshot_id).to_arrow()["n"].to_pylist() == numbers(1)
+    assert len(list((tmp_path / "warehouse/shop/orders/metadata").glob("*.metadata.json"))) == 101
+    newest = found.current_snapshot()
+    assert newest is not None and len(newest.manifests(found.io)) < 100, "manifests are merged"
+
+
 @pytest.mark.parametrize("change", ["rename", "drop"])
 def test_a_column_that_was_there_before_does_not_come_back(tmp_path: Path, change: str) -> None:
     """Files of before hold its name: the values would appear in the new column."""
