@@ -250,6 +250,7 @@ class OperatorContext:
         gone: Versions of files that an earlier attempt at the window found gone when it had read a part of them; they
             are left out whole.
         read_in_part: Takes the versions of which a part was read; see gone.
+        decided: What the target of the operator has decided for the window; "" for nothing. See Target.decide.
     """
 
     app: str = "app"
@@ -272,6 +273,7 @@ class OperatorContext:
     may_hold: bool = False
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
     read_in_part: set[VersionKey] = field(default_factory=set)
+    decided: str = ""
 
 
 class RunPreparation(Protocol):

@@ -30,6 +30,20 @@ class DecidedWindow:
     files: tuple[PendingFile, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class TargetDecision:
+    """What a target says of the files of a window before its intent is written.
+
+    Attributes:
+        text: What tasks must know of the target, with what these files add to it; they find it in
+            OperatorContext.decided.
+        fits: Whether the target takes the files as they are; otherwise the window runs again with the text.
+    """
+
+    text: str
+    fits: bool
+
+
 class TargetState(ABC):
     """A target as it is at one moment, and the only way to change it from there."""
 
@@ -89,6 +103,18 @@ class Target(ABC):
             StorageError: The target cannot be reached; the driver tries it some more times.
             DagflowError: It cannot be used.
         """
+
+    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision | None:
+        """Called when the tasks of a window are done, and again when it ran again: what all its files must be like.
+
+        Args:
+            waiting: Files of earlier windows that no transaction has shown yet; they cannot be changed.
+            files: The files of the window, in the same order each time that it runs.
+
+        Returns:
+            The decision, the same one for the same target and the same files; None where nothing is to be decided.
+        """
+        return None
 
     def check(self, files: Sequence[PendingFile]) -> None:  # noqa: B027  # optional
         """Called before a window's intent is written: refuse files that no transaction would take.

@@ -249,7 +249,10 @@ class Driver:
         if results is None:
             return
         raise_first_error(results)
-        if (again := self._runner.begun_anew(flight, results)) is not None:
+        again = self._runner.begun_anew(flight, results)
+        if again is None:
+            again = self._runner.begun_to_fit(flight, results, self._committer.decide(results))
+        if again is not None:
             self._in_flight[0] = again
             return
         # From the intent on the files of the window are decided, and _abandon must not remove them.

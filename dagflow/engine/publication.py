@@ -10,7 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dagflow.api.operator import Operator
-from dagflow.api.transactions import DecidedWindow, Target, TargetState, TransactionalSink, targets_of
+from dagflow.api.transactions import (
+    DecidedWindow,
+    Target,
+    TargetDecision,
+    TargetState,
+    TransactionalSink,
+    targets_of,
+)
 from dagflow.engine.window_repair import repair_command
 from dagflow.errors import DagflowError, JournalError, LostOutputError, StorageError
 from dagflow.journal import Journal, JournalState
@@ -81,6 +88,10 @@ class Publisher(ABC):
         Raises:
             DagflowError: It does: this checkpoint is an older copy.
         """
+
+    def decide(self, files: Sequence[PendingFile]) -> TargetDecision | None:
+        """What the files of a window must be like; None where nothing is to be decided."""
+        return None
 
     @abstractmethod
     def check(self, files: Sequence[PendingFile]) -> None:
@@ -173,11 +184,19 @@ class TransactionPublisher(Publisher):
                 self._operator,
             )
 
+    def decide(self, files: Sequence[PendingFile]) -> TargetDecision | None:
+        """Ask the target."""
+        return self._target.decide(self._waiting(), files)
+
     def check(self, files: Sequence[PendingFile]) -> None:
         """Ask the target, also whether they go together with files that wait to be merged."""
+        self._target.check([*self._waiting(), *files])
+
+    def _waiting(self) -> list[PendingFile]:
+        """A file of each schema that waits to be merged."""
         waiting = self._journal.state.held.waiting.get(self._operator, ())
         by_schema = {held.file.facts.schema: held.file for held in waiting if held.file.facts is not None}
-        self._target.check([*by_schema.values(), *files])
+        return list(by_schema.values())
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
         """Commit the window, unless the target has it."""
@@ -297,6 +316,11 @@ class Publication:
         """
         for publisher in self._publishers.values():
             publisher.require_not_ahead()
+
+    def decide(self, files: Iterable[PendingFile]) -> dict[str, TargetDecision]:
+        """What the files of a window must be like, by the operator of their target."""
+        asked = {operator: self._publishers[operator].decide(own) for operator, own in _by_operator(files).items()}
+        return {operator: decision for operator, decision in asked.items() if decision is not None}
 
     def check(self, files: Iterable[PendingFile]) -> None:
         """Refuse a window, before its intent is written, that could not be published.

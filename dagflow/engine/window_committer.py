@@ -10,6 +10,7 @@ from dataclasses import replace
 from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.operator import LimitChecker
 from dagflow.api.sources import encode_sources
+from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import ControlGraph, ControlResult
 from dagflow.engine.gone_versions import log_left_out, recovered
 from dagflow.engine.held_results import HeldResults
@@ -86,6 +87,11 @@ class WindowCommitter:
             yield window_id
         if state.last_committed:
             self._control.committed(state.held.published_through(state.last_committed))
+
+    def decide(self, results: Sequence[TaskResult]) -> dict[str, TargetDecision]:
+        """What targets say of the files of a window, by operator; the same however the tasks came to an end."""
+        ordered = sorted(results, key=lambda result: (result.stage, result.partition))
+        return self._publication.decide(file for result in ordered for file in result.files)
 
     def commit(self, planned: WindowPlan, results: Sequence[TaskResult]) -> WindowIntent:
         """Commit the oldest planned window.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from dagflow.api.context import Skipped, VersionKey
+from dagflow.api.transactions import TargetDecision
 from dagflow.engine.gone_versions import gone_after_part, gone_in, require_gone
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
@@ -23,6 +25,8 @@ from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.snapshot import RunningWindow
 from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.storage.publishing import discard_all
+
+logger = logging.getLogger(__name__)
 
 WINDOWS_IN_FLIGHT = 3
 """One being committed, one running, one ready to take its free slots."""
@@ -42,6 +46,7 @@ class InFlight:
         tasks: Number of its tasks.
         gone: Versions of files that it leaves out, as an earlier attempt found.
         is_repeated: Whether an earlier attempt found versions gone that the driver sees.
+        decided: What targets had decided when it began, by operator.
     """
 
     planned: WindowPlan
@@ -50,6 +55,7 @@ class InFlight:
     tasks: int = 0
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
     is_repeated: bool = False
+    decided: Mapping[str, str] = field(default_factory=dict)
 
 
 class WindowRunner:
@@ -84,6 +90,7 @@ class WindowRunner:
         self._runtime: Runtime | None = None
         self._sizing = sizing
         self._held = held
+        self._decided: dict[str, str] = {}
         self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
 
     @property
@@ -116,7 +123,8 @@ class WindowRunner:
             gone: Versions of files to be left out, as an earlier attempt found.
         """
         states = self._states.for_window(self.codec.partitions_of(planned))
-        task = replace(self.codec.task_of(planned, states, self._held.for_window(planned)), gone=gone or {})
+        task = self.codec.task_of(planned, states, self._held.for_window(planned))
+        task = replace(task, gone=gone or {}, decided=dict(self._decided))
         load = load_of_task(self._plan, planned, task)
         results: Future[list[TaskResult]] = Future()
         if planned.closes or any(share for shares in task.assigned.values() for share in shares):
@@ -126,7 +134,27 @@ class WindowRunner:
             results = runtime.submit(task)
         else:
             results.set_result([])
-        return InFlight(planned, load, results, sum(task.partitions.values()), task.gone)
+        return InFlight(planned, load, results, sum(task.partitions.values()), task.gone, decided=task.decided)
+
+    def begun_to_fit(
+        self, window: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]
+    ) -> InFlight | None:
+        """Begin a window anew where a target does not take its files as they are; later windows know what it decided.
+
+        Args:
+            window: The window.
+            results: What its tasks did.
+            decisions: What targets say, by operator.
+
+        Returns:
+            The window's new attempt; None where its files fit, or were made by the same decision.
+        """
+        self._decided.update((operator, decision.text) for operator, decision in decisions.items())
+        if all(each.fits or window.decided.get(operator) == each.text for operator, each in decisions.items()):
+            return None
+        logger.info("window runs again to fit its targets window=%d", window.planned.window_id)
+        discard_all(self._storage, [file for result in results for file in result.files])
+        return self.submit(window.planned, window.gone)
 
     def begun_anew(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
         """Begin a window anew where what it did must not be committed because versions of files were gone.

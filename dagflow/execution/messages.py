@@ -34,6 +34,7 @@ class WindowTask:
         holds: Operators that hold their results back.
         parts: Parts of held results that the window takes in, by operator.
         gone: Versions of files to be left out whole, as an earlier attempt found; see OperatorContext.gone.
+        decided: What targets have decided, by operator; see OperatorContext.decided.
     """
 
     window_id: int
@@ -48,6 +49,7 @@ class WindowTask:
     holds: Collection[str] = ()
     parts: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
+    decided: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,7 @@ class StageTask:
                 may_hold=not self._window.is_reprocessed and grouper_name(name) in self._program.plan.control,
                 gone=self._window.gone,
                 read_in_part=self._read_in_part,
+                decided=self._window.decided.get(name, ""),
             )
             self._chain.call(name, operator.setup, context)
             self._set_up.append(name)

@@ -71,6 +71,12 @@ DUPLICATES = "duplicates"
 FORGOTTEN_KEYS = "forgotten_keys"
 """Keys that are no longer remembered: after their time, or because there were too many."""
 
+RESCUED_VALUES = "rescued_values"
+"""Values that had no place in a column of their table, and are in its column _rescued."""
+
+IGNORED_VALUES = "ignored_values"
+"""Values of columns that their table lacks, which the app says to leave out."""
+
 FAILED_SCANS = "failed_scans"
 """Scans that a store broke off and that are made again."""
 

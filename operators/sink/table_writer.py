@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -18,16 +19,25 @@ from dagflow.api.properties import OutputLocation, Size, Tuning
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.transactions import Target, TransactionalSink
 from dagflow.errors import DagflowError
+from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
+from operators.rescued_values import FILE, OFFSET, RESCUED, rescued_text
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
 from operators.sink.tables.parquet_dataset import ParquetDataset
-from operators.sink.tables.table_columns import TableColumns, schema_text
+from operators.sink.tables.table_columns import (
+    OnNewColumn,
+    OnTypeChange,
+    Rescued,
+    TableColumns,
+    schema_of_text,
+    schema_text,
+)
 from operators.sink.tables.table_files import TableFiles
 from operators.sink.tables.table_groups import GroupLimits, TableGroups, TableMerger
 
@@ -92,12 +102,21 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     ] = 128 << 20
 
     on_new_column: Annotated[
-        Literal["add", "fail"],
+        OnNewColumn,
         Field(
             description="what a column does that the table lacks: add it to the table, with the type that the records "
-            "have; or end the run before its window is committed"
+            "have; rescue its values into the column _rescued; ignore them; or fail: end the run before its window is "
+            "committed"
         ),
     ] = "add"
+
+    on_type_change: Annotated[
+        OnTypeChange,
+        Field(
+            description="what a value does that has no place in its column of the table: rescue it into the column "
+            "_rescued, as JSON of name and value with file and offset; or end the run before its window is committed"
+        ),
+    ] = "fail"
 
     commit: Annotated[
         GroupLimits | None,
@@ -169,8 +188,14 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         table = self._table
         shape = self._shape or TableShape(table.location, None, table.partition_by)
         partition_columns = [field.column for field in shape.partition_by]
+        self._counters = context.counters
         self._columns = TableColumns(
-            table.name, table.column_type, shape.columns, partition_columns, may_grow=table.may_grow
+            table.name,
+            table.column_type,
+            schema_of_text(context.decided) if context.decided else shape.columns,
+            partition_columns,
+            on_new_column=self.on_new_column,
+            on_type_change=self.on_type_change,
         )
         if context.may_hold and not table.is_named and self._limits.every_millis != 0:
             self._files = FragmentFiles(
@@ -198,8 +223,25 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     def write(self, batch: RecordBatch) -> None:
         """Append the records of one batch."""
         if len(batch):
-            rows = self._columns.fit(self._with_metadata(batch))
+            rows, rescued = self._columns.fit(self._with_metadata(batch))
+            if "rescue" in (self.on_new_column, self.on_type_change):
+                rows = self._with_rescued(batch, rows, rescued)
             self._files.write(RecordBatch(rows, origin=batch.origin))
+
+    def _with_rescued(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> pa.RecordBatch:
+        """Rows with the values that have no place in other columns, beside those that a reader has put aside."""
+        position = rows.schema.get_field_index(RESCUED)
+        texts = rows.column(position).to_pylist() if position >= 0 else [None] * len(batch)
+        if rescued.values:
+            files, offsets = self._metadata(batch, "file").to_pylist(), self._metadata(batch, "offset").to_pylist()
+        for row, values in rescued.values.items():
+            place = {FILE: files[row], OFFSET: offsets[row]}
+            texts[row] = rescued_text({**json.loads(texts[row] or "{}"), **values, **place})
+        self._counters[RESCUED_VALUES] += rescued.count
+        column = pa.array(texts, pa.string())
+        if position >= 0:
+            return rows.set_column(position, RESCUED, column)
+        return rows.append_column(RESCUED, column)
 
     def _with_metadata(self, batch: RecordBatch) -> pa.RecordBatch:
         rows = batch.to_arrow()
@@ -224,6 +266,8 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
 
     def end_window(self) -> None:
         """End the window's files."""
+        if self._columns.ignored:
+            self._counters[IGNORED_VALUES] += self._columns.ignored
         self._files.end_window()
 
     @property

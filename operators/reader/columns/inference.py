@@ -46,6 +46,16 @@ def shapes_of(objects: Iterable[bytes], null_words: Iterable[str]) -> dict[str, 
     return found or None
 
 
+def shape_of(value: Any, words: frozenset[str]) -> Shape:
+    """The shape of one value; None for one that says nothing."""
+    return _shape(value, words, 0)
+
+
+def merged_shapes(old: Shape, new: Shape) -> Shape:
+    """The shape of values of two shapes, of which the first decides where they contradict each other."""
+    return _merged(old, new)
+
+
 def _shape(value: Any, words: frozenset[str], depth: int) -> Shape:
     if value is None or depth > MAX_DEPTH:
         return None

@@ -115,6 +115,17 @@ def _with_room(kind: pa.DataType) -> pa.DataType:
     return pa.decimal128(38, kind.scale) if pa.types.is_decimal(kind) else kind
 
 
+def plain(kind: pa.DataType) -> pa.DataType:
+    """A type that Arrow has inferred, with text where it took text for a time."""
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, plain(field.type)) for field in kind])
+    return kind
+
+
 def read_options(batch: RecordBatch) -> arrow_json.ReadOptions:
     """Options by which Arrow reads all of a batch at once."""
     borders = borders_of(batch.framed())

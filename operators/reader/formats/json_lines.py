@@ -12,6 +12,7 @@ from pydantic import Field
 
 from dagflow.api.records import RecordBatch
 from operators.reader.byte_source import ByteSource
+from operators.reader.columns.found_members import FoundMembers
 from operators.reader.columns.inference import SAMPLED_BYTES, shapes_of, types_of
 from operators.reader.columns.json_members import JsonMembers
 from operators.reader.columns.types import ColumnTypes
@@ -36,10 +37,11 @@ class JsonLines(Delimited):
     needs_size = False
 
     columns: Annotated[
-        ColumnTypes | Literal["infer"] | None,
+        ColumnTypes | Literal["infer", "as_found"] | None,
         Field(
             description="a type for each column, by its name, as int64 or {type: date32, format: '%d.%m.%Y'}; or "
-            "infer, which takes those of the first file that has objects for all files"
+            "infer, which takes those of the first file that has objects for all files; or as_found, all members, with "
+            "the types that most of their values have, for tables whose columns change"
         ),
     ] = None
     null_values: Annotated[
@@ -52,6 +54,7 @@ class JsonLines(Delimited):
         self._check: Callable[[bytes], object] | None = None
         types = self.columns if isinstance(self.columns, dict) else {}
         self._members = JsonMembers(types, tuple(self.null_values)) if self.columns != "infer" else None
+        self._found = FoundMembers(tuple(self.null_values)) if self.columns == "as_found" else None
 
     def __getstate__(self) -> dict[str, object]:
         """The state without the decoder, which cannot be pickled."""
@@ -85,6 +88,8 @@ class JsonLines(Delimited):
         batch = self._valid_json(batch, accounting)
         if self.columns is None or not len(batch):
             return Parsed(batch)
+        if self._found is not None:
+            return self._found.parse(batch, accounting)
         if self._members is None:
             # Outside of an app there was no pre-scan that decided.
             self.decide(self.decision([batch]))

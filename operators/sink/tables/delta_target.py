@@ -15,13 +15,18 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from dagflow.api.transactions import DecidedWindow, Target, TargetState
+from dagflow.api.transactions import DecidedWindow, Target, TargetDecision, TargetState
 from dagflow.errors import DagflowError, StorageError
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import join, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
-from operators.sink.tables.merged_columns import facts_of_file, merged_columns, require_same_partitioning
+from operators.sink.tables.merged_columns import (
+    decided_columns,
+    facts_of_file,
+    merged_columns,
+    require_same_partitioning,
+)
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import plain_schema, schema_of_text
 
@@ -183,6 +188,10 @@ class DeltaTarget(Target):
         except FileNotFoundError:
             return ()
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision:
+        """The columns of the table as it was opened last, and those that the files bring."""
+        return decided_columns(self.table, waiting, files, self._columns)
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""

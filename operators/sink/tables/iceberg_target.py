@@ -13,7 +13,7 @@ from pyiceberg.table import Table as Handle
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.transforms import parse_transform
 
-from dagflow.api.transactions import DecidedWindow, Target, TargetState
+from dagflow.api.transactions import DecidedWindow, Target, TargetDecision, TargetState
 from dagflow.errors import DagflowError
 from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.pending import PendingFile
@@ -21,7 +21,12 @@ from operators.sink.tables.base import TableShape
 from operators.sink.tables.catalog_table import DATA, CatalogTable
 from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals
 from operators.sink.tables.iceberg_files import data_file
-from operators.sink.tables.merged_columns import facts_of_file, merged_columns, require_same_partitioning
+from operators.sink.tables.merged_columns import (
+    decided_columns,
+    facts_of_file,
+    merged_columns,
+    require_same_partitioning,
+)
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 from operators.sink.tables.table_columns import table_type
 
@@ -134,6 +139,11 @@ class IcebergTarget(Target):
         if self._handle is not None:
             require_writable(self.table, self._handle)
         return IcebergState(self.table, writer, self._catalog, self._handle)
+
+    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision:
+        """The columns of the table as it was opened last, and those that the files bring."""
+        known = None if self._handle is None else columns_of(self._handle)
+        return decided_columns(self.table, waiting, files, known)
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
 
+from dagflow.api.transactions import TargetDecision
 from dagflow.errors import DagflowError
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
+from operators.rescued_values import RESCUED
 from operators.sink.tables.base import Table
-from operators.sink.tables.table_columns import plain_schema, schema_of_text
+from operators.sink.tables.table_columns import is_wider, plain_schema, schema_of_text, schema_text
 
 
 def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema | None, *, may_grow: bool) -> pa.Schema:
@@ -28,7 +31,7 @@ def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema 
     fields = {field.name: field for field in known or ()}
     for file in files:
         for field in plain_schema(schema_of_text(facts_of_file(file).schema)):
-            if field.name not in fields and known is not None and not may_grow:
+            if field.name not in fields and known is not None and not may_grow and field.name != RESCUED:
                 raise DagflowError(
                     f"{table.name} has no column '{field.name}' for {field.type}, and on_new_column is fail",
                     hint="add the column to the table, or drop it from the records",
@@ -43,6 +46,44 @@ def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema 
         if (other := by_letters.setdefault(name.lower(), name)) != name:
             raise DagflowError(f"{table.name} cannot have both columns '{other}' and '{name}': case does not count")
     return pa.schema(list(fields.values()))
+
+
+def decided_columns(
+    table: Table, waiting: Sequence[PendingFile], files: Sequence[PendingFile], known: pa.Schema | None
+) -> TargetDecision:
+    """Decide about the columns that the files of a window bring, and whether these are as was decided.
+
+    A column that neither the table nor a waiting file has gets the type that most records have it with, the first one
+    of equals; of two types of which one takes all values of the other, the wider one.
+
+    Args:
+        table: The table.
+        waiting: Files that go into it before.
+        files: Those of the window, in order.
+        known: The columns of the table; None where there is none.
+    """
+    fields = {field.name: field for field in known or ()}
+    for field in (field for file in waiting for field in _fields_of(file)):
+        fields.setdefault(field.name, field)
+    is_new = known is None and not waiting
+    proposed: dict[str, Counter[pa.DataType]] = {}
+    for file in files:
+        for field in _fields_of(file):
+            if field.name not in fields and (is_new or table.may_grow or field.name == RESCUED):
+                proposed.setdefault(field.name, Counter())[field.type] += file.records
+    for name, kinds in proposed.items():
+        kind = max(kinds, key=lambda each: kinds[each])
+        for other in kinds:
+            kind = other if is_wider(other, kind) else kind
+        fields[name] = pa.field(name, kind)
+    fits = all(
+        field.name in fields and fields[field.name].type == field.type for file in files for field in _fields_of(file)
+    )
+    return TargetDecision(schema_text(pa.schema(list(fields.values()))), fits)
+
+
+def _fields_of(file: PendingFile) -> pa.Schema:
+    return plain_schema(schema_of_text(facts_of_file(file).schema))
 
 
 def facts_of_file(file: PendingFile) -> FileFacts:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from operators.rescued_values import RESCUED
 
 ColumnTypes = Callable[[pa.DataType], pa.DataType]
 """Gives the type that a kind of table has for one of Arrow's; raises ValueError where it has none."""
@@ -49,6 +52,10 @@ def schema_of_text(text: str) -> pa.Schema:
     return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))
 
 
+OnNewColumn = Literal["add", "rescue", "ignore", "fail"]
+OnTypeChange = Literal["rescue", "fail"]
+
+
 class TableColumns:
     """Turns the columns of record batches into those of a table.
 
@@ -58,7 +65,11 @@ class TableColumns:
         known: The columns of the table; None where there is no table yet, and records decide.
         partition_by: Columns that the table is partitioned by: nulls where records lack them. A table need not know
             their types.
-        may_grow: Whether a known table gets the columns that it lacks.
+        on_new_column: What becomes of a column that a known table lacks.
+        on_type_change: What becomes of a value that is not of its column's type.
+
+    Attributes:
+        ignored: How many values were left out.
     """
 
     def __init__(
@@ -68,16 +79,20 @@ class TableColumns:
         known: pa.Schema | None,
         partition_by: Collection[str] = (),
         *,
-        may_grow: bool = False,
+        on_new_column: OnNewColumn = "fail",
+        on_type_change: OnTypeChange = "fail",
     ) -> None:
         self._name = name
         self._leaf = leaf
         self._known = known
+        self._is_made = known is None
         self._partition_by = partition_by
-        self._may_grow = may_grow
+        self._on_new_column = on_new_column
+        self._on_type_change = on_type_change
+        self.ignored = 0
 
-    def fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch with the types of the table, and in its order.
+    def fit(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Rescued]:
+        """The rows of a batch with the types of the table, and in its order; and the values that have no place in it.
 
         A column of nothing but nulls, which has no type, is left out where the table does not know it.
 
@@ -88,19 +103,23 @@ class TableColumns:
         if len(given) < batch.num_columns:
             raise ValueError(f"two columns have one name, which no table allows: {', '.join(batch.schema.names)}")
         typed = {name: column for name, column in given.items() if not pa.types.is_null(column.type)}
-        self._require_known(typed)
-        self._require_filled(given, batch.num_rows)
+        rescued = Rescued()
+        self._place_new(typed, rescued)
         known = self._known if self._known is not None else pa.schema([])
         fields = [field for field in known if field.name in typed or field.name in self._partition_by]
-        new = [name for name in typed if name not in known.names]
-        fields += [pa.field(name, self._type_of(name, typed[name].type)) for name in new]
+        new = [pa.field(name, self._type_of(name, typed[name].type)) for name in typed if name not in known.names]
         columns = [
-            self._cast(field, typed[field.name]) if field.name in typed else pa.nulls(batch.num_rows, field.type)
-            for field in fields
+            self._cast(each, typed[each.name], rescued) if each.name in typed else pa.nulls(batch.num_rows, each.type)
+            for each in (*fields, *new)
         ]
-        if not fields:
+        given.update(zip((field.name for field in (*fields, *new)), columns, strict=True))
+        self._require_filled(given, batch.num_rows)
+        if not fields and not new:
             raise ValueError(f"the records have no column for {self._name}")
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in fields]))
+        # What the first batch of a task decides, its others follow.
+        self._known = pa.schema([*known, *new])
+        schema = pa.schema([field.with_nullable(True) for field in (*fields, *new)])
+        return pa.RecordBatch.from_arrays(columns, schema=schema), rescued
 
     def _type_of(self, name: str, kind: pa.DataType) -> pa.DataType:
         try:
@@ -108,11 +127,22 @@ class TableColumns:
         except ValueError as error:
             raise ValueError(f"column '{name}': {error}") from None
 
-    def _require_known(self, typed: dict[str, pa.Array]) -> None:
-        if self._known is None or self._may_grow:
+    def _place_new(self, typed: dict[str, pa.Array], rescued: Rescued) -> None:
+        """Take out of the columns of a batch those that the table lacks and does not get.
+
+        Raises:
+            ValueError: There is one, and the app says fail.
+        """
+        if self._known is None or self._is_made or self._on_new_column == "add":
             return
         names = self._known.names
-        if unknown := [name for name in typed if name not in names and name not in self._partition_by]:
+        unknown = [name for name in typed if name not in {*names, *self._partition_by, RESCUED}]
+        if self._on_new_column == "rescue":
+            for name in unknown:
+                rescued.add_all(name, typed.pop(name))
+        elif self._on_new_column == "ignore":
+            self.ignored += sum(len(column) - column.null_count for column in map(typed.pop, unknown))
+        elif unknown:
             raise ValueError(
                 f"{self._name} has no column '{unknown[0]}' for {typed[unknown[0]].type}; it has {', '.join(names)}. "
                 "add the column to the table, or drop it from the records"
@@ -124,18 +154,23 @@ class TableColumns:
             if missing and not field.nullable:
                 raise ValueError(f"{self._name} allows no null in column '{field.name}', which {missing} records have")
 
-    def _cast(self, field: pa.Field, column: pa.Array) -> pa.Array:
+    def _cast(self, field: pa.Field, column: pa.Array, rescued: Rescued) -> pa.Array:
         """A column as the table has it; no value is changed."""
         kind, target = self._type_of(field.name, column.type), field.type
         families = _family(kind), _family(target)
         if kind != target and families not in _WIDENED and (families[0] != families[1] or not families[0]):
-            raise ValueError(f"column '{field.name}' is {column.type}, and {field.type} in {self._name}")
+            if self._on_type_change == "fail":
+                raise ValueError(f"column '{field.name}' is {column.type}, and {field.type} in {self._name}")
+            rescued.add_all(field.name, column)
+            return pa.nulls(len(column), target)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
         try:
-            if pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
-            return _as_text(column) if _is_time_as_text(column.type, field.type) else column.cast(field.type)
+            return _as_type(column, target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ValueError(f"column '{field.name}' does not fit {field.type} of {self._name}: {error}") from error
+            if self._on_type_change == "fail":
+                raise ValueError(f"column '{field.name}' does not fit {field.type} of {self._name}: {error}") from error
+        return pa.concat_arrays(list(_fitting(field.name, column, target, rescued, 0)))
 
 
 def _family(kind: pa.DataType) -> str:
@@ -153,6 +188,51 @@ _WIDENED = {
     ("bytes", "text"),
 }
 """Other casts that keep every value, or fail: numbers as wider ones, and bytes that are UTF-8 as text."""
+
+
+def is_wider(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether a type takes all values of another one, and is not it."""
+    types = pa.types
+    if types.is_integer(kind) and types.is_integer(other):
+        return bool(kind.bit_width > other.bit_width)
+    return (_family(other), _family(kind)) in _WIDENED - {("bytes", "text")}
+
+
+class Rescued:
+    """Values that have no place in their table, by row."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, dict[str, Any]] = {}
+        self.count = 0
+
+    def add(self, row: int, name: str, value: Any) -> None:
+        """Take in a value."""
+        self.values.setdefault(row, {})[name] = value
+        self.count += 1
+
+    def add_all(self, name: str, column: pa.Array) -> None:
+        """Take in the values of a column that are not null."""
+        for row, value in enumerate(column.to_pylist()):
+            if value is not None:
+                self.add(row, name, value)
+
+
+def _fitting(name: str, column: pa.Array, target: pa.DataType, rescued: Rescued, start: int) -> Iterator[pa.Array]:
+    """The parts of a column in a type: where a part does not fit, its halves, and null for a value that does not."""
+    try:
+        yield _as_type(column, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if len(column) == 1:
+            rescued.add(start, name, column[0].as_py())
+            yield pa.nulls(1, target)
+            return
+        middle = len(column) // 2
+        yield from _fitting(name, column.slice(0, middle), target, rescued, start)
+        yield from _fitting(name, column.slice(middle), target, rescued, start + middle)
+
+
+def _as_type(column: pa.Array, target: pa.DataType) -> pa.Array:
+    return _as_text(column) if _is_time_as_text(column.type, target) else column.cast(target)
 
 
 def _is_time_as_text(kind: pa.DataType, target: pa.DataType) -> bool:

@@ -325,8 +325,8 @@ def test_records_without_a_source_have_no_file_and_offset(tmp_path: Path) -> Non
 def test_a_new_column_stops_the_run_before_its_window_is_committed(tmp_path: Path) -> None:
     """In the run that made the table as in a later one; what was committed stays, and once there is room it goes on."""
     batches = [columns(n=[1]), columns(n=[2], more=["x"])]
-    for reason in ("has no column 'more' for string, and on_new_column is fail", "'more' for string; it has n"):
-        with pytest.raises(DagflowError, match=reason):
+    for _ in range(2):
+        with pytest.raises(DagflowError, match="has no column 'more' for string; it has n"):
             write(tmp_path, *batches, on_new_column="fail")
         assert read(tmp_path).to_pylist() == [{"n": 1}]
         names = list(BATCHES)[-2:]
@@ -353,7 +353,7 @@ def test_a_new_column_is_added_without_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("batch", "reason"),
     [
-        (columns(n=[1], more=[1.5]), "column 'more' is double: it is string there"),
+        (columns(n=[1], more=[1.5]), "column 'more' is double, and string in table"),
         (columns(N=[1]), "cannot have both columns 'n' and 'N': case does not count"),
     ],
 )

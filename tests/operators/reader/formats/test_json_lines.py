@@ -156,3 +156,53 @@ def test_a_used_format_still_survives_pickling() -> None:
     made = RECORD_FORMATS.make("json_lines")
     read_range(made, b"1\n", 0, 2)
     assert read_range(pickle.loads(pickle.dumps(made)), b"1\n", 0, 2)[0] == [(0, b"1")]
+
+
+EXACT = st.integers(-(2**53), 2**53)
+MIXED = st.recursive(
+    st.none() | st.booleans() | EXACT | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xyz"), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+def without_nulls(value: Any) -> Any:
+    """A value without members that are null, which a struct has for those that are absent."""
+    if isinstance(value, dict):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), MIXED | st.integers()), min_size=1, max_size=8))
+def test_as_found_each_value_is_in_its_column_or_rescued(objects: list[dict[str, Any]]) -> None:
+    """With its own value: nothing is rounded, refused, or there twice."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
+    lines = [json.dumps(each).encode() + b"\n" for each in objects]
+    rows = columns_of(made, b"".join(lines))
+    assert len(rows) == len(objects)
+    for number, (row, members) in enumerate(zip(rows, objects, strict=True)):
+        rescued = json.loads(row.pop("_rescued", None) or "{}")
+        if rescued:
+            assert (rescued.pop("_file"), rescued.pop("_offset")) == (URL, sum(map(len, lines[:number])))
+        for name, value in members.items():
+            assert name not in rescued or row[name] is None
+            found = rescued[name] if name in rescued else row.get(name)
+            assert without_nulls(found) == without_nulls(value)
+            assert isinstance(found, bool) == isinstance(value, bool)
+        assert all(value is None for name, value in row.items() if name not in members)
+
+
+def test_as_found_types_are_those_of_most_values() -> None:
+    """Text that looks like a time stays text; a member that is there twice is refused."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found", "null_values": ["NA"]})
+    rejects: list[bytes] = []
+    content = b"""{"a": 1, "t": "2024-01-31"}
+{"a": "x", "t": "2024-02-01", "b": "NA"}
+{"a": 2.5, "a": 3}
+{"a": 2}
+"""
+    rows = columns_of(made, content, rejects)
+    assert [row["a"] for row in rows] == [1, None, 2]
+    assert [row["t"] for row in rows] == ["2024-01-31", "2024-02-01", None]
+    assert json.loads(rows[1]["_rescued"])["a"] == "x"
+    assert "is there twice" in json.loads(rejects[0])["reason"]

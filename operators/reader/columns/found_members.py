@@ -1,0 +1,161 @@
+"""Columns of JSON objects as they come: all members, with the types that most of their values have."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as arrow_json
+
+from dagflow.api.records import RecordBatch
+from dagflow.storage.location import redacted
+from operators.reader.columns.inference import Shape, merged_shapes, shape_of, types_of
+from operators.reader.columns.json_members import plain, read_options
+from operators.reader.columns.types import ColumnType
+from operators.reader.columns.typing import shortened, without_words
+from operators.reader.columns.written_values import Number, Object, members_of, value_as
+from operators.reader.formats.base import Parsed, Rejects
+from operators.reader.scanning.column_parsing import reject
+from operators.reader.scanning.framing import joined
+from operators.rescued_values import FILE, OFFSET, RESCUED, rescued_text
+
+_EXACT = 1 << 53
+"""Whole numbers up to this have a double of their own."""
+
+
+class FoundMembers:
+    """Makes columns of whatever members objects have; values of another type than most are rescued.
+
+    Guarantee: the columns of a batch depend on its own objects alone. Each value is in its column, or in `_rescued`.
+
+    Args:
+        null_values: Strings that stand for no value.
+    """
+
+    def __init__(self, null_values: tuple[str, ...]) -> None:
+        self._null_values = null_values
+        self._words = frozenset(null_values)
+
+    def parse(self, batch: RecordBatch, rejects: Rejects) -> Parsed:
+        """The objects with their columns.
+
+        Args:
+            batch: One JSON object each.
+            rejects: Takes in those with a member that is there twice.
+        """
+        columns = self._of_one_type(batch)
+        return self._of_many_types(batch, rejects) if columns is None else Parsed(batch, columns)
+
+    def _of_one_type(self, batch: RecordBatch) -> pa.RecordBatch | None:
+        """The columns where all values of each member are of one type, as Arrow finds; None otherwise."""
+        try:
+            table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch))
+            schema = pa.schema([(field.name, plain(field.type)) for field in table.schema])
+            if schema != table.schema:
+                options = arrow_json.ParseOptions(explicit_schema=schema)
+                table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch), options)
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != len(batch) or not table.num_columns or any(_holds_nulls(field.type) for field in schema):
+            return None
+        arrays = [column.combine_chunks() for column in table.columns]
+        # Above, a whole number beside fractions may have been rounded.
+        if any(pa.types.is_floating(each.type) and (pc.max(pc.abs(each)).as_py() or 0) > _EXACT for each in arrays):
+            return None
+        arrays = [without_words(each, self._null_values) if pa.types.is_string(each.type) else each for each in arrays]
+        return pa.RecordBatch.from_arrays(arrays, table.schema.names)
+
+    def _of_many_types(self, batch: RecordBatch, rejects: Rejects) -> Parsed:
+        """The columns with the types that most values have, and a column of the other values."""
+        kept: list[int] = []
+        objects: list[Object] = []
+        for index, record in enumerate(batch.to_pylist()):
+            members = members_of(record)
+            twice = [name for name, times in Counter(name for name, _ in members).items() if times > 1]
+            if twice:
+                reject(batch, index, f"member '{twice[0]}' is there twice, in: {shortened(record)}", rejects)
+            else:
+                kept.append(index)
+                objects.append(members)
+        raw = batch if len(kept) == len(batch) else batch.take(pa.array(kept, pa.int64()).to_numpy())
+        if not kept:
+            return Parsed(raw)
+        types = self._types_of(objects)
+        values: dict[str, list[Any]] = {name: [None] * len(kept) for name in types}
+        rescued: dict[int, dict[str, Any]] = {}
+        for row, members in enumerate(objects):
+            for name, value in members:
+                if isinstance(value, str) and not isinstance(value, Number) and value in self._words:
+                    continue
+                try:
+                    values[name][row] = _exactly(value, types[name])
+                except ValueError:
+                    rescued.setdefault(row, {})[name] = _plain_value(value)
+        arrays = [pa.array(own, types[name].arrow) for name, own in values.items()]
+        names = list(values)
+        if rescued or not names:
+            offsets = raw.offsets().tolist()
+            texts: list[str | None] = [None] * len(kept)
+            for row, own in rescued.items():
+                block = raw.block_of(row)
+                file = None if block is None else redacted(block.url)
+                texts[row] = rescued_text({**own, FILE: file, OFFSET: offsets[row]})
+            arrays.append(pa.array(texts, pa.string()))
+            names.append(RESCUED)
+        return Parsed(raw, pa.RecordBatch.from_arrays(arrays, names))
+
+    def _types_of(self, objects: list[Object]) -> dict[str, ColumnType]:
+        """The type of each member: that of most of its values, of equals the first."""
+        shapes: dict[str, dict[str, tuple[int, Shape]]] = {}
+        for members in objects:
+            for name, value in members:
+                own = shapes.setdefault(name, {})
+                if (shape := shape_of(value, self._words)) is not None:
+                    count, before = own.get(_kind(shape), (0, None))
+                    own[_kind(shape)] = count + 1, merged_shapes(before, shape)
+        most = {name: max(own.values(), key=lambda each: each[0], default=(0, None)) for name, own in shapes.items()}
+        # A member without any value has no type that would stand against one in another batch.
+        nothing = ColumnType("null", pa.null())
+        known = types_of({name: shape for name, (_, shape) in most.items() if shape is not None})
+        return {name: known.get(name, nothing) for name in most}
+
+
+def _holds_nulls(kind: pa.DataType) -> bool:
+    """Whether arrays or objects hold nothing but nulls, of which Arrow cannot make a column."""
+    inner = [kind.field(index).type for index in range(kind.num_fields)]
+    return any(pa.types.is_null(each) or _holds_nulls(each) for each in inner)
+
+
+def _exactly(value: Any, kind: ColumnType) -> Any:
+    """A value as Python's of a type.
+
+    Raises:
+        ValueError: It is none, or a whole number that a double would round.
+    """
+    found = value_as(value, kind)
+    if isinstance(found, float) and isinstance(value, Number) and value.lstrip("-").isdigit() and found != int(value):
+        raise ValueError(f"{value} is rounded")
+    return found
+
+
+def _kind(shape: Shape) -> str:
+    """What shapes have in common that one column can have."""
+    if isinstance(shape, dict):
+        return next(iter(shape))
+    return shape if shape in ("bool", "string") else "number"
+
+
+def _plain_value(value: Any) -> Any:
+    """A value as JSON has it; a number that Python cannot hold as text."""
+    if isinstance(value, Object):
+        return {name: _plain_value(each) for name, each in value}
+    if isinstance(value, list):
+        return [_plain_value(each) for each in value]
+    if isinstance(value, Number):
+        if value.lstrip("-").isdigit():
+            return int(value)
+        return float(value) if math.isfinite(float(value)) else str(value)
+    return value
