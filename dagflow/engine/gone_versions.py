@@ -59,6 +59,9 @@ def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
 def recovered(left_out: LeftOut, planned: WindowPlan, skipped: Sequence[Skipped]) -> list[Skipped]:
     """What is listed as left out and has been read by a window after all.
 
+    A version that was gone is read where it was put back. One that could not be read is read also as another version
+    of its file: it was mended, or has grown to its end.
+
     Args:
         left_out: What is listed.
         planned: The window.
@@ -68,20 +71,27 @@ def recovered(left_out: LeftOut, planned: WindowPlan, skipped: Sequence[Skipped]
     if not listed or not any(_mentions(decompressed(given.tuples), listed) for given in planned.inputs.values()):
         return []
     again = {(each.version, each.start) for each in skipped}
-    read: dict[VersionKey, list[tuple[int, int]]] = {}
+    read: dict[str, list[Any]] = {}
     for _, _, item in planned_tuples(planned):
         for block in item if isinstance(item, TupleBatch) else (item,):
             if not all(hasattr(block, name) for name in ("url", "version", "start", "end")):
                 continue
-            version = block.version
-            key = redacted(block.url), version.size_bytes, version.mtime_ns, version.etag
-            if (key, block.start) not in again:
-                read.setdefault(key, []).append((block.start, block.end))
-    return [
-        each
-        for each in left_out.newest
-        if any(start <= each.start and each.end <= end for start, end in read.get(each.version, ()))
-    ]
+            url, version = redacted(block.url), block.version
+            if ((url, version.size_bytes, version.mtime_ns, version.etag), block.start) not in again:
+                read.setdefault(url, []).append(block)
+    return [each for each in left_out.newest if any(_is_read_by(each, block) for block in read.get(each.url, ()))]
+
+
+def _is_read_by(each: Skipped, block: Any) -> bool:
+    """Whether a block of the same file that was read has what a range held."""
+    version, size = block.version, block.version.size_bytes
+    is_end = block.end >= each.end
+    if each.is_gone:
+        is_same = each.version[1:] == (size, version.mtime_ns, version.etag) and each.file_id == version.file_id
+    else:
+        # A mended file may be shorter than the damaged one.
+        is_same, is_end = True, is_end or block.end == size
+    return is_same and block.start <= each.start and is_end
 
 
 def _mentions(value: Any, urls: set[str]) -> bool:

@@ -55,7 +55,7 @@ class ErrorPolicy:
         if not self.skips:
             raise error
         self._context.counters[SKIPPED] += 1
-        self._leave_out(block, Skipped(redacted(block.url), block.start, block.end, _reason(error)))
+        self._leave_out(block, error, "unreadable")
         self._report(skipped_block_fingerprint(block, self._context.storage))
 
     def _leave_out_gone(self, block: BlockMetadata, error: GoneError) -> None:
@@ -63,15 +63,7 @@ class ErrorPolicy:
             if not error.hint:
                 error.hint = _HINT
             raise error
-        version = block.version
-        cause: Cause = "deleted" if isinstance(error, MissingError) else "superseded"
-        self._leave_out(
-            block,
-            Skipped(
-                *(redacted(block.url), block.start, block.end, _reason(error), cause),
-                *(version.size_bytes, version.mtime_ns, version.etag, version.file_id),
-            ),
-        )
+        self._leave_out(block, error, "deleted" if isinstance(error, MissingError) else "superseded")
         self._context.counters[VANISHED] += 1
         is_rewritten = isinstance(error, SourceChangedError) and error.is_rewritten
         self._report(gone_block_fingerprint(block, self._context.storage, is_rewritten=is_rewritten))
@@ -97,8 +89,12 @@ class ErrorPolicy:
         self._leave_out_gone(block, error)
         return True
 
-    def _leave_out(self, block: BlockMetadata, skipped: Skipped) -> None:
-        context = self._context
+    def _leave_out(self, block: BlockMetadata, error: DagflowError, cause: Cause) -> None:
+        context, version = self._context, block.version
+        skipped = Skipped(
+            *(redacted(block.url), block.start, block.end, _reason(error), cause),
+            *(version.size_bytes, version.mtime_ns, version.etag, version.file_id),
+        )
         context.counters[SKIPPED_BYTES] += block.size_bytes
         context.counters[LEFT_OUT_BYTES] += block.size_bytes
         if block.start or not block.is_last:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.hosts import Cluster, bare_python, pretend_version
+from tests.cluster.hosts import WORKERS, Cluster, bare_python, pretend_version
 from tests.cluster.runs import ClusterRun, in_full
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
@@ -72,6 +74,24 @@ def test_input_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run:
     with cluster.hosts["two"].own_disk(cluster_run.folder / "in", "size=8m"):
         log = refusal(cluster_run)
     assert "is not there, though it is on the driver's host" in log
+
+
+@in_full
+@pytest.mark.usefixtures("networked")
+def test_input_with_other_inode_numbers_is_refused(cluster: Cluster, cluster_run: ClusterRun) -> None:
+    """Hosts with copies of the input, of the same sizes and times, would leave out all of it; nothing is published."""
+    cluster_run.write("fused", files=4)
+    folder = cluster_run.folder / "in"
+    with contextlib.ExitStack() as disks:
+        for name in WORKERS:
+            disks.enter_context(cluster.hosts[name].own_disk(folder, "size=8m"))
+            for path in folder.iterdir():
+                shutil.copy2(path, cluster.hosts[name].seen(path))
+        log = refusal(cluster_run)
+    assert "a task could not find this version" in log
+    assert "and, on a shared file system, with the same inode numbers" in log
+    cluster_run.start()
+    assert cluster_run.finish() == 0
 
 
 def test_a_run_that_waits_for_executors_ends_when_it_is_asked_to(cluster: Cluster, cluster_run: ClusterRun) -> None:

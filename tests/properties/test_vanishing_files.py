@@ -99,6 +99,31 @@ def _as_written(reader: str, records: list[bytes]) -> list[bytes]:
     return [b'{"a":"%s"}' % record for record in records] if "csv" in reader else records
 
 
+def replace_by_twin(path: Path, content: bytes) -> None:
+    """By another file of the same size and time."""
+    before = path.stat()
+    new = write(path.with_name(".new"), content)
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (new.stat().st_size, new.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    new.rename(path)
+
+
+@pytest.mark.parametrize("content", [b"new 1\nnew 2\n", b"old 1\nold 2\n"], ids=["other bytes", "same bytes"])
+@pytest.mark.parametrize("splitter", ["block_size: 1MiB", "pack_bytes: 0, block_size: 4"], ids=["batch", "blocks"])
+def test_a_file_of_the_same_size_and_time_is_another_version(tmp_path: Path, splitter: str, content: bytes) -> None:
+    """The version that was planned is listed for good, and the other one is read once, by the next run."""
+    app, path = app_over(tmp_path, splitter), write(tmp_path / "in" / "b", b"old 1\nold 2\n")
+    for name in "ac":
+        write(path.with_name(name), name.encode())
+    first = run(app, RunOptions(), runtime=at_window(1, lambda: replace_by_twin(path, content)))
+    assert published(tmp_path) == [b"a", b"c"]
+    assert (first.left_out.bytes, {each.cause for each in first.left_out.newest}) == (12, {"superseded"})
+    assert all("another file of the same name, size and time" in each.reason for each in first.left_out.newest)
+    for _ in range(2):
+        assert run(app, RunOptions(), runtime=InlineRuntime).left_out == first.left_out
+        assert published(tmp_path) == [b"a", b"c", *content.splitlines()]
+
+
 @pytest.mark.parametrize("splitter", ["block_size: 1MiB", "pack_bytes: 0, block_size: 4"], ids=["batch", "blocks"])
 def test_a_version_that_is_put_back_is_read_after_all(tmp_path: Path, splitter: str) -> None:
     """It is listed as left out until then, and no longer."""

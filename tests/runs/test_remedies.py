@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import random
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -90,6 +91,12 @@ class Lab:
         found = status(self.parts["checkpoint"], StorageContext.default()).left_out
         return {Path(each.url).name for each in found.newest}
 
+    def left_out_ends(self) -> list[int]:
+        """Where the ranges end that `status` lists as left out."""
+        found = status(self.parts["checkpoint"], StorageContext.default()).left_out
+        assert found.ranges == len(found.newest)
+        return [each.end for each in found.newest]
+
     def set_as_told(self, text: str, form: str = r"(\w+: (?:\{\w+: \w+\}|\w+)) on the (reader|splitter)") -> None:
         """Give an operator the property that a message names."""
         found = re.search(form, text)
@@ -162,7 +169,40 @@ def test_a_file_that_is_left_out_stays_listed_until_it_is_read(lab: Lab, case: s
     path.unlink()
     lab.put(name, mended)
     lab.run()
-    assert lab.records() == sorted([*GOOD, "bad 1", "bad 2"])
+    assert (lab.records(), lab.left_out()) == (sorted([*GOOD, "bad 1", "bad 2"]), set())
+
+
+@pytest.mark.parametrize("splitter", ["", ", block_size: 4096"])
+def test_a_cut_archive_that_grows_to_its_end_comes_once_and_whole(lab: Lab, splitter: str) -> None:
+    """Until then each version that was cut is listed; then none of them."""
+    lines = [f"{number} {random.Random(number).getrandbits(64)}" for number in range(2000)]
+    packed = gzip.compress("\n".join(lines).encode())
+    lab.parts |= {"splitter": splitter, "reader": ", on_error: skip"}
+    path = lab.put("a.gz", packed[:9000])
+    lab.run()
+    assert lab.left_out_ends() == [9000]
+    path.write_bytes(packed[:19_000])
+    lab.run()
+    assert (lab.left_out_ends(), lab.records()) == ([9000, 19_000], GOOD)
+    lab.parts["reader"] = ""
+    path.write_bytes(packed)
+    lab.run()
+    assert (lab.left_out_ends(), lab.records()) == ([], sorted([*GOOD, *lines]))
+
+
+@pytest.mark.parametrize("splitter", ["", ", block_size: 4096"])
+def test_a_cut_archive_that_failed_a_run_is_read_when_it_has_grown(lab: Lab, splitter: str) -> None:
+    """The window that failed runs again, with the file as it is by then."""
+    lines = [f"{number} {random.Random(number).getrandbits(64)}" for number in range(2000)]
+    packed = gzip.compress("\n".join(lines).encode())
+    lab.parts["splitter"] = splitter
+    path = lab.put("a.gz", packed[:9000])
+    for size in (19_000, len(packed)):
+        refusal(lab.run, r"it ends in the middle of what is compressed")
+        path.write_bytes(packed[:size])
+    for _ in range(2):
+        lab.run()
+        assert (lab.left_out(), lab.records()) == (set(), sorted([*GOOD, *lines]))
 
 
 def test_a_file_with_a_wrong_name_is_read_as_the_error_says(lab: Lab) -> None:

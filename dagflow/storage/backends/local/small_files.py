@@ -160,7 +160,7 @@ def _difference(files: SmallFiles, index: int, found: os.stat_result, count: int
     if not mode.S_ISREG(found.st_mode):
         return SourceChangedError("it is no longer a file", url=expected.url)
     try:
-        require_same_version(expected, FileStat(expected.url, found.st_size, found.st_mtime_ns))
+        require_same_version(expected, FileStat(expected.url, found.st_size, found.st_mtime_ns, file_id=found.st_ino))
     except SourceChangedError as error:
         return error
     return SourceChangedError(f"it has {expected.size_bytes} bytes, and {count} were read", url=expected.url)
