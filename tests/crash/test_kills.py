@@ -20,6 +20,7 @@ from tests.crash.killing import (
     require_whole,
     watched,
 )
+from tests.crash.kinds import COUNTS_APP, KINDS
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
@@ -41,6 +42,17 @@ def test_killed_again_and_again_a_run_publishes_every_record_once(tmp_path: Path
     assert "Traceback" not in log, log
     assert counts.total >= 6, counts
     assert counts.middle >= 4, counts
+
+
+def test_counts_over_times_survive_kills(tmp_path: Path) -> None:
+    """What windows hold back dies with nothing: results over 0.7 s, and one over the run, count each line once."""
+    (kind,) = (kind for kind in KINDS if kind.name == "counts")
+    make_folder(tmp_path, files=160, app=COUNTS_APP)
+    counts = KillCounts()
+    with watched(tmp_path):
+        kill_until_done(tmp_path, 4, ["driver", "worker", "jvm", "driver"], counts)
+    kind.require_whole(tmp_path)
+    assert counts.total >= 3, counts
 
 
 def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) -> None:
