@@ -115,6 +115,8 @@ def test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers(tmp_path: 
         with pytest.raises(JournalError, match=r"has window 4 of operator 'table', and this .* ends with window 2"):
             work(app(tmp_path, [*TEXTS, b"x"]), RunOptions(checkpoint=str(tmp_path / "copy")))
     assert rows(tmp_path / "db") == words([*TEXTS, b"h i j k"])
+    work(app(tmp_path, [*TEXTS, b"h i", b"j", b"k", b"last"]))
+    assert rows(tmp_path / "db") == words([*TEXTS, b"h i j k last"])
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -136,6 +138,8 @@ def test_two_copies_of_a_checkpoint_cannot_both_go_on(
         with pytest.raises(JournalError, match="has another window 3 of operator 'table' than this checkpoint has dec"):
             work(app(tmp_path, [*TEXTS, b"copied"]), copy)
     assert rows(tmp_path / "db") == words([*TEXTS, b"original"])
+    work(app(tmp_path, [*TEXTS, b"original", b"last"]))
+    assert rows(tmp_path / "db") == words([*TEXTS, b"original last"])
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])

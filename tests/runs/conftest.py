@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from dagflow.engine import segments
 from dagflow.engine.run import RuntimeFactory
 from dagflow.runtime.inline import InlineRuntime
+from tests.runs.lab import Lab
 
 
 @pytest.fixture(params=["inline", pytest.param("spark", marks=pytest.mark.spark)])
@@ -20,3 +24,14 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[RuntimeFactory]:
 
     context = request.getfixturevalue("spark_context")
     yield lambda program: SparkRuntime(program, context)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """A directory with an app and a file."""
+    monkeypatch.setattr(segments, "INLINE_BYTES", 0)
+    (tmp_path / "in").mkdir()
+    with contextlib.chdir(tmp_path):
+        lab = Lab(tmp_path)
+        lab.put("good", "good 1\ngood 2\n")
+        yield lab

@@ -2,125 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import random
-import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dagflow.engine import segments
-from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
-from dagflow.errors import DagflowError
-from dagflow.plan.load import load_app
-from dagflow.report.status import status
-from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.context import StorageContext
+from tests.runs.lab import GOOD, Lab, refusal
 
-APP = """\
-name: advised
-attributes: {{checkpoint: {checkpoint}}}
-operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: [in], pack_bytes: 0{splitter}}}}}
-  reader: {{class: BlockReader, properties: {{min_readers: 1, max_readers: 1{reader}}}}}{operators}
-  writer: {{class: RecordWriter, properties: {{path: {out}}}, partition: parallel}}
-streams:
-  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
-  records: {{from: reader.messages, to: {to}}}{streams}
-"""
-UNIQUE = "\n  unique: {class: Deduplicator, partition: 1}"
-FIRST = "\n  first: {from: unique.output, to: writer.input}"
 REJECTS = "\n  rejects: {class: RecordWriter, properties: {path: rejects}, partition: parallel}"
 REFUSED = "\n  refused: {from: reader.errors, to: rejects.input}"
-GOOD = ["good 1", "good 2"]
-
-
-class Lab:
-    """An app that is changed as an error says.
-
-    Args:
-        folder: The working directory.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.parts = {
-            "checkpoint": "journal",
-            "out": "out",
-            "splitter": "",
-            "reader": "",
-            "operators": "",
-            "to": "writer.input",
-            "streams": "",
-        }
-
-    def put(self, name: str, content: str | bytes) -> Path:
-        """Write a file of the input."""
-        path = self.folder / "in" / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    def run(self, *, fresh: bool = False) -> None:
-        """Run the app as it is now."""
-        (self.folder / "app.yaml").write_text(APP.format(**self.parts))
-        run(load_app("app.yaml"), RunOptions(fresh=fresh), runtime=InlineRuntime)
-
-    def run_fresh(self) -> None:
-        """Start over."""
-        self.run(fresh=True)
-
-    def replay(self, window_id: int) -> None:
-        """Run a window again."""
-        reprocess(load_app("app.yaml"), RunOptions(), [window_id], runtime=InlineRuntime)
-
-    def remember(self) -> None:
-        """Use an operator with state."""
-        self.parts |= {"operators": UNIQUE, "to": "unique.input", "streams": FIRST}
-
-    def records(self, directory: str = "out") -> list[str]:
-        """What is published, sorted."""
-        files = [path for path in Path(directory).glob("[!.]*") if path.is_file()]
-        return sorted(line for path in files for line in path.read_text().splitlines())
-
-    def left_out(self) -> set[str]:
-        """The files that `status` lists as left out, in part or whole."""
-        found = status(self.parts["checkpoint"], StorageContext.default()).left_out
-        return {Path(each.url).name for each in found.newest}
-
-    def left_out_ends(self) -> list[int]:
-        """Where the ranges end that `status` lists as left out."""
-        found = status(self.parts["checkpoint"], StorageContext.default()).left_out
-        assert found.ranges == len(found.newest)
-        return [each.end for each in found.newest]
-
-    def set_as_told(self, text: str, form: str = r"(\w+: (?:\{\w+: \w+\}|\w+)) on the (reader|splitter)") -> None:
-        """Give an operator the property that a message names."""
-        found = re.search(form, text)
-        assert found is not None, text
-        self.parts[found[2]] += f", {found[1]}"
-        self.run()
-
-
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    """A directory with an app and a file."""
-    monkeypatch.setattr(segments, "INLINE_BYTES", 0)
-    (tmp_path / "in").mkdir()
-    with contextlib.chdir(tmp_path):
-        lab = Lab(tmp_path)
-        lab.put("good", "good 1\ngood 2\n")
-        yield lab
-
-
-def refusal(act: Callable[[], object], match: str) -> str:
-    """The text of the error that an act ends with."""
-    with pytest.raises(DagflowError, match=rf"(?s){match}") as caught:
-        act()
-    return str(caught.value)
 
 
 CHANGES = {

@@ -1,0 +1,351 @@
+"""What errors about keys, indices, names and other apps advise: followed to the letter, and nothing is missing."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from click.testing import CliRunner
+
+from dagflow import InputPort, Operator, OutputPort
+from dagflow.api import keyed_state
+from dagflow.cli.main import command_line
+from dagflow.engine import publication
+from dagflow.engine.run import RunOptions, run
+from dagflow.engine.signing import sign
+from dagflow.errors import DagflowError
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.backends.local.files import LocalFiles
+from dagflow.storage.context import StorageContext
+from operators import FileSplitterInput
+from tests.operators.sink.test_merger import app_in, source_files_of
+from tests.runs.lab import GOOD, Lab, refusal
+
+STORAGE = StorageContext.default()
+
+
+def dying(*_: object, **__: object) -> None:
+    """Stand for a driver that dies here."""
+    raise DagflowError("the lights went out")
+
+
+def test_a_window_is_replayed_when_a_run_has_finished_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was decided, and its driver died before it was published."""
+    with monkeypatch.context() as patch:
+        patch.setattr(publication, "publish_all", dying)
+        refusal(lab.run, "the lights went out")
+    refusal(lambda: lab.replay(1), r"window 1 is not published yet\n    finish it first, with dagflow run")
+    lab.run()
+    for _ in range(2):
+        lab.replay(1)
+        assert lab.records() == GOOD
+
+
+@pytest.mark.parametrize("remedy", ["another directory", "other names"])
+def test_a_replay_publishes_elsewhere_where_a_name_is_taken(lab: Lab, remedy: str) -> None:
+    """Another program takes it meanwhile. Its file stays, and so does all that was published until then."""
+    lab.parts["splitter"] = ", block_size: 7"
+    lab.run()
+    taken = lab.folder / "out" / "part-00000001-00000-0001"
+    lab.parts["out"] = "out, max_bytes: 1"
+
+    def take(_: object) -> None:
+        taken.write_text("mine")
+
+    late = functools.partial(InlineRuntime, before=take)
+    refusal(
+        lambda: lab.replay(1, late), r"another program has taken\n    publish into another directory, or under other"
+    )
+    assert lab.records() == sorted([*GOOD, "mine"])
+    lab.parts["out"] = "elsewhere, max_bytes: 1" if remedy == "another directory" else "out, file_name: block"
+    lab.put("more", "more\n")
+    lab.replay(1)
+    assert sorted([*lab.records(), *lab.records("elsewhere")]) == sorted([*GOOD, "mine"])
+    lab.run()
+    assert sorted([*lab.records(), *lab.records("elsewhere")]) == sorted([*GOOD, "mine", "more"])
+
+
+def later_keys(patch: pytest.MonkeyPatch) -> None:
+    """Be a version of dagflow with another form of keyed state."""
+    patch.setattr(keyed_state, "_VERSION", 9)
+
+
+def later_splitter(patch: pytest.MonkeyPatch) -> None:
+    """Be a version of dagflow with another form of the splitter's state."""
+    patch.setattr(FileSplitterInput, "state_version", 9)
+
+
+@pytest.mark.parametrize("later", [later_keys, later_splitter])
+def test_state_of_another_version_goes_on_with_that_version(
+    lab: Lab, later: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or all output is made anew; until then what was published stays."""
+    lab.remember()
+    with monkeypatch.context() as patch:
+        later(patch)
+        lab.run()
+    lab.put("again", "good 2\nnew\n")
+    refusal(lab.run, r"version 9.*\n    run the version .* or start over with --fresh")
+    assert lab.records() == GOOD
+    with monkeypatch.context() as patch:
+        later(patch)
+        lab.run()
+    assert lab.records() == sorted([*GOOD, "new"])
+    lab.put("last", "last\n")
+    refusal(lab.run, r"version 9")
+    lab.run_fresh()
+    assert lab.records() == sorted([*GOOD, "new", "last"])
+
+
+def test_two_apps_on_one_checkpoint_run_when_one_has_its_own(lab: Lab) -> None:
+    """With a checkpoint or a name of its own, as the error says; what the first has published stays."""
+    lab.run()
+    lab.parts |= {"name": "other", "out": "others"}
+    refusal(lambda: lab.run(file="b.yaml"), r"give \S+b\.yaml another `name` or a `checkpoint` of its own")
+    lab.parts["checkpoint"] = "its-own"
+    lab.run(file="b.yaml")
+    assert (lab.records(), lab.records("others")) == (GOOD, GOOD)
+
+
+def test_an_app_replaces_another_one_whose_file_was_moved_away(lab: Lab) -> None:
+    """With the name of the other one it goes on where that stopped; with another name it has to say --fresh."""
+    lab.run()
+    lab.parts["out"] = "others"
+    refusal(lambda: lab.run(file="b.yaml"), r"if it is to replace the other one, move that file away")
+    (lab.folder / "app.yaml").rename("away.yaml")
+    lab.put("more", "more\n")
+    lab.run(file="b.yaml")
+    assert (lab.records(), lab.records("others")) == (GOOD, ["more"])
+    (lab.folder / "b.yaml").rename("away-too.yaml")
+    lab.parts |= {"name": "other", "out": "third"}
+    refusal(lambda: lab.run(file="c.yaml"), r"--fresh starts over here, and removes what 'advised' has published")
+    assert (lab.records(), lab.records("others")) == (GOOD, ["more"])
+    lab.run(file="c.yaml", fresh=True)
+    assert (lab.records(), lab.records("others"), lab.records("third")) == ([], [], sorted([*GOOD, "more"]))
+
+
+class Numbered(Operator):
+    """Puts a number before each record; its state is pickled."""
+
+    input = InputPort()
+    output = OutputPort()
+    count: ClassVar[int] = 0
+
+    @input.each
+    def number(self, record: bytes) -> None:
+        """Count it."""
+        self.seen = getattr(self, "seen", 0) + 1
+        self.output.emit(b"%d %s" % (self.seen, record))
+
+    def snapshot(self) -> int:
+        """How many there were."""
+        return getattr(self, "seen", 0)
+
+    def restore(self, state: int) -> None:
+        """Go on behind those."""
+        self.seen = state
+
+
+@pytest.fixture
+def numbered(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file of the key, when an app has left pickled state."""
+    monkeypatch.setenv("DAGFLOW_KEY_FILE", str(lab.folder / "key"))
+    lab.parts |= {
+        "operators": f"\n  unique: {{class: {__name__}.Numbered, partition: 1}}",
+        "to": "unique.input",
+        "streams": "\n  first: {from: unique.output, to: writer.input}",
+    }
+    lab.run()
+    assert lab.records() == ["1 good 1", "2 good 2"]
+    lab.put("more", "more\n")
+    yield lab.folder / "key"
+
+
+def shortened(key: Path) -> str:
+    key.write_bytes(b"x")
+    return r"holds no key.*\n    remove it, and a new one is made; .* signed anew by dagflow sign"
+
+
+def opened(key: Path) -> str:
+    key.chmod(0o644)
+    return r"other users can read the key .*\n    chmod 600 \S+key"
+
+
+def unreadable(key: Path) -> str:
+    key.rename(f"{key}.away")
+    key.mkdir()
+    return r"cannot be read or made at .*\n    name another file in the environment variable DAGFLOW_KEY_FILE"
+
+
+@pytest.mark.parametrize("damage", [shortened, opened, unreadable])
+def test_pickled_state_goes_on_when_the_key_is_mended(
+    lab: Lab, numbered: Path, damage: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each remedy that an error names leaves the state as it was."""
+    refusal(lab.run, damage(numbered))
+    if damage is shortened:
+        numbered.unlink()
+    elif damage is opened:
+        numbered.chmod(0o600)
+    else:
+        monkeypatch.setenv("DAGFLOW_KEY_FILE", str(lab.folder / "new-key"))
+    if damage is not opened:
+        refusal(lab.run, r"not signed with your key.*if no other user could write to the checkpoint: dagflow sign \S+")
+        assert CliRunner().invoke(command_line, ["sign", "journal"]).exit_code == 0
+    lab.run()
+    assert lab.records() == ["1 good 1", "2 good 2", "3 more"]
+
+
+def test_pickled_state_goes_on_with_the_key_of_another_machine(lab: Lab, numbered: Path) -> None:
+    """Copied from there, and named in the variable."""
+    numbered.rename("elsewhere")
+    refusal(lab.run, r"copy the key from there, and name it in DAGFLOW_KEY_FILE")
+    shutil.move("elsewhere", numbered)
+    lab.run()
+    assert lab.records() == ["1 good 1", "2 good 2", "3 more"]
+    assert sign(STORAGE.objects("journal")) > 0
+
+
+def test_what_was_left_of_a_start_over_is_finished_by_another(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It died while it removed files: a plain run is refused, and with --fresh all is made again."""
+    lab.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "remove", dying)
+        refusal(lab.run_fresh, "the lights went out")
+    refusal(lab.run, r"was interrupted .*\n    run again with --fresh; it continues where it stopped")
+    lab.run_fresh()
+    assert lab.records() == GOOD
+
+
+def test_a_name_that_a_start_over_needs_is_made_free(lab: Lab) -> None:
+    """Something else lies where the old journal goes; it stays, and so does all that was published until then."""
+    lab.run()
+    (lab.folder / "journal" / "aside").mkdir()
+    taken = lab.folder / "journal" / "aside" / f"{2:012d}"
+    taken.write_text("mine")
+    refusal(lab.run_fresh, r"the name for the old journal is taken\n    move what is there, and run again")
+    assert lab.records() == GOOD
+    taken.rename("mine")
+    lab.run_fresh()
+    assert (lab.records(), Path("mine").read_text()) == (GOOD, "mine")
+
+
+def test_an_index_of_files_goes_on_when_it_is_put_back(lab: Lab) -> None:
+    """No file is read twice; with --fresh, the other remedy, all are read again, and published once."""
+    names = [f"{number:04}" for number in range(1200)]
+    for name in names:
+        lab.put(name, name)
+    lab.run()
+    index, *_ = (path for path in Path("journal/state/splitter").rglob("*") if path.suffix == ".parquet")
+    index.rename("away")
+    lab.put("more", "more\n")
+    refusal(lab.run, r"the index of processed files lacks .*put the checkpoint back as it was, with its index, or")
+    assert lab.records() == sorted([*GOOD, *names])
+    Path("away").rename(index)
+    lab.run()
+    assert lab.records() == sorted([*GOOD, *names, "more"])
+    index.unlink()
+    refusal(lab.run, r"lacks .*start over with --fresh")
+    lab.run_fresh()
+    assert lab.records() == sorted([*GOOD, *names, "more"])
+
+
+def test_two_writers_of_one_directory_get_one_each(lab: Lab) -> None:
+    """The run is refused before anything is read."""
+    lab.parts |= {
+        "operators": "\n  second: {class: RecordWriter, properties: {path: out}, partition: parallel}",
+        "to": "[writer.input, second.input]",
+    }
+    refusal(lab.run, r"would both publish here\n    give each of them a path of its own")
+    lab.parts["operators"] = lab.parts["operators"].replace("path: out", "path: second")
+    lab.run()
+    assert (lab.records(), lab.records("second")) == (GOOD, GOOD)
+
+
+def merging(root: Path, cleaner: str = "") -> None:
+    """Merge what is below a directory."""
+    run(app_in(root, cleaner=cleaner), RunOptions(), runtime=InlineRuntime)
+
+
+def test_a_merged_file_is_found_when_its_index_was_made_again(tmp_path: Path) -> None:
+    """As soon as the bad one is away and its window has run again; all others stay."""
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        (tmp_path / "in" / name).write_text(name)
+    merging(tmp_path)
+    index, *_ = (tmp_path / "out").glob("*.index.parquet")
+    index.write_bytes(b"PAR1")
+    extract = ["extract", str(tmp_path / "out"), "a"]
+    refused = CliRunner().invoke(command_line, extract)
+    assert refused.exit_code == 1
+    assert "or move this one away; `dagflow replay` writes it again" in refused.output
+    index.rename(tmp_path / "away")
+    replay = ["replay", str(tmp_path / "merge.yaml"), "--window", "1", "--local", "--workers", "1"]
+    assert CliRunner().invoke(command_line, replay).exit_code == 0
+    done = CliRunner().invoke(command_line, extract)
+    assert (done.exit_code, done.stdout) == (0, "a")
+    assert source_files_of(tmp_path) == {"a": b"a", "b": b"b"}
+
+
+def test_an_archive_on_another_file_system_is_put_on_that_of_the_files(tmp_path: Path) -> None:
+    """Every file is merged once, and archived."""
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        (tmp_path / "in" / name).write_text(name)
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as elsewhere:
+        if os.stat(elsewhere).st_dev == os.stat(tmp_path).st_dev:
+            pytest.skip("there is one file system only")
+        options = f"action: archive, below: {tmp_path}/in, archive: {{}}"
+        for _ in range(2):
+            with pytest.raises(DagflowError, match=r"(?s)cannot archive .*put the archive on the file system of"):
+                merging(tmp_path, options.format(elsewhere))
+        assert list(Path(elsewhere).rglob("*")) == []
+        merging(tmp_path, options.format(tmp_path / "old"))
+    assert source_files_of(tmp_path) == {"a": b"a", "b": b"b"}
+    assert {path.name: path.read_text() for path in (tmp_path / "old").iterdir()} == {"a": "a", "b": "b"}
+    assert list((tmp_path / "in").iterdir()) == []
+
+
+def test_an_archive_that_was_read_as_input_is_put_elsewhere(tmp_path: Path) -> None:
+    """Files are recognised there, and an empty one has nothing that could come twice."""
+    (tmp_path / "in").mkdir()
+    for name, content in {"a": "a", "b": "b", "empty": ""}.items():
+        (tmp_path / "in" / name).write_text(content)
+    options = f"action: archive, below: {tmp_path}/in, archive: {{}}"
+    merging(tmp_path, options.format(tmp_path / "in" / "old"))
+    before = source_files_of(tmp_path)
+    with pytest.raises(DagflowError, match=r"(?s)in the archive was read as input.*where the splitter does not look"):
+        merging(tmp_path, options.format(tmp_path / "in" / "old"))
+    merging(tmp_path, options.format(tmp_path / "old"))
+    after = source_files_of(tmp_path)
+    assert {name: content for name, content in after.items() if content} == {"a": b"a", "b": b"b"}
+    assert before.items() <= after.items()
+
+
+def test_writers_of_whole_blocks_are_joined_to_their_reader(lab: Lab) -> None:
+    """Behind an exchange two tasks would write one name; the window that failed runs again with the mended app."""
+    (lab.folder / "in" / "good").write_text("".join(f"good {number:1000}\n" for number in range(9000)))
+    text = (
+        "name: blocks\nattributes: {checkpoint: journal}\noperators:\n"
+        "  splitter: {class: FileSplitterInput, properties: {files: [in]}}\n"
+        "  reader: {class: BlockReader}\n"
+        "  writer: {class: RecordWriter, properties: {path: out, file_name: block}, partition: PARTITION}\n"
+        "streams:\n  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}\n"
+        "  records: {from: reader.messages, to: writer.input}\n"
+    )
+    app = lab.folder / "app.yaml"
+
+    def work(partition: str) -> None:
+        app.write_text(text.replace("PARTITION", partition))
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+
+    refusal(lambda: work("2"), r"join it to its reader with partition: parallel")
+    work("parallel")
+    assert len(lab.records()) == 9000
