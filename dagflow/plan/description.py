@@ -37,8 +37,21 @@ def _code_of(app: LogicalPlan) -> dict[str, str]:
     found = {path.name: _checksum_of(path) for path in modules}
     for cls in {type(operator) for operator in app.instances.values() if type(operator).__module__ == "__main__"}:
         with contextlib.suppress(OSError, TypeError):  # one that was typed at a prompt has no source
-            found[f"class {cls.__qualname__}"] = hashlib.sha256(inspect.getsource(cls).encode()).hexdigest()[:16]
+            found[f"class {cls.__qualname__}"] = hashlib.sha256(_source_of(cls).encode()).hexdigest()[:16]
     return found
+
+
+def _source_of(cls: type) -> str:
+    """The source of a class; in a notebook, where only functions know their lines, that of its methods.
+
+    Raises:
+        OSError: There is none.
+        TypeError: As above.
+    """
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):
+        return "".join(inspect.getsource(each) for each in vars(cls).values() if inspect.isfunction(each))
 
 
 def _operator_facts(app: LogicalPlan, node: OperatorNode, secrets: Mapping[str, str]) -> OperatorFacts:

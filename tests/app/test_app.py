@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import subprocess
 import sys
 import tempfile
@@ -283,6 +284,21 @@ def test_a_run_tells_that_the_code_of_an_operator_has_changed(tmp_path: Path, is
         assert done.returncode == (1 if number else 0), done.stderr  # a run with nothing new counts no records
         told.append("the code of " + ("loud_ops.py" if is_module else "class Loud") in done.stderr)
     assert told == [False, False, True]
+
+
+def test_code_of_a_notebook_is_told_from_its_methods() -> None:
+    """A cell is no file, and its lines are known to functions alone."""
+    codes = []
+    for number, word in enumerate(["upper", "upper", "title"]):
+        source = SCRIPT.partition("app =")[0].replace("upper", word)
+        cell = f"<cell {number}>"
+        linecache.cache[cell] = len(source), None, source.splitlines(keepends=True), cell
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(source, cell, "exec"), names)
+        app = App("cells")
+        app.add(FileSplitterInput(files="in")).to(BlockReader()).to(names["Loud"]()).to(RecordWriter(path="out"))
+        codes.append(describe(app.logical()).code["class Loud"])
+    assert codes[0] == codes[1] != codes[2]
 
 
 @pytest.mark.e2e
