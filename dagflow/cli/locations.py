@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from dagflow.cli import output
 from dagflow.cli.shared_options import Settings, redaction
 from dagflow.errors import MissingError
 from dagflow.plan.load import load_app
@@ -22,7 +23,8 @@ def load(app: str, settings: Settings, overrides: Sequence[str] = ()) -> Logical
     Raises:
         AppError: The app has mistakes.
     """
-    logical = load_app(app, overrides=list(overrides))
+    with output.reserved_for_results():
+        logical = load_app(app, overrides=list(overrides))
     settings.redact = redaction(logical.spec.secrets if logical.spec else {})
     settings.note = partial(note_beside, app=app)
     return logical

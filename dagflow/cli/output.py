@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TextIO
 
 import click
@@ -34,6 +34,13 @@ def result(text: str) -> None:
             f"cannot write the result to standard output: {error.strerror or error}",
             hint="what the command did is done; only what it prints is missing",
         ) from error
+
+
+@contextmanager
+def reserved_for_results() -> Iterator[None]:
+    """Send to stderr what others print meanwhile, as an author's module may while it is imported."""
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def note(text: str) -> None:

@@ -22,6 +22,7 @@ def command(app: str | None, of_module: bool) -> int:
     With APP, it knows the ports of APP's operators, your own classes, and the modules that APP uses. Print it again
     after you have added an operator.
     """
-    known = None if app is None else known_names(app)
+    with output.reserved_for_results():
+        known = None if app is None else known_names(app)
     output.result(json.dumps(module_schema(known) if of_module else json_schema(known), indent=1))
     return 0

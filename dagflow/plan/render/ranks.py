@@ -23,7 +23,8 @@ Item = str | tuple[int, int]
 
 GAP = 24.0
 """Between operators, and between frames, across the flow."""
-_LABEL_GAP = 10.0
+LABEL_GAP = 10.0
+"""Between labels, across the flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ def _bands(drawing: Drawing, local: dict[str, int], sizes: Sizes, room: float) -
 
 def _add_labels(ranks: Ranks, arrows: Sequence[int], band: int, sizes: Sizes, room: float) -> None:
     """Add the rows with the labels of arrows that arrive in the next row: neighbours in different ones."""
-    taken = sum(sizes.labels[index][1] + _LABEL_GAP for index in arrows)
+    taken = sum(sizes.labels[index][1] + LABEL_GAP for index in arrows)
     count = min(len(arrows), max(1, math.ceil(taken / room)))
     for position, index in enumerate(arrows):
         ranks.label_rows[index] = len(ranks.bands) + position % count

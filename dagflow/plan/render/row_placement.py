@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from dagflow.plan.render.ranks import GAP, Item, Ranks
+from dagflow.plan.render.ranks import GAP, LABEL_GAP, Item, Ranks
 from dagflow.plan.render.sizes import Sizes
 from dagflow.plan.render.spreading import spread, total
 
 _SWEEPS = 3
 _SETTLING = 10
-_LABEL_GAP = 10.0
 _LANE_GAP = 6.0
 
 _Neighbours = Mapping[Item, Sequence[Item]]
@@ -123,7 +122,7 @@ class RowPlacement:
             unit.margins = before, behind
 
     def _gap_of(self, item: Item) -> float:
-        return GAP if isinstance(item, str) else _LABEL_GAP if self._ranks.is_label(item) else _LANE_GAP
+        return GAP if isinstance(item, str) else LABEL_GAP if self._ranks.is_label(item) else _LANE_GAP
 
     def _wanted(self, item: Item, neighbours: Iterable[Item]) -> float | None:
         """The middle of an item's neighbours; where it has none, its own; None where that is not known yet."""

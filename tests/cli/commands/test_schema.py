@@ -28,6 +28,10 @@ class DropComments(Operator):
 
     input = InputPort()
     output = OutputPort()
+
+    @input.each
+    def drop(self, record: dict) -> None:
+        self.output.emit(record)
 """
 EDITED = """\
 # yaml-language-server: $schema=app.schema.json
@@ -57,6 +61,22 @@ def test_the_schema_accepts_an_app() -> None:
     code, out, err = invoke("schema")
     assert (code, err) == (0, "")
     assert set(yaml.safe_load(APP)) <= set(json.loads(out)["properties"])
+
+
+@pytest.mark.parametrize(
+    "arguments", [["schema", "app.yaml"], ["plan", "app.yaml", "--format", "svg"], ["preview", "app.yaml", "--json"]]
+)
+def test_what_a_module_prints_is_no_part_of_a_result(tmp_path: Path, arguments: list[str]) -> None:
+    """It may print while it is imported; the result is read by a program, and is whole."""
+    module = f"talkative_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{module}.py").write_text(f'print("good day")\n{OWN}')
+    (tmp_path / "app.yaml").write_text(EDITED.replace("editor_ops", module))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("a;b\n1;2\n")
+    with contextlib.chdir(tmp_path):
+        code, out, err = invoke(*arguments)
+    assert code == 0 and out and "good day" not in out
+    assert "good day" in err
 
 
 def test_the_schema_of_a_broken_app_is_refused(tmp_path: Path) -> None:
