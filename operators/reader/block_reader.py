@@ -108,6 +108,9 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
     def check_properties(self) -> None:
         """Refuse columns of paths for records that have none of their own."""
         super().check_properties()
+        declared = self.partition_values if isinstance(self.partition_values, dict) else {}
+        if nested := [name for name, kind in declared.items() if kind.is_nested]:
+            raise ValueError(f"partition_values: '{nested[0]}' is {declared[nested[0]].name}, which no path holds")
         if self.partition_values is not None and not self.format.has_columns:
             raise ValueError(
                 f"partition_values adds columns, and records of the format {self.format.name} are bytes; csv, and "

@@ -114,7 +114,9 @@ class Parse(ColumnOperator[None]):
         twice = [name for name in self._names if self._names.count(name) > 1]
         if twice:
             raise ValueError(f"'{twice[0]}' is there twice")
-        for name in self.columns:
+        for name, kind in self.columns.items():
+            if kind.is_nested:
+                raise ValueError(f"columns: '{name}' is {kind.name}, which json alone has")
             if name not in self._names:
                 raise ValueError(f"columns: there is no '{name}'{did_you_mean(name, self._names)}")
 

@@ -95,7 +95,7 @@ class JsonMembers:
                 value = None
             try:
                 # Text stays text here; typed() has the grammar of dates and times.
-                found = value_as(value, kind if read_as == kind.arrow else _TEXT)
+                found = value_as(value, kind if read_as == kind.arrow else _TEXT, takes_others=self.takes_others)
             except ValueError as error:
                 return f"column '{name}' ({kind.name}): {error}, in: {shortened(record)}"
             arrays[name] = pa.array([found], read_as)

@@ -40,11 +40,12 @@ _ALIASES = {
 }
 _DECIMAL = re.compile(r"decimal(?:128)?\(\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?\)")
 _ZONED = re.compile(r"timestamp\[\s*(s|ms|us|ns)\s*,\s*([^\]]*?)\s*\]")
+_NESTED = re.compile(r"(list|struct)\s*<(.*)>", re.DOTALL)
 _OFFSET = re.compile(r"[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 
 TYPES = (
     "string, bool, int8 to int64, uint8 to uint64, float32, double, decimal(9, 2), date32, time32[s], time64[us], "
-    "timestamp[us], timestamp[us, Europe/Paris]"
+    "timestamp[us], timestamp[us, Europe/Paris]; and for JSON list<int64>, struct<a: int64, b: string>"
 )
 """The types, with an example of those that have parameters."""
 
@@ -67,6 +68,11 @@ class ColumnType:
     def has_zone(self) -> bool:
         """Whether values are instants, whatever zone they are written in."""
         return bool(pa.types.is_timestamp(self.arrow) and self.arrow.tz is not None)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether values are arrays or objects, which only JSON has."""
+        return bool(pa.types.is_nested(self.arrow))
 
     @property
     def is_written_as_text(self) -> bool:
@@ -115,7 +121,45 @@ def arrow_type(name: str) -> pa.DataType:
         if not (_OFFSET.fullmatch(zoned[2]) or zoned[2] in zoneinfo.available_timezones()):
             raise ValueError(f"{name!r}: there is no time zone {zoned[2]!r}; try UTC, Europe/Paris or +01:00")
         return pa.timestamp(zoned[1], zoned[2])
+    if nested := _NESTED.fullmatch(name.strip()):
+        return _nested_type(nested[1], nested[2])
     raise ValueError(f"there is no type {name!r}; the types are {TYPES}")
+
+
+def _nested_type(kind: str, inside: str) -> pa.DataType:
+    """The type of arrays or objects.
+
+    Raises:
+        ValueError: It holds what JSON has no values for, or is not written as list<int64> or struct<a: int64>.
+    """
+    if kind == "list":
+        return pa.list_(_inner_type(inside))
+    fields: dict[str, pa.DataType] = {}
+    for part in _parts(inside):
+        name, colon, type_name = part.partition(":")
+        if not colon or not name.strip() or name.strip() in fields:
+            raise ValueError(f"struct<{inside}>: members are named once each, as in struct<a: int64, b: string>")
+        fields[name.strip()] = _inner_type(type_name)
+    return pa.struct(list(fields.items()))
+
+
+def _inner_type(name: str) -> pa.DataType:
+    found = arrow_type(name.strip())
+    if pa.types.is_temporal(found) or pa.types.is_decimal(found):
+        raise ValueError(f"{name.strip()!r} stands in arrays and objects as string or double; take one of them")
+    return found
+
+
+def _parts(inside: str) -> list[str]:
+    """The members of a struct: what commas separate that are in no inner type."""
+    parts, depth = [""], 0
+    for letter in inside:
+        depth += {"<": 1, ">": -1}.get(letter, 0)
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def _types(value: Any) -> Any:

@@ -26,8 +26,13 @@ def members_of(record: bytes) -> Object:
     return found
 
 
-def value_as(value: Any, kind: ColumnType) -> Any:
+def value_as(value: Any, kind: ColumnType, *, takes_others: bool = False) -> Any:
     """A value as Python's of a type.
+
+    Args:
+        value: As members_of() gives it.
+        kind: The type.
+        takes_others: Whether objects may have members that their type lacks; they are left out.
 
     Raises:
         ValueError: It is no value of the type, as a clause that begins with it.
@@ -37,7 +42,7 @@ def value_as(value: Any, kind: ColumnType) -> Any:
     if value is None:
         return None
     if pa.types.is_nested(arrow):
-        return _nested(value, arrow)
+        return _nested(value, arrow, takes_others=takes_others)
     if pa.types.is_string(arrow):
         if not is_text:
             raise ValueError(f"{_shown(value)} is no string")
@@ -54,19 +59,21 @@ def value_as(value: Any, kind: ColumnType) -> Any:
     return found.as_py()
 
 
-def _nested(value: Any, arrow: pa.DataType) -> Any:
+def _nested(value: Any, arrow: pa.DataType, *, takes_others: bool) -> Any:
     if pa.types.is_list(arrow):
         if not isinstance(value, list) or isinstance(value, Object):
             raise ValueError(f"{_shown(value)} is no array")
-        return [value_as(each, ColumnType("", arrow.value_type)) for each in value]
+        return [value_as(each, ColumnType("", arrow.value_type), takes_others=takes_others) for each in value]
     if not isinstance(value, Object):
         raise ValueError(f"{_shown(value)} is no object")
     kinds = {field.name: field.type for field in arrow}
     found: dict[str, Any] = {}
     for name, member in value:
+        if name not in kinds and takes_others:
+            continue
         if name not in kinds or name in found:
             raise ValueError(f"member '{name}' {'is there twice' if name in found else 'was not there before'}")
-        found[name] = value_as(member, ColumnType("", kinds[name]))
+        found[name] = value_as(member, ColumnType("", kinds[name]), takes_others=takes_others)
     return found
 
 

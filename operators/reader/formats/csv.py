@@ -79,6 +79,9 @@ class Csv(Delimited):
             raise ValueError(f"columns: '{twice[0]}' is there twice")
         self._dialect = Dialect(ord(self.delimiter), ord(self.quote), ord(self.escape) if self.escape else -1)
         self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
+        for name, kind in self._types.items():
+            if kind.is_nested:
+                raise ValueError(f"columns: '{name}' is {kind.name}, and fields of CSV hold no arrays and objects")
         self._names = tuple(self.columns or ())
         self._headed: tuple[object, CsvHead] | None = None
         self._entered: tuple[int, int] = (0, OUTSIDE)

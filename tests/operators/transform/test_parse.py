@@ -139,6 +139,7 @@ def test_a_batch_of_which_nothing_is_left_has_the_columns() -> None:
         ({"regex": "a"}, "has no named group"),
         ({"regex": "("}, "is not a valid RE2 expression"),
         ({"regex": "(?P<host>.)", "columns": {"hots": "int64"}}, "there is no 'hots'; did you mean 'host'?"),
+        ({"regex": "(?P<host>.)", "columns": {"host": "list<int64>"}}, "'host' is list<int64>, which json alone has"),
         ({"json": True}, "json needs columns"),
         ({"split": {"delimiter": ",", "names": ["a", "a"]}}, "'a' is there twice"),
         ({"key_value": {"keys": "a", "separator": "="}}, "separator and assignment must be different"),

@@ -206,3 +206,45 @@ def test_as_found_types_are_those_of_most_values() -> None:
     assert [row["t"] for row in rows] == ["2024-01-31", "2024-02-01", None]
     assert json.loads(rows[1]["_rescued"])["a"] == "x"
     assert "is there twice" in json.loads(rejects[0])["reason"]
+
+
+NESTED = {"type": "json_lines", "columns": {"a": "list<int64>", "s": "struct<x: int32, y: list<struct<z: string>>>"}}
+
+
+def test_arrays_and_objects_are_columns_of_declared_types() -> None:
+    """Where Arrow reads them and where it does not, for a twin in the same batch that is refused."""
+    made = RECORD_FORMATS.make(NESTED)
+    right = b'{"a": [1, null], "s": {"x": 1, "y": [{"z": "t", "more": 1}], "more": {}}, "more": 2}\n'
+    right += b'{"s": null}\n{"a": []}\n'
+    expected = [
+        {"a": [1, None], "s": {"x": 1, "y": [{"z": "t"}]}},
+        {"a": None, "s": None},
+        {"a": [], "s": None},
+    ]
+    assert columns_of(made, right) == expected
+    for wrong in (b'{"a": ["1"]}', b'{"a": 1}', b'{"s": []}', b'{"s": {"x": 4294967296}}', b'{"s": {"y": [{"z": 1}]}}'):
+        rejects: list[bytes] = []
+        assert columns_of(made, right + wrong + b"\n", rejects) == expected
+        assert "column '" in json.loads(rejects[0])["reason"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("list<date32>", "stands in arrays and objects as string"),
+        ("list<decimal(9, 2)>", "stands in arrays and objects as string"),
+        ("struct<a>", "members are named once each"),
+        ("struct<a: int64, a: int64>", "members are named once each"),
+        ("list<lst<int64>>", "there is no type"),
+    ],
+)
+def test_types_that_no_json_value_has_are_refused(kind: str, reason: str) -> None:
+    """With what to write in their place."""
+    with pytest.raises(ValueError, match=reason):
+        RECORD_FORMATS.make({"type": "json_lines", "columns": {"a": kind}})
+
+
+def test_csv_takes_no_arrays() -> None:
+    """Its fields are text."""
+    with pytest.raises(ValueError, match="fields of CSV hold no arrays and objects"):
+        RECORD_FORMATS.make({"type": "csv", "columns": {"a": "list<int64>"}})
