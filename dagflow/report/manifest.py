@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from dagflow.api.context import Skipped
@@ -23,6 +23,7 @@ from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.report.input_ranges import UNKNOWN_BLOCK, InputRange, attributed
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, name_of, redacted
+from dagflow.storage.objects import ObjectStore
 
 Provenance = Literal["exact", "partition", "window"]
 """What an output's sources are: all that its records come from, or what its task read, or what the window read."""
@@ -96,6 +97,8 @@ class WindowManifest:
         busy_s: Seconds that each operator worked, in tasks or in the driver, by operator.
         receipts: The version that each transactional target had with the window, by operator.
         retries: Windows whose refused records it has taken over: of its inputs it has read these alone.
+        held_records: Records that it has held back for a later window.
+        merged_in: The window that has published them first; None as long as they wait.
     """
 
     window_id: int
@@ -108,6 +111,8 @@ class WindowManifest:
     busy_s: dict[str, float]
     receipts: dict[str, str] = field(default_factory=dict)
     retries: tuple[int, ...] = ()
+    held_records: int = 0
+    merged_in: int | None = None
 
     def provenance_of(self, output: PublishedFile) -> Provenance:
         """How much is known of what an output file was made of."""
@@ -186,7 +191,17 @@ def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) ->
         JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
-    return _manifest_of(read_window(with_roots_of_run(storage, checkpoint), window_id))
+    store = with_roots_of_run(storage, checkpoint)
+    manifest = _manifest_of(read_window(store, window_id))
+    return replace(manifest, merged_in=_merged_in(store, window_id)) if manifest.held_records else manifest
+
+
+def _merged_in(store: ObjectStore, window_id: int) -> int | None:
+    """The first window that has taken what a window has held back."""
+    for window in committed_windows(store, window_id + 1):
+        if any(newest >= window_id for newest in window.plan.takes.values()):
+            return window.plan.window_id
+    return None
 
 
 def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManifest]:
@@ -229,6 +244,7 @@ def _manifest_of(window: Window) -> WindowManifest:
         dict(intent.busy_s),
         dict(window.receipts),
         tuple(plan.retries),
+        sum(file.records for file in intent.held),
     )
 
 

@@ -73,7 +73,7 @@ def test_a_table_that_is_followed_has_every_record_once(tmp_path: Path) -> None:
             while time.monotonic() < moment:
                 feed(tmp_path, files, 3)
                 files += 3
-                time.sleep(0.05)
+                run.wait_for(lambda: False, most_s=0.05)
             if target is not None:
                 killed += run.kill(target, dice)
             if target != "driver":

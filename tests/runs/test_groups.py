@@ -19,6 +19,7 @@ from dagflow.execution.messages import WindowTask
 from dagflow.journal import JournalState, read_state, read_window
 from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan
+from dagflow.report.manifest import WindowManifest, window_manifest
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -46,6 +47,11 @@ def group_app(root: Path, texts: list[bytes], limits: GroupLimits | None = None)
 def state_of(root: Path) -> JournalState:
     """What the journal says."""
     return read_state(StorageContext.default().objects(str(root / "journal")))
+
+
+def manifest_of(root: Path, window_id: int) -> WindowManifest:
+    """What `dagflow status --window` shows."""
+    return window_manifest(str(root / "journal"), window_id, StorageContext.default())
 
 
 def die_in_window(root: Path, logical: LogicalPlan, window_id: int) -> None:
@@ -97,6 +103,7 @@ def test_windows_are_done_before_their_group(tmp_path: Path) -> None:
     assert state.last_committed >= 5
     assert {held.window_id for held in state.held.waiting["table"]} == set(range(1, state.last_committed + 1))
     assert versions(tmp_path) == 0
+    assert (manifest_of(tmp_path, 2).held_records, manifest_of(tmp_path, 2).merged_in) == (2, None)
     shown = status(str(tmp_path / "journal"), StorageContext.default())
     assert shown.groups["table"].windows == state.last_committed
     assert shown.state != "completed"
@@ -108,6 +115,7 @@ def test_windows_are_done_before_their_group(tmp_path: Path) -> None:
     assert begun[0] == state.last_committed + 1
     assert delta_rows(tmp_path / "db") == words(MORE)
     assert versions(tmp_path) == 1
+    assert (manifest_of(tmp_path, 2).held_records, manifest_of(tmp_path, 2).merged_in) == (2, 11)
 
 
 def test_a_stop_commits_the_group(tmp_path: Path) -> None:

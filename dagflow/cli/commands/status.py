@@ -117,6 +117,9 @@ def _describe_window(manifest: WindowManifest) -> str:
         lines += [f"{made.url}: {figures}{_HOW_KNOWN[manifest.provenance_of(made)]}"]
         lines += [f"    from{_range(source)}" for source in manifest.sources_of(made)]
     lines += [f"target {name}: {version}" for name, version in manifest.receipts.items()]
+    if manifest.held_records:
+        merged = "wait to be merged" if manifest.merged_in is None else f"were merged by window {manifest.merged_in}"
+        lines.append(f"{count(manifest.held_records, 'record')} {merged}")
     lines += [f"left out: {each.url} [{each.start}, {each.end}): {each.reason}" for each in manifest.skipped]
     return "\n".join(lines)
 
