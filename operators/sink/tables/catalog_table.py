@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from dagflow.storage.location import absolute, is_local, join, redacted
 from operators.sink.tables.base import Table
+from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 
 CATALOG_TYPES = ("sql", "rest", "glue", "hive")
 """Catalogs that change a table only where it is as the change expects it; others would lose windows."""
 
 _SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/?][^?]*)(.*)")
 DATA = "data"
+_FUNCTION = re.compile(r"(\w+)\(.*\)")
 
 
 class CatalogTable(Table):
@@ -38,6 +40,12 @@ class CatalogTable(Table):
         namespace, _, table = location.partition(".")
         if not namespace or not table or "." in table or "/" in location:
             raise ValueError(f"table: iceberg takes NAMESPACE.NAME, as in iceberg:shop.orders; got {location!r}")
+        for text in partition_by:
+            if (found := _FUNCTION.fullmatch(text)) and PartitionField.parse(text).transform == IDENTITY:
+                raise ValueError(
+                    f"partition_by: there is no transform {found[1]!r} as in {text!r}; iceberg has year(x), month(x), "
+                    "day(x), hour(x), bucket(16, x) and truncate(4, x)"
+                )
         options = _options(catalog or {})
         _require_packages(options)
         warehouse = options.get("warehouse", "")

@@ -11,6 +11,7 @@ from pyiceberg.partitioning import PartitionField as IcebergField
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table as Handle
 from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.transforms import parse_transform
 
 from dagflow.api.transactions import DecidedWindow, Target, TargetDecision, TargetState
@@ -278,10 +279,29 @@ def _newest(handle: Handle) -> Handle:
 def _with_names(transaction: Transaction) -> Transaction:
     """Let names tell which column is which in files: tasks write them before a column has a number."""
     metadata = transaction.table_metadata
-    if metadata.name_mapping() is None:
-        mapping = metadata.schema().name_mapping.model_dump_json()
-        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    there, wanted = metadata.name_mapping(), metadata.schema().name_mapping
+    if there is not None:
+        # Programs that add columns do not all keep it: what it lacks would be null to readers.
+        wanted = NameMapping(_named(wanted.root, there.root))
+    if there is None or wanted != there:
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: wanted.model_dump_json()})
     return transaction
+
+
+def _named(columns: list[MappedField], there: list[MappedField]) -> list[MappedField]:
+    """The names of columns as they are now, with the earlier ones that a table knows and that no other column has."""
+    taken = {name for column in columns for name in column.names}
+    earlier = {each.field_id: each for each in there}
+    found = []
+    for column in columns:
+        before = earlier.pop(column.field_id, None)
+        names = [] if before is None else [name for name in before.names if name not in taken]
+        nested = _named(column.fields, [] if before is None else before.fields)
+        found.append(column.model_copy(update={"names": [*column.names, *names], "fields": nested}))
+    for gone in earlier.values():
+        if names := [name for name in gone.names if name not in taken]:
+            found.append(gone.model_copy(update={"names": names}))
+    return found
 
 
 def _new_columns(table: CatalogTable, handle: Handle, columns: pa.Schema) -> list[pa.Field]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -232,6 +234,27 @@ def test_a_table_of_others_is_joined_as_it_is(tmp_path: Path) -> None:
         table(tmp_path, ["text"]).shape(STORAGE)
 
 
+def test_columns_that_the_names_of_a_table_lack_are_found(tmp_path: Path) -> None:
+    """A program has added a column, also within another one, and has left the names as they were; an alias stays."""
+    kind = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    client(tmp_path).create_namespace("shop")
+    client(tmp_path).create_table(NAME, pa.schema([("n", pa.int64()), ("s", kind), ("text", pa.string())]))
+    names = [
+        {"field-id": 1, "names": ["n", "number"]},
+        {"field-id": 2, "names": ["s"], "fields": [{"field-id": 4, "names": ["a"]}]},
+    ]
+    with handle(tmp_path).transaction() as change:
+        change.set_properties({"schema.name-mapping.default": json.dumps(names)})
+    file = data_file(tmp_path, 1, pa.schema([("n", pa.int64()), ("text", pa.string())]))
+    table(tmp_path).target(STORAGE).open("w").commit([DecidedWindow(1, "d", (file,))])
+    found = handle(tmp_path)
+    assert found.scan().to_arrow()["text"].to_pylist() == ["a", "b"]
+    mapping = found.name_mapping()
+    assert mapping is not None
+    assert [(each.field_id, each.names) for each in mapping] == [(1, ["n", "number"]), (2, ["s"]), (3, ["text"])]
+    assert [(each.field_id, each.names) for each in mapping.root[1].fields] == [(4, ["a"]), (5, ["b"])]
+
+
 def test_a_transform_that_dagflow_does_not_know_is_refused(tmp_path: Path) -> None:
     """Its values cannot be told."""
     columns = Schema(NestedField(1, "n", LongType()))
@@ -265,6 +288,14 @@ def test_a_table_has_a_namespace_and_a_name(tmp_path: Path, name: str) -> None:
     """Catalogs in databases have no other tables."""
     with pytest.raises(ValueError, match=r"iceberg takes NAMESPACE.NAME, as in iceberg:shop.orders"):
         IcebergTable(name, (), catalog=options(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["week(placed)", "bucket(n)", "bucket(n, 4)", "day()"])
+def test_a_transform_that_iceberg_lacks_is_told(tmp_path: Path, text: str) -> None:
+    """It would be taken for a column otherwise, which no record has."""
+    with pytest.raises(ValueError, match=rf"there is no transform '\w+' as in '{re.escape(text)}'; iceberg has year"):
+        table(tmp_path, [text])
+    assert table(tmp_path, ["price (EUR)"]).partition_by[0].column == "price (EUR)"
 
 
 def test_a_catalog_without_compare_and_swap_is_refused(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, StorageError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.table_writer import TableWriter
 from operators.sink.tables.parquet_dataset import ParquetDataset
-from tests.operators.sink.test_table_writer import app, columns
+from tests.operators.sink.test_table_writer import BATCHES, app, columns
 
 STORAGE = StorageContext.default()
 
@@ -125,6 +126,18 @@ def test_fresh_removes_the_files_of_the_checkpoint(tmp_path: Path) -> None:
     pq.write_to_dataset(pa.table({"n": [0]}), tmp_path / "table")
     write(tmp_path, columns(n=[1]), columns(n=[2]))
     assert write(tmp_path, columns(n=[3]), options=RunOptions(fresh=True))["n"].to_pylist() == [0, 3]
+
+
+def test_a_window_is_run_again_and_replaced(tmp_path: Path) -> None:
+    """By the names of its files, as those of other writers are; a value that has moved takes its file along."""
+    batches = [columns(n=[1, 2], k=["a", "b"]), columns(n=[3], k=["a"])]
+    table = {"table": f"parquet:{tmp_path / 'table'}", "partition_by": ["k"]}
+    run(app(tmp_path, batches, **table), runtime=InlineRuntime)
+    name = str(len(BATCHES) - 2)
+    BATCHES[name] = columns(n=[1, 20], k=["a", "c"])
+    reprocess(app(tmp_path, batches, **table), RunOptions(), [1], runtime=InlineRuntime)
+    assert sorted(read(tmp_path)["n"].to_pylist()) == [1, 3, 20]
+    assert [path.partition("/")[0] for path in names(tmp_path)] == ["k=a", "k=a", "k=c"]
 
 
 def test_a_column_that_shall_not_be_added_stops_the_run(tmp_path: Path) -> None:
