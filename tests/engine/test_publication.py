@@ -206,10 +206,13 @@ def test_fresh_is_refused_while_the_target_has_the_windows(tmp_path: Path) -> No
 
 
 def test_a_replay_into_a_target_is_refused(tmp_path: Path) -> None:
-    """It would add the records once more."""
+    """It would add the records once more; another table gets all of them, and this one stays."""
     work(app(tmp_path, TEXTS))
     with pytest.raises(JournalError, match="operator 'table' writes to database"):
         reprocess(app(tmp_path, TEXTS), RunOptions(), [1], runtime=InlineRuntime)
+    other = FaultyTable(database=str(tmp_path / "other"))
+    work(app(tmp_path, TEXTS, table=other), RunOptions(fresh=True))
+    assert rows(tmp_path / "other") == rows(tmp_path / "db") == words(TEXTS)
 
 
 def test_a_refused_window_is_not_decided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

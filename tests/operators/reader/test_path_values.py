@@ -138,11 +138,13 @@ def test_a_path_that_does_not_fit_ends_the_run_or_is_left_out() -> None:
 
 
 def test_a_column_that_the_records_have_too_ends_the_run() -> None:
-    """It is not known which of the two is meant."""
-    put("n=1/a")
+    """It is not known which of the two is meant; where the others are named, the records keep theirs."""
+    put("n=7/k=1/a")
     write_app()
     with pytest.raises(RecordError, match="column 'n' is in the records, and in the path of their file"):
         read()
+    write_app("{k: int64}")
+    assert [(row["n"], row["k"]) for row in read()] == [(number, 1) for number in range(1, 6)]
 
 
 def test_formats_without_columns_are_refused() -> None:

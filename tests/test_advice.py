@@ -1,0 +1,206 @@
+"""What errors advise where data or a checkpoint is at stake: each advice is followed in a test, which this table names.
+
+A new `hint=` needs a line here: the test that does what it says and finds nothing missing afterwards, or why none can.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from dagflow import errors
+
+ROOT = Path(__file__).parents[1]
+
+PLACES = (
+    *("dagflow/api/**/*.py", "dagflow/engine/**/*.py", "dagflow/execution/**/*.py", "dagflow/journal/**/*.py"),
+    *("dagflow/storage/**/*.py", "operators/reader/**/*.py", "operators/splitter/**/*.py", "operators/sink/*.py"),
+)
+
+BEFORE = "the run has read nothing yet, and the advice is about the app, the machine or the command line"
+CAUSE = "it says what has happened, and advises nothing"
+
+REMEDIES = "runs/test_remedies.py::"
+CHECKPOINTS = "runs/test_checkpoint_remedies.py::"
+DAMAGED = f"{REMEDIES}test_a_damaged_journal_is_replaced_and_what_it_published_stays"
+FRESH = f"{REMEDIES}test_starting_over_makes_all_output_anew_or_is_refused"
+LEFT_OUT = f"{REMEDIES}test_a_file_that_is_left_out_stays_listed_until_it_is_read"
+REJECTS = f"{REMEDIES}test_records_that_are_refused_are_taken_aside"
+LONG = f"{REMEDIES}test_a_record_that_is_too_long_comes_with_a_larger_limit"
+KEYS = f"{CHECKPOINTS}test_pickled_state_goes_on_when_the_key_is_mended"
+VERSIONS = f"{CHECKPOINTS}test_state_of_another_version_goes_on_with_that_version"
+
+FOLLOWED = {
+    # journals and state
+    "attributes: {retain_windows: all} keeps": "engine/test_reprocess.py::"
+    "test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory",
+    "chmod 600": KEYS,
+    "give each app a checkpoint of its own": f"{CHECKPOINTS}test_an_app_replaces_another_one_whose_file_was_moved_away",
+    "give … another `name` or a `checkpoint`": f"{CHECKPOINTS}test_two_apps_on_one_checkpoint_run_when_one_has_its_own",
+    "if '…' is what '…' was": "engine/test_operator_state.py::"
+    "test_an_operator_does_not_begin_without_its_state_under_a_new_name",
+    "if no other user could write to the checkpoint": KEYS,
+    "let attributes: {roots: …} be as before": "runs/test_moved_checkpoints.py::"
+    "test_roots_do_not_change_over_what_was_read",
+    "let only one run use this checkpoint": "engine/test_run_gate.py::"
+    "test_to_take_over_ends_the_first_run_and_tells_it_by_whom",
+    "move the file elsewhere": f"{REMEDIES}test_a_stray_file_in_a_journal_is_moved_elsewhere",
+    "move what is there, and run again": f"{CHECKPOINTS}test_a_name_that_a_start_over_needs_is_made_free",
+    "name another file in the environment variable": KEYS,
+    "name it again, with the place where it is now": "runs/test_moved_checkpoints.py::"
+    "test_what_is_decided_in_a_root_waits_until_the_root_has_its_name",
+    "put the checkpoint back as it was, with its index": f"{CHECKPOINTS}"
+    "test_an_index_of_files_goes_on_when_it_is_put_back",
+    "put the checkpoint back as it was, with its segments": f"{REMEDIES}test_a_checkpoint_goes_on_when_it_is_put_back",
+    "remove it, and a new one is made": KEYS,
+    "restore the checkpoint from a copy": f"{REMEDIES}test_a_damaged_journal_goes_on_when_it_is_put_back",
+    "run again with --fresh; it continues": f"{CHECKPOINTS}test_what_was_left_of_a_start_over_is_finished_by_another",
+    "run the version of dagflow that wrote it": VERSIONS,
+    "run the version that wrote it": VERSIONS,
+    "set its partitions back to": "engine/test_operator_state.py::test_state_that_cannot_move_is_not_misplaced",
+    "start over with --fresh": FRESH,
+    # windows, output and replays
+    "a writer with file_name: block needs whole blocks": f"{CHECKPOINTS}"
+    "test_writers_of_whole_blocks_are_joined_to_their_reader",
+    "another program removed them; make them again": "crash/test_replays.py::"
+    "test_a_replay_without_its_new_files_replaces_nothing",
+    "finish it first, with dagflow run": f"{CHECKPOINTS}test_a_window_is_replayed_when_a_run_has_finished_it",
+    "give a directory below that has only sound indices": f"{CHECKPOINTS}"
+    "test_a_merged_file_is_found_when_its_index_was_made_again",
+    "give each of them a path of its own": f"{CHECKPOINTS}test_two_writers_of_one_directory_get_one_each",
+    "give operator '…' partition: {by: …}": "engine/test_operator_state.py::test_one_partition_holds_all_keys",
+    "give the app an operator '…' again": "runs/test_mended_apps.py::"
+    "test_planned_blocks_that_no_operator_takes_are_kept",
+    "give the app operator '…' again, as it was, until the window": "engine/test_publication.py::"
+    "test_a_decided_window_needs_its_operator",
+    "go on with the copy that has written": "engine/test_publication.py::"
+    "test_two_copies_of_a_checkpoint_cannot_both_go_on",
+    "go on with the newest checkpoint": "engine/test_publication.py::"
+    "test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers",
+    "let the app name another table, or move this one away": "engine/test_publication.py::"
+    "test_fresh_is_refused_while_the_target_has_the_windows",
+    "move the file that is in the way": "engine/test_window_repair.py::test_files_of_others_are_not_replaced",
+    "publish into another directory, or move them away": f"{REMEDIES}"
+    "test_files_of_others_are_moved_away_and_not_removed",
+    "publish into another directory, or under other names": f"{CHECKPOINTS}"
+    "test_a_replay_publishes_elsewhere_where_a_name_is_taken",
+    "put the archive on the file system of": f"{CHECKPOINTS}"
+    "test_an_archive_on_another_file_system_is_put_on_that_of_the_files",
+    "put the archive where the splitter does not look": f"{CHECKPOINTS}"
+    "test_an_archive_that_was_read_as_input_is_put_elsewhere",
+    "put the version back that was read": f"{REMEDIES}test_a_replay_goes_on_when_its_input_is_put_back",
+    "run it in …, or let the app name its output": "engine/test_reprocess.py::"
+    "test_a_replay_from_another_working_directory_moves_no_output",
+    "the window is decided and its files are kept": "engine/test_publication.py::"
+    "test_a_target_that_never_answers_ends_the_run",
+    "to plan window … again": "engine/test_window_repair.py::"
+    "test_the_advice_of_a_window_that_cannot_be_published_helps",
+    "to publish the rest": "engine/test_window_repair.py::test_what_needs_no_repair_is_refused",
+    "to run it again: dagflow replay": "engine/test_reprocess.py::"
+    "test_a_replay_replaces_exactly_what_its_window_published",
+    "use another checkpoint and another output": FRESH,
+    "give the app operator '…' again, as it was, until a run": "runs/test_groups.py::"
+    "test_an_app_without_the_operator_is_refused",
+    "let the app name another table, and start over": "engine/test_publication.py::"
+    "test_a_replay_into_a_target_is_refused",
+    # files and records
+    "call the reader '…' again": "engine/test_reject_replay.py::test_a_reader_of_another_name_is_refused",
+    "give the column another type under partition_values": "operators/reader/test_path_values.py::"
+    "test_a_refused_file_comes_back_when_its_column_has_another_type",
+    "name under partition_values the columns": "operators/reader/test_path_values.py::"
+    "test_a_column_that_the_records_have_too_ends_the_run",
+    "every host must see the input": "cluster/test_checks.py::test_input_with_other_inode_numbers_is_refused",
+    "if it is still being written": f"{REMEDIES}test_a_cut_archive_that_failed_a_run_is_read_when_it_has_grown",
+    "leave such files out with on_error: skip": "runs/test_csv_heads.py::"
+    "test_a_bad_head_fails_a_run_and_each_remedy_works",
+    "on_error: skip on the reader leaves such files out, and lists them": LEFT_OUT,
+    "raise max_record": LONG,
+    "say what shall become of such records with on_bad_bytes": f"{REMEDIES}"
+    "test_bytes_that_are_no_text_are_replaced_or_taken_aside",
+    "to take such records aside, connect the reader's port": REJECTS,
+    "what was refused in windows before this one": REJECTS,
+    # nothing to follow
+    "FileMerger writes one beside each merged file": CAUSE,
+    "the checkpoint was removed while it was in use": CAUSE,
+    "the file was changed after it was published": CAUSE,
+    "this is a defect of a format or an operator": CAUSE,
+    "no run has planned a window on this checkpoint yet": CAUSE,
+    "add the column to the table, or leave it out": BEFORE,
+    "give it a location there with --set": BEFORE,
+    "an operator closes the files that it has opened": BEFORE,
+    "attributes: {storage: ": BEFORE,
+    "end it first: kill": "engine/test_run_gate.py::test_a_repair_is_refused_while_a_run_works",
+    "free some space there": BEFORE,
+    "give `checkpoint`, or the operator's path": BEFORE,
+    "give read permission, or leave it out": BEFORE,
+    "give what restore() can make it from again": BEFORE,
+    "install dagflow again": BEFORE,
+    "install it with: pip install": BEFORE,
+    "let the root be what is read": BEFORE,
+    "list the paths with --list": BEFORE,
+    "make in setup(), which runs where the operator does": BEFORE,
+    "name one of them only": BEFORE,
+    "name the app with --app": BEFORE,
+    "put it elsewhere, or leave it out with ignore_pattern": "runs/test_separate_locations.py::"
+    "test_what_the_splitter_passes_over_may_be_written",
+    "put the checkpoint on a local disk or on an object store": BEFORE,
+    "records pass": BEFORE,
+    "set them, as with NTP": BEFORE,
+    "start it, or give another one as `master`": BEFORE,
+    "take it out, and give it as an option": BEFORE,
+    "… cannot be made there; name another place": BEFORE,
+}
+"""By how an advice begins: the test that follows it, or why there is none."""
+
+
+def text_of(node: ast.AST, names: Mapping[str, ast.AST]) -> str:
+    """The text of an expression, with `…` for what is known at run time only; "" where nothing of it is known."""
+    match node:
+        case ast.Constant(value=str() as text):
+            return text
+        case ast.JoinedStr():
+            return "".join(text_of(value, names) for value in node.values)
+        case ast.FormattedValue():
+            return "…"
+        case ast.BinOp():
+            return text_of(node.left, names) + text_of(node.right, names)
+        case ast.IfExp():
+            return text_of(node.body, names) or text_of(node.orelse, names)
+        case ast.Name() if node.id in names:
+            return text_of(names[node.id], {})
+        case ast.Name() if isinstance(constant := vars(errors).get(node.id), str):
+            return constant
+    return ""
+
+
+@functools.cache
+def advice() -> dict[str, str]:
+    """Each text that is given as a hint, and where."""
+    return {text: place for path in PLACES for file in sorted(ROOT.glob(path)) for text, place in hints_in(file)}
+
+
+def hints_in(file: Path) -> Iterator[tuple[str, str]]:
+    """The hints of a module that are known before it runs; what is passed on was a hint elsewhere."""
+    tree = ast.parse(file.read_text("utf-8"))
+    assigned = (node for node in ast.walk(tree) if isinstance(node, ast.Assign))
+    names = {node.targets[0].id: node.value for node in assigned if isinstance(node.targets[0], ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "hint" and (text := text_of(node.value, names)):
+            yield text, f"{file.relative_to(ROOT)}:{node.value.lineno}"
+
+
+def test_each_advice_about_data_is_followed_in_a_test() -> None:
+    """A new one has no line in the table yet, and is not tried."""
+    starts = tuple(FOLLOWED)
+    assert [f"{place}: {text}" for text, place in advice().items() if not text.startswith(starts)] == []
+
+
+def test_each_line_of_the_table_is_of_an_advice_and_a_test() -> None:
+    """Neither advice that was taken out stays in it, nor a test that was renamed."""
+    assert [start for start in FOLLOWED if not any(text.startswith(start) for text in advice())] == []
+    for named in set(FOLLOWED.values()) - {BEFORE, CAUSE}:
+        file, _, name = named.partition("::")
+        assert re.search(rf"^def {name}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE), named
