@@ -22,6 +22,7 @@ from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.status import status
+from dagflow.report.table_status import tables_status
 from dagflow.storage.context import StorageContext
 
 
@@ -31,22 +32,35 @@ from dagflow.storage.context import StorageContext
 @click.option(
     "--window", "window_id", type=click.IntRange(min=1), metavar="N", help="Show what window N read and wrote."
 )
+@click.option(
+    "--tables", "of_tables", is_flag=True, help="Show what was added to tables, and the window that all of them show."
+)
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @verbose_option
 @click.pass_obj
 def command(
-    settings: Settings, checkpoint: str, pattern: str | None, window_id: int | None, app: str | None, as_json: bool
+    settings: Settings,
+    checkpoint: str,
+    pattern: str | None,
+    window_id: int | None,
+    of_tables: bool,
+    app: str | None,
+    as_json: bool,
 ) -> int:
     """Print what the journal at CHECKPOINT, or of the app file CHECKPOINT, says about all runs so far.
 
     The first line says whether a run is at work, and how the last one ended. Reads only: a run that is
     under way is not disturbed. With --files: the version, state, windows and
-    outputs of each file. With --window: which bytes of which file version became which output file.
+    outputs of each file. With --window: which bytes of which file version became which output file. With --tables: the
+    versions of tables by window, their files, and the newest window that all of them show.
     """
-    if pattern is not None and window_id is not None:
-        raise click.UsageError("--files and --window cannot be given together")
+    if sum((pattern is not None, window_id is not None, of_tables)) > 1:
+        raise click.UsageError("--files, --window and --tables cannot be given together")
     location, storage = locate(checkpoint, app, settings)
+    if of_tables:
+        output.result(_told_of_tables(location, storage, as_json=as_json))
+        return 0
     output.result(_told(location, storage, pattern, window_id, as_json=as_json))
     return 0
 
@@ -72,6 +86,30 @@ def _told(
     assert window_id is not None
     manifest = window_manifest(checkpoint, window_id, storage)
     return json.dumps(manifest.to_json()) if as_json else _describe_window(manifest)
+
+
+def _told_of_tables(checkpoint: str, storage: StorageContext, *, as_json: bool) -> str:
+    """What was added to tables."""
+    try:
+        found = tables_status(checkpoint, storage)
+    except MissingError as error:
+        raise click.UsageError(f"there is no journal at '{error.url}'") from error
+    if as_json:
+        return json.dumps(found.to_json())
+    if not found.tables:
+        return "nothing was added to a table"
+    lines = [f"all tables show the windows up to {found.watermark:,}"]
+    for name, table in found.tables.items():
+        newest = f"{table.version}, with window {table.window_id:,}" if table.version else "shows nothing yet"
+        lines += ["", f"target {name}: {newest}"]
+        if table.files:
+            mean = size(table.size_bytes / table.files)
+            between = f"{size(table.least_bytes)} to {size(table.greatest_bytes)}, {mean} on average"
+            lines.append(f"    {count(table.files, 'file')} of {count(table.records, 'record')}: {between}")
+        if table.waiting_windows:
+            lines.append(f"    {count(table.waiting_windows, 'window')} not shown yet: waiting for the rest of a group")
+        lines += [f"    window {window_id:,}: {version}" for window_id, version in reversed(table.versions)]
+    return "\n".join(lines)
 
 
 def _note_open(windows: Collection[int], held_results: Iterable[str]) -> None:

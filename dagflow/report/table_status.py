@@ -1,0 +1,94 @@
+"""What a checkpoint has added to its tables: window by window, and how far all of them are."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dagflow.journal import committed_windows, read_state_with_roots, with_roots_of_run
+from dagflow.storage.context import StorageContext
+
+SHOWN_VERSIONS = 10
+"""The newest windows whose versions are told."""
+
+
+@dataclass(slots=True)
+class TableStatus:
+    """What one operator has added to its table.
+
+    Attributes:
+        version: What the table called its state with the newest window; "" before the first.
+        window_id: That window, 0 for none.
+        files: How many data files were added; other programs may have compacted or removed some since.
+        size_bytes: Their lengths together.
+        least_bytes: The length of the smallest.
+        greatest_bytes: That of the largest.
+        records: How many rows they had.
+        waiting_windows: Windows whose rows wait for a later one.
+        versions: The newest windows, each with the version by which it was there.
+    """
+
+    version: str = ""
+    window_id: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    least_bytes: int = 0
+    greatest_bytes: int = 0
+    records: int = 0
+    waiting_windows: int = 0
+    versions: list[tuple[int, str]] = field(default_factory=list)
+
+    def add_file(self, size_bytes: int, records: int) -> None:
+        """Count a data file."""
+        self.least_bytes = min(self.least_bytes, size_bytes) if self.files else size_bytes
+        self.greatest_bytes = max(self.greatest_bytes, size_bytes)
+        self.files += 1
+        self.size_bytes += size_bytes
+        self.records += records
+
+
+@dataclass(frozen=True, slots=True)
+class TablesStatus:
+    """What a checkpoint has added to all of its tables.
+
+    Attributes:
+        watermark: The newest window that all tables show, with all before it; 0 for none.
+        tables: By operator.
+    """
+
+    watermark: int
+    tables: dict[str, TableStatus]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return {"watermark": self.watermark, "tables": {name: asdict(each) for name, each in self.tables.items()}}
+
+
+def tables_status(checkpoint: str, storage: StorageContext) -> TablesStatus:
+    """What windows have added to tables, as far as the journal keeps them.
+
+    Args:
+        checkpoint: URL of the checkpoint.
+        storage: Reaches it.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It cannot be read.
+        StorageError: The store failed.
+    """
+    state = read_state_with_roots(storage, checkpoint)
+    tables = {name: TableStatus(receipt.version, receipt.window_id) for name, receipt in sorted(state.receipts.items())}
+    for name, held in state.held.waiting.items():
+        waiting = tables.setdefault(name, TableStatus())
+        waiting.waiting_windows = len({each.window_id for each in held})
+    for window in committed_windows(with_roots_of_run(storage, checkpoint)):
+        # A window that is decided and not published is in no table, or not known to be.
+        if window.intent is None or window.plan.window_id > state.last_done:
+            continue
+        for name, version in window.receipts.items():
+            own = tables.setdefault(name, TableStatus())
+            own.versions = [*own.versions, (window.plan.window_id, version)][-SHOWN_VERSIONS:]
+        for file in window.intent.files:
+            if file.facts is not None and file.facts.operator in tables:
+                tables[file.facts.operator].add_file(file.size_bytes, file.records)
+    return TablesStatus(state.held.published_through(state.last_done), tables)

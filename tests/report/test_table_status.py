@@ -1,0 +1,49 @@
+"""What a checkpoint has added to its tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+
+from dagflow.cli.main import command_line
+from dagflow.engine.run import run
+from dagflow.report.table_status import tables_status
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+from tests.runs.test_changing_columns import app
+
+STORAGE = StorageContext.default()
+ROWS = [{"id": number} for number in range(5)]
+
+
+def test_versions_files_and_watermark_are_those_of_the_table(tmp_path: Path) -> None:
+    """As the table itself has them; two rows make a window."""
+    run(app(tmp_path, ROWS, commit={"every_millis": 0}), runtime=InlineRuntime)
+    found = tables_status(str(tmp_path / "journal"), STORAGE)
+    table, shown = DeltaTable(str(tmp_path / "table")), found.tables["table"]
+    assert found.watermark == shown.window_id == 3
+    assert shown.versions == [(window, f"version {window - 1}") for window in (1, 2, 3)]
+    sizes = sorted(path.stat().st_size for path in (tmp_path / "table").glob("*.parquet"))
+    assert (shown.files, shown.records) == (len(table.file_uris()), 5)
+    assert (shown.size_bytes, shown.least_bytes, shown.greatest_bytes) == (sum(sizes), sizes[0], sizes[-1])
+
+
+def test_the_command_line_tells_it(tmp_path: Path) -> None:
+    """As text and as JSON; a checkpoint without tables says so."""
+    run(app(tmp_path, ROWS, commit={"every_millis": 0}), runtime=InlineRuntime)
+    place = ["status", str(tmp_path / "journal"), "--tables"]
+    told = CliRunner().invoke(command_line, place).stdout
+    assert told.startswith("all tables show the windows up to 3\n\ntarget table: version 2, with window 3\n    ")
+    assert "    window 3: version 2\n    window 2: version 1\n    window 1: version 0\n" in told
+    assert json.loads(CliRunner().invoke(command_line, [*place, "--json"]).stdout)["watermark"] == 3
+
+
+@pytest.mark.parametrize("other", [["--files", "x"], ["--window", "1"]])
+def test_one_question_at_a_time(tmp_path: Path, other: list[str]) -> None:
+    """With the way to ask."""
+    done = CliRunner().invoke(command_line, ["status", str(tmp_path), "--tables", *other])
+    assert (done.exit_code, "--files, --window and --tables cannot be given together" in done.stderr) == (2, True)
