@@ -47,8 +47,13 @@ def main(arguments: list[str]) -> int:
         if command == "test":
             set_up({"test"})
             return subprocess.call([str(PYTHON), "-m", "pytest", *rest], cwd=str(ROOT))
-        set_up({"test", "dev"} if "--dev" in rest else set(), warm="--no-warm" not in rest)
-        return demo() if command == "demo" else 0
+        is_new = set_up({"test", "dev"} if "--dev" in rest else set(), warm="--no-warm" not in rest)
+        if command == "setup":
+            return 0
+        code = demo()
+        if is_new and not code:
+            warm_behind()
+        return code
     except SetupError as error:
         print(f"start.py: {error}", file=sys.stderr)
         return 1
@@ -68,8 +73,10 @@ def ensure_python() -> None:
     sys.exit(f"start.py: dagflow needs Python 3.11 or newer; this is {found} and PATH has no newer one")
 
 
-def set_up(extras: set[str], *, warm: bool = True) -> None:
+def set_up(extras: set[str], *, warm: bool = True) -> bool:
     """Make the environment, or bring it up to date; fast if there is nothing to do.
+
+    Returns whether there was something to do.
 
     Args:
         extras: The extras of setup.cfg to install.
@@ -80,7 +87,7 @@ def set_up(extras: set[str], *, warm: bool = True) -> None:
         done = read_stamp()
         digest = settings_digest()
         if done and done["settings"] == digest and extras <= set(done["extras"]):
-            return
+            return False
         if done:
             extras = extras.union(done["extras"])
             STAMP.unlink()
@@ -99,6 +106,15 @@ def set_up(extras: set[str], *, warm: bool = True) -> None:
         draft = STAMP.with_suffix(".draft")
         draft.write_text(json.dumps({"settings": digest, "extras": sorted(extras)}))
         draft.replace(STAMP)
+        return True
+
+
+def warm_behind() -> None:
+    """Make Spark start faster from the next time on, in a process that outlives this one."""
+    say("storing Spark's classes in the background: in about a minute it starts faster")
+    quiet = subprocess.DEVNULL
+    command = [str(PYTHON), "-m", "dagflow.cli", "warm"]
+    subprocess.Popen(command, cwd=str(ROOT), stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
 def settings_digest() -> str:
@@ -149,7 +165,7 @@ def demo() -> int:
         return code
     show("read", ROOT / "data" / "logs")
     show("published", ROOT / "out" / "records")
-    say(f"now try: .venv/bin/dagflow plan {app}, and .venv/bin/dagflow warm, after which Spark starts faster")
+    say(f"now try: .venv/bin/dagflow plan {app}")
     return 0
 
 

@@ -66,6 +66,7 @@ HEAVY = frozenset(
 """Libraries that are slow to import, or optional; a function may import them by itself."""
 
 SLOW_MODULES = (
+    "dagflow.cli.app_run",
     "dagflow.app",
     "dagflow.runtime.spark",
     "dagflow.cli.commands",

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,23 @@ def test_tests_need_more_than_the_demo(checkout: Checkout) -> None:
     assert warm == "-m dagflow.cli warm"
     assert tests == "-m pytest -k journal"
     assert json.loads(checkout.stamp.read_text())["extras"] == ["test"]
+
+
+def test_the_first_demo_stores_the_classes_behind_itself(checkout: Checkout) -> None:
+    """The output comes first, and the next start of Spark is faster; a second demo has nothing to store."""
+    checkout.make_environment()
+    checkout.write_stamp()
+    command = checkout.python.with_name("dagflow")
+    command.write_text('#!/bin/sh\necho "dagflow $@" >> "${0%dagflow}python.log"\n')
+    command.chmod(0o755)
+    assert "in the background" in checkout.start("demo").stdout
+    asked: list[str] = []
+    deadline_s = time.monotonic() + 60
+    while "-m dagflow.cli warm" not in asked and time.monotonic() < deadline_s:
+        asked += checkout.asked()
+    assert asked.index("dagflow run apps/block_reader.yaml --fresh") < asked.index("-m dagflow.cli warm")
+    assert "in the background" not in checkout.start("demo").stdout
+    assert checkout.asked() == ["dagflow run apps/block_reader.yaml --fresh"]
 
 
 def test_a_setup_without_warming_leaves_spark_as_it_is(checkout: Checkout) -> None:

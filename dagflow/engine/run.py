@@ -51,6 +51,7 @@ from dagflow.runtime.local import start_local
 from dagflow.runtime.lost_master import master_named
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
+from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.app_spec import Attributes
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
@@ -77,6 +78,7 @@ class RunOptions:
             for Spark.
         limit: Ends the reading early, with one worker; None for all input. See limited_run.
         rejects: Which refused records are read again, in place of new input; None for new input.
+        server: The process that forks those of tasks, where it was started ahead; None for a new one.
     """
 
     checkpoint: str | None = None
@@ -87,6 +89,7 @@ class RunOptions:
     replay_command: str = "dagflow replay CHECKPOINT"
     take_over: bool = False
     workers: int | None = None
+    server: TaskServer | None = None
     limit: RecordLimit | None = None
     rejects: RejectChoice | None = None
 
@@ -335,7 +338,9 @@ def lazy_runtime(
         return LazyRuntime(lambda: runtime(program))
     if (workers := options.workers) is not None:
         log = Path(".dagflow") / f"{app.name}.local.log"
-        return LazyRuntime(lambda: start_local(program, workers, log), log=str(log) if workers > 1 else "")
+        return LazyRuntime(
+            lambda: start_local(program, workers, log, options.server), log=str(log) if workers > 1 else ""
+        )
     master = options.master or app.attributes.master
 
     def start() -> Runtime:

@@ -26,6 +26,7 @@ from dagflow.runtime.scratch import Scratch
 from dagflow.runtime.single_process import SingleProcessRuntime
 from dagflow.runtime.slots import driver_inputs, group_slots
 from dagflow.runtime.spool import SpooledItem, SpoolWriter, read_spooled
+from dagflow.runtime.task_server import TaskServer
 from dagflow.runtime.worker_pool import WorkerPool
 
 JOBS_PER_WORKER = 4
@@ -96,13 +97,14 @@ class MapJob:
         return list(map(self.function, self.items))
 
 
-def start_local(program: Program, workers: int, log: Path) -> Runtime:
+def start_local(program: Program, workers: int, log: Path, server: TaskServer | None = None) -> Runtime:
     """A runtime of this machine.
 
     Args:
         program: The app.
         workers: How many processes run tasks; 1 for this one, where debuggers and profilers see them.
         log: Where several processes write what operators print.
+        server: The process that forks them, where it was started ahead.
 
     Raises:
         StorageError: A directory that processes need cannot be written to.
@@ -111,7 +113,7 @@ def start_local(program: Program, workers: int, log: Path) -> Runtime:
     if workers == 1:
         return SingleProcessRuntime(program)
     try:
-        return LocalRuntime(program, workers, log)
+        return LocalRuntime(program, workers, log, server)
     except StorageError:
         raise
     except OSError as error:
@@ -130,14 +132,15 @@ class LocalRuntime(Runtime):
         program: The app.
         workers: How many processes run tasks.
         log: Where they write what operators print.
+        server: The process that forks them, where it was started ahead.
     """
 
-    def __init__(self, program: Program, workers: int, log: Path) -> None:
+    def __init__(self, program: Program, workers: int, log: Path, server: TaskServer | None = None) -> None:
         super().__init__(ProgressBoard(program.limits, log=f"in {log}"))
         self._program = program
         self._workers = workers
         self._scratch = Scratch(tempfile.gettempdir())
-        self._pool = WorkerPool(program, workers, log, self._board)
+        self._pool = WorkerPool(program, workers, log, self._board, server)
 
     @property
     def parallelism(self) -> int:

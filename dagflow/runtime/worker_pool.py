@@ -8,9 +8,7 @@ import os
 import pickle
 import queue
 import re
-import signal
 import socket
-import subprocess
 import sys
 import threading
 from concurrent.futures import CancelledError, Future
@@ -26,17 +24,12 @@ from dagflow.runtime.base import MAX_ATTEMPTS
 from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.progress_board import LastReport, ProgressBoard
 from dagflow.runtime.start_checks import unwritable_log
+from dagflow.runtime.task_server import END_S, TaskServer
 from dagflow.runtime.worker_errors import death_of
-from dagflow.runtime.worker_server import SIZE_BYTES, Job, Reply, ServerSetup
+from dagflow.runtime.worker_server import Job, Reply, ServerSetup
 
 LOOK_EVERY_S = 1.0
 """How often a silent process is looked at."""
-
-END_S = 5.0
-"""How long the end of a killed server is waited for."""
-
-SERVER = "dagflow.runtime.worker_server"
-"""The module of the server; an argument of its process, by which dagflow knows that it runs tasks."""
 
 _FATAL = re.compile(r"Fatal Python error: ([^\n]+)")
 """What Python's faulthandler leaves of a process that dies by a signal of its own making."""
@@ -72,23 +65,26 @@ class WorkerPool:
         workers: How many jobs are done at the same time.
         log: Where the processes write what operators print, and native code.
         board: Takes reports of tasks.
+        server: The process that forks them, where it was started ahead; the pool ends it.
     """
 
-    def __init__(self, program: Program, workers: int, log: Path, board: ProgressBoard) -> None:
+    def __init__(
+        self, program: Program, workers: int, log: Path, board: ProgressBoard, server: TaskServer | None = None
+    ) -> None:
         self._log = log
         self._board = board
         self._waiting: queue.PriorityQueue[_Request] = queue.PriorityQueue()
         self._lock = threading.Lock()
         self._submitted = 0
         self._is_closed = False
-        self._server: _Server | None = None
+        self._server: TaskServer | None = None
         ours = [name for name in sys.modules if name.partition(".")[0] == "operators"]
-        self._setup = pickle.dumps(ServerSetup(ours, pickle.dumps(program)))
+        self._setup = pickle.dumps(ServerSetup(list(map(str, sys.path)), ours, pickle.dumps(program)))
         self._threads = [
             threading.Thread(target=self._serve, name=f"worker-{number}", daemon=True) for number in range(workers)
         ]
         # Its imports take a while, in which the driver lists files.
-        self._server = _Server(self._setup, log)
+        self._server = _begun(server, self._setup, log)
         for thread in self._threads:
             thread.start()
 
@@ -111,7 +107,7 @@ class WorkerPool:
         with self._lock:
             server, self._server = self._server, None
         if server is not None:
-            server.kill()
+            server.close()
 
     def close(self) -> None:
         """End all processes; a second call does nothing."""
@@ -171,7 +167,7 @@ class WorkerPool:
             if self._is_closed:
                 raise _ProcessDiedError(None)
             if self._server is None:
-                self._server = _Server(self._setup, self._log)
+                self._server = _begun(None, self._setup, self._log)
             try:
                 self._server.fork(theirs)
             except OSError as error:
@@ -213,50 +209,20 @@ def _last_of(message: TaskMessage, before: LastReport | None) -> LastReport | No
     return before
 
 
-class _Server:
-    """The process that forks those of the pool.
+def _begun(server: TaskServer | None, setup: bytes, log: Path) -> TaskServer:
+    """A server, or a new one, that has the app and writes to a log.
 
-    Args:
-        setup: What it is given, pickled.
-        log: Where it and its processes write.
+    Raises:
+        DagflowError: The log cannot be written.
+        OSError: The server cannot be started.
     """
-
-    def __init__(self, setup: bytes, log: Path) -> None:
-        try:
-            written = ProcessLog(log)
-        except OSError as error:
-            raise unwritable_log(error, log, "the log of the tasks") from error
-        # Not `-m`, which would look for dagflow, and all that it imports, in the working directory first.
-        code = f"import sys; sys.path[:] = {[str(each) for each in sys.path]}; from {SERVER} import main; main()"
-        self._control, theirs = socket.socketpair()
-        try:
-            with theirs:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-X", "faulthandler", "-c", code, SERVER, str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=written.descriptor,
-                    stderr=written.descriptor,
-                    pass_fds=[theirs.fileno()],
-                    # A group of its own: Ctrl-C does not reach it, and it can be ended with all that it has forked.
-                    process_group=0,
-                )
-        finally:
-            os.close(written.descriptor)
-        with contextlib.suppress(OSError):  # it has ended at once, which fork() finds as well
-            self._control.sendall(len(setup).to_bytes(SIZE_BYTES) + setup)
-
-    def fork(self, connection: socket.socket) -> None:
-        """Have a process forked that serves a connection.
-
-        Raises:
-            OSError: The server is gone.
-        """
-        socket.send_fds(self._control, [b"f"], [connection.fileno()])
-
-    def kill(self) -> None:
-        """End it, with all processes of its group."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._control.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
+    try:
+        written = ProcessLog(log)
+    except OSError as error:
+        raise unwritable_log(error, log, "the log of the tasks") from error
+    try:
+        server = server or TaskServer()
+        server.begin(setup, written.descriptor)
+    finally:
+        os.close(written.descriptor)
+    return server

@@ -1,6 +1,6 @@
 """Starts the processes that run tasks on this machine: imports what every task needs once, and forks for each of them.
 
-Started by WorkerPool, with the descriptor of one end of a socket as its last argument. The driver is
+Started by TaskServer, with the descriptor of one end of a socket as its last argument. The driver is
 at the other one: where that closes, the server ends, and all of its processes with it, also after a SIGKILL.
 """
 
@@ -25,9 +25,7 @@ from dagflow.execution.program import Program
 from dagflow.execution.task_progress import TaskMessage
 from dagflow.execution.task_watch import TaskHost
 from dagflow.execution.warm_worker import warm
-
-SIZE_BYTES = 8
-"""The length of the size in front of what the server is given."""
+from dagflow.runtime.task_server import SIZE_BYTES
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Sent to all processes of a run by a terminal or a service manager; the driver decides what they mean."""
@@ -54,10 +52,12 @@ class ServerSetup:
     """What the server is given when it starts.
 
     Attributes:
+        path: The driver's module search path, with the modules of the app's author.
         modules: Modules to import before the first fork.
         program: The app.
     """
 
+    path: list[str]
     modules: Sequence[str]
     program: bytes
 
@@ -82,11 +82,12 @@ def main() -> None:
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[-1]))
+    # Before the driver knows its app, which it gives as soon as it does.
+    _import("dagflow.execution.task")
     setup: ServerSetup = pickle.loads(_received(control))
-    for module in ("dagflow.execution.task", *setup.modules):
-        # What is missing is missed again, and told, by the task that needs it.
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module)
+    sys.path[:] = setup.path
+    for module in setup.modules:
+        _import(module)
     # Frozen objects stay shared between all forked processes; a garbage collection would write to their pages.
     gc.collect()
     gc.freeze()
@@ -100,9 +101,21 @@ def main() -> None:
         os.close(descriptors[0])
 
 
+def _import(module: str) -> None:
+    # What is missing is missed again, and told, by the task that needs it.
+    with contextlib.suppress(ImportError):
+        importlib.import_module(module)
+
+
 def _received(control: socket.socket) -> bytes:
-    size = int.from_bytes(control.recv(SIZE_BYTES, socket.MSG_WAITALL))
-    return control.recv(size, socket.MSG_WAITALL)
+    """What the driver gives, once it does; what is printed from then on goes to its log."""
+    size, descriptors, _, _ = socket.recv_fds(control, SIZE_BYTES, 1, socket.MSG_WAITALL)
+    if not descriptors:  # it has ended, or had nothing to do
+        os._exit(0)
+    for stream in (1, 2):
+        os.dup2(descriptors[0], stream)
+    os.close(descriptors[0])
+    return control.recv(int.from_bytes(size), socket.MSG_WAITALL)
 
 
 def _work(connection: Connection, program: Program) -> None:

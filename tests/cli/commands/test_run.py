@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.cli.commands.run import _may_pass
+from dagflow.cli.app_run import _may_pass
 from dagflow.errors import DagflowError, MissingError, OperatorError, StorageError, TransientStorageError
 from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment
 

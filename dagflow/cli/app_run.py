@@ -1,0 +1,150 @@
+"""Runs an app for the command line: under a display, with signals, and with an account at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from dagflow.cli import output
+from dagflow.cli.command_lines import replay_command, resume_command, status_command
+from dagflow.cli.locations import load, require_directory
+from dagflow.cli.progress import Display, display_for, logging_to
+from dagflow.cli.shared_options import Settings
+from dagflow.cli.signals import on_driver_thread, stop_on_signals
+from dagflow.engine.limited_run import limited_run
+from dagflow.engine.run import RunOptions
+from dagflow.engine.run import run as engine_run
+from dagflow.engine.stop_request import StopRequest
+from dagflow.errors import (
+    DagflowError,
+    JournalError,
+    MissingError,
+    OperatorError,
+    ProcessEndedError,
+    RecordError,
+    RunStoppedError,
+    TransientStorageError,
+)
+from dagflow.plan.logical import LogicalPlan
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.runtime.task_server import TaskServer
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What `dagflow run` was asked for: its arguments, by their names."""
+
+    app: str
+    overrides: tuple[str, ...]
+    checkpoint: str | None
+    workers: int | None
+    limit: int | None
+    master: str | None
+    conf: Mapping[str, str]
+    follow: bool
+    fresh: bool
+    take_over: bool
+    as_json: bool
+    quiet: bool
+
+
+def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None) -> int:
+    """Run an app, and say what it has done.
+
+    Args:
+        settings: Of the command line.
+        asked: Its arguments.
+        server: The process that forks those of tasks, where it was started ahead.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        DagflowError: The run failed.
+    """
+    if asked.checkpoint is not None:
+        require_directory(asked.checkpoint)
+    logical = load(asked.app, settings, asked.overrides)
+    options = RunOptions(
+        asked.checkpoint,
+        asked.master,
+        asked.conf,
+        asked.follow,
+        asked.fresh,
+        take_over=asked.take_over,
+        workers=asked.workers,
+        server=server,
+    )
+    limit = f" --limit {asked.limit}" if asked.limit is not None else ""
+    again = resume_command(asked.app, asked.overrides, options) + limit
+    options = replace(options, replay_command=replay_command(logical.attributes.checkpoint, asked.overrides, options))
+    # A table that redraws itself and a debugger do not share a terminal.
+    display = display_for(logical.name, settings.redact, is_quiet=asked.quiet, is_plain=asked.workers == 1)
+    try:
+        with logging_to(display, is_verbose=settings.is_verbose), display:
+            with limited_run(logical, options, asked.limit) as (part, chosen):
+                summary = watch(part, chosen, display)
+            display.finish(summary)
+    except Exception as error:
+        _account_for_failure(error, display, again, as_json=asked.as_json)
+        raise
+    if asked.as_json:
+        output.result(json.dumps(summary.to_json()))
+    is_stopped = summary.state == "stopped"
+    if is_stopped:
+        note = f"continue with: {again}"
+    elif asked.limit is not None:
+        note = "a try-out: the app's own output and checkpoint are as they were"
+    else:
+        note = f"next: {status_command(asked.app, options)}" if summary.windows else ""
+    if note and not asked.quiet:
+        output.note(f"    {note}")
+    return RunStoppedError.exit_code if is_stopped else 0
+
+
+def watch(logical: LogicalPlan, options: RunOptions, display: Display) -> RunSnapshot:
+    """Run an app under a display, and let signals stop it.
+
+    Returns:
+        The figures at the end; state is "completed" or "stopped".
+
+    Raises:
+        DagflowError: The run failed.
+    """
+    stop = StopRequest()
+
+    def ask() -> None:
+        stop.request()
+        display.stopping()
+
+    def die() -> NoReturn:
+        display.abandon()
+        os._exit(RunStoppedError.exit_code)
+
+    with stop_on_signals(ask, die):
+        return on_driver_thread(lambda: engine_run(logical, options, display, stop))
+
+
+def _account_for_failure(error: Exception, display: Display, again: str, *, as_json: bool) -> None:
+    if isinstance(error, DagflowError) and error.exit_code == 2:
+        return  # nothing was run
+    if not isinstance(error, JournalError):  # its hint says what to do; or another driver goes on with the work
+        error.add_note(f"    {'' if _may_pass(error) else 'mend that, and '}continue with: {again}")
+    if as_json:
+        last = display.last or RunSnapshot(display.app)
+        state = "stopped" if isinstance(error, RunStoppedError) else "failed"
+        output.result(json.dumps(replace(last, state=state).to_json()))
+
+
+_MAY_PASS = TransientStorageError, ProcessEndedError, RunStoppedError
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the same run may succeed another time, with nothing changed."""
+    if not isinstance(error, DagflowError) or isinstance(error, _MAY_PASS):
+        return True
+    # An operator's code, a record or a location is to be mended without a word of advice, too.
+    return not error.hint and not isinstance(error, (OperatorError, RecordError, MissingError))
