@@ -13,8 +13,12 @@ import yaml
 
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
+from dagflow.spec.app_reader import APP_KEYS, ATTRIBUTE_KEYS
+from dagflow.spec.graph_reader import STREAM_KEYS
 from dagflow.spec.json_schema import json_schema, module_schema
 from dagflow.spec.known_names import KnownNames, known_names
+from dagflow.spec.module_reader import MODULE_KEYS, USE_KEYS
+from dagflow.spec.operator_reader import OPERATOR_KEYS, POLICY_KEYS
 from tests.visitors.test_sqlite_store import APP as SQLITE_APP
 
 APPS = sorted(Path("apps").glob("*.yaml"))
@@ -185,3 +189,16 @@ def test_a_class_of_ones_own_is_known_by_its_dotted_path() -> None:
     assert fits(default="${X}", enum="${N}")
     assert not fits() and not fits(default="x", enum="y") and not fits(default="x", defualt="x")
     assert not complaints(schema, app(operators={"a": {"class": "my_ops.Later", "properties": {"anything": 1}}}))
+
+
+def test_the_schema_has_the_keys_that_apps_and_modules_may_have() -> None:
+    """A key that a reader takes, and the schema does not, would be marked as a mistake."""
+    top = json_schema()["properties"]
+    operator = top["operators"]["additionalProperties"]["else"]["properties"]
+    assert set(top) == set(APP_KEYS)
+    assert set(top["attributes"]["properties"]) == set(ATTRIBUTE_KEYS)
+    assert set(operator) == set(OPERATOR_KEYS)
+    assert set(operator["partitioner"]["properties"]) == set(POLICY_KEYS)
+    assert set(top["streams"]["additionalProperties"]["properties"]) == set(STREAM_KEYS)
+    assert set(module_schema()["properties"]) == set(MODULE_KEYS)
+    assert set(json_schema()["$defs"]["Module"]["properties"]) == set(USE_KEYS)
