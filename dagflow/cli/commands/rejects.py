@@ -40,7 +40,7 @@ MOST_GROUPS = 50
 STOPPING = "stopping: windows that are not committed publish nothing; a second signal (Ctrl-C) stops at once"
 
 
-@click.command("rejects", short_help="List refused records, show them, and read them again with today's app.")
+@click.command("rejects")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.argument(
     "action",
