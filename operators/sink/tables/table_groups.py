@@ -30,7 +30,7 @@ RUN_BYTES = 2 << 30
 MOST_FRAGMENTS = 4096
 """Held files of a group at most, which the snapshots of the journal name one by one."""
 
-_SHRINKS_TO = 0.75
+_SHRINKS_TO = 0.65
 """The length of a data file by that of the fragments it is made of, about: zstd against lz4."""
 
 
