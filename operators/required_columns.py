@@ -15,10 +15,18 @@ def require_columns(rows: pa.Table | pa.RecordBatch, names: Sequence[str]) -> No
     Raises:
         LookupError: One is missing, with the columns that there are.
     """
-    missing = [name for name in names if name not in rows.schema.names]
+    require_names(rows.schema, names)
+
+
+def require_names(schema: pa.Schema, names: Sequence[str]) -> None:
+    """Refuse columns among which one is missing.
+
+    Raises:
+        LookupError: One is, with the columns that there are.
+    """
+    missing = [name for name in names if name not in schema.names]
     if missing:
-        has = ", ".join(rows.schema.names)
-        raise LookupError(f"the records have no column '{missing[0]}'; they have {has}")
+        raise LookupError(f"the records have no column '{missing[0]}'; they have {', '.join(schema.names)}")
 
 
 def column_of(batch: RecordBatch, name: str) -> pa.Array:

@@ -10,6 +10,7 @@ from dagflow.plan.accumulators import require_ends, wants_to_follow
 from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge
+from dagflow.plan.stream_columns import stream_columns
 from dagflow.plan.unifiers import unified
 from dagflow.plan.wiring import wire
 from dagflow.spec.app_reader import Overrides, read
@@ -93,6 +94,10 @@ def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
         for name, operator in spec.operators.items()
     }
     plan = grouped(unified(LogicalPlan(spec.name, spec.attributes, operators, edges, spec)))
+    problems = Problems()
+    stream_columns(plan, problems)
+    if problems:
+        raise PlanError(problems.found)
     if wants_to_follow(plan):
         require_ends(plan)
     return plan

@@ -13,6 +13,7 @@ from dagflow.spec.class_lookup import author_modules
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
 from dagflow.spec.user_modules import user_modules
+from dagflow.spec.yaml_tree import Node
 from dagflow.storage.context import StorageContext
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability
@@ -109,6 +110,7 @@ class OperatorSpec:
         class_place: Where its class is named.
         partition_place: Where its partition is set; its name's place where it is not.
         partitioner: The policy that decides how many partitions it has; None where the app names none.
+        properties_node: The properties as they were written; None where there are none, or no YAML.
     """
 
     name: str
@@ -120,6 +122,7 @@ class OperatorSpec:
     class_place: Place
     partition_place: Place
     partitioner: PolicySpec | None = None
+    properties_node: Node | None = field(default=None, repr=False, compare=False)
 
     def construct(self) -> Operator:
         """A new instance with the app's properties.

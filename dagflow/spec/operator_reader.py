@@ -58,6 +58,7 @@ class OperatorReader(NodeReader):
             class_place=class_node.place if class_node is not None else place,
             partition_place=partition.place if partition is not None else place,
             partitioner=self._policy(name, mapping),
+            properties_node=mapping.get("properties"),
         )
 
     def _policy(self, operator: str, mapping: Mapping) -> PolicySpec | None:

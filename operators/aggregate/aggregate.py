@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import Field, PlainValidator, WithJsonSchema
 
+from dagflow.api.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
@@ -17,7 +18,7 @@ from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation
 from operators.aggregate.ordering import ordered, with_equal_keys
 from operators.expressions.bound import Bound
 from operators.expressions.expression import Expression
-from operators.expressions.syntax import ColumnName
+from operators.expressions.syntax import ColumnName, columns_in
 from operators.expressions.vectors import Rows, merged
 from operators.transform.column_operator import ColumnOperator
 
@@ -116,7 +117,7 @@ class _Grouped(AggregateBase):
         return pa.table(columns)
 
 
-class AggregateMerger(_Grouped):
+class AggregateMerger(_Grouped, ColumnTyped):
     """Combines the groups of the partitions of an Aggregate."""
 
     input = InputPort()
@@ -126,6 +127,10 @@ class AggregateMerger(_Grouped):
         """Add the groups of one partition."""
         if len(batch):
             self.add(pa.Table.from_batches([batch.to_arrow()]))
+
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        """Those that the Aggregate before it tells."""
+        return arriving
 
     def result(self, combined: pa.Table) -> pa.Table:
         """The results of all groups."""
@@ -167,6 +172,23 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
             table = table.filter(self.accepted(batch, codes, lambda row: rows.reason(int(codes[row]), row)))
         if table.num_rows:
             self.add(self.combined(table))
+
+    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
+        """Keys and results."""
+        self.require_columns(arriving)
+        calls = [call for aggregation in self.columns.values() for call in aggregation.calls]
+        names = [name for key in self.by.values() for name in key.columns]
+        names += [name for call in calls for name in columns_in(call.call)]
+        arrived = arriving.with_names(names)
+        # No records have all types that some have.
+        rows = Rows(pa.RecordBatch.from_pylist([], schema=arrived))
+        plan = self.plan(arrived)
+        parts = {name: rows.spread(bound.compute(rows).values) for name, bound in plan.keys.items()}
+        for aggregation in self.columns.values():
+            parts |= aggregation.contributed(rows, plan.arguments)[0]
+        schema = pa.table(parts).schema
+        results = [(name, aggregation.bind(schema).type) for name, aggregation in self.columns.items()]
+        return StreamColumns(pa.schema([*((name, schema.field(name).type) for name in self.by), *results]))
 
     def plan(self, schema: pa.Schema) -> _Grouping:
         """Check keys and arguments against the columns of records.

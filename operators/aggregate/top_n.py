@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from dagflow.api.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.operator import Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.ordering import ordered
-from operators.required_columns import require_columns
+from operators.required_columns import require_columns, require_names
 
 
-class TopN(AggregateBase, Unified):
+class TopN(AggregateBase, Unified, ColumnTyped):
     """Emits the records with the largest values of a column, the largest first.
 
     Guarantee: the result is that of all records of a run, a window or a time, as `over` says, whatever the number of
@@ -31,6 +32,16 @@ class TopN(AggregateBase, Unified):
     largest: Annotated[bool, Field(description="whether large values come first; otherwise small ones")] = True
 
     input = InputPort()
+
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        """Those that arrive, among which the one that is compared must be.
+
+        Raises:
+            LookupError: It is not.
+        """
+        if arriving is not None:
+            require_names(arriving.with_names([self.by]), [self.by])
+        return arriving
 
     @input.batch
     def take(self, batch: RecordBatch) -> None:

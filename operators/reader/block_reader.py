@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from dagflow.api.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Prefetcher, PreScanner, RejectRetrier, Seekable
 from dagflow.api.ports import InputPort, OutputPort
@@ -51,7 +52,7 @@ class _Readers:
         return self.batches.read(item) if isinstance(item, SmallFileBatch) else self.blocks.read(item)
 
 
-class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable, RejectRetrier):
+class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable, RejectRetrier, ColumnTyped):
     """Reads the records of blocks, exactly: each record by the block that holds its first byte.
 
     It decides itself how many partitions it has, by the number of blocks that wait.
@@ -116,6 +117,13 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
                 f"partition_values adds columns, and records of the format {self.format.name} are bytes; csv, and "
                 "json_lines with columns, have columns"
             )
+
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        """Those that the format declares; what paths add is not known."""
+        if port == "errors":
+            return StreamColumns.raw()
+        is_known = port == "messages" and self.partition_values is None
+        return self.format.declared_columns() if is_known else None
 
     def setup(self, context: OperatorContext) -> None:
         """Make what reads in this task, with its share of the bytes that may be read."""

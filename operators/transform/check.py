@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BeforeValidator, Field
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
@@ -87,6 +88,12 @@ class Check(ColumnOperator[tuple[Bound, ...]]):
     def _count(self, name: str, count: int) -> None:
         if count and self._context is not None:
             self._context.counters[name] += count
+
+    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
+        """Those that arrive."""
+        self.require_columns(arriving)
+        self.plan(arriving.with_names(name for expectation in self.expect for name in expectation.columns))
+        return arriving
 
     def plan(self, schema: pa.Schema) -> tuple[Bound, ...]:
         """Check the expectations against the columns of records.

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from dagflow.api.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
@@ -22,7 +23,13 @@ from operators.reader.reject_limit import RejectLimited
 Plan = TypeVar("Plan")
 
 
-class ColumnOperator(RejectLimited, Generic[Plan]):
+_RAW = (
+    "the records are raw and have no columns: read them with a format that has some, such as csv or json_lines, or put "
+    "a Parse before this operator"
+)
+
+
+class ColumnOperator(RejectLimited, ColumnTyped, Generic[Plan]):
     """An operator that computes columns of records, in a way that it fixes once for each set of columns.
 
     Guarantee: a record that is refused leaves at `errors`; without a stream from there it ends the run.
@@ -59,6 +66,35 @@ class ColumnOperator(RejectLimited, Generic[Plan]):
             known = self._plans[schema] = self.plan(schema)
         return known
 
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        """The columns of what leaves at the port `output`; rejects are raw.
+
+        Raises:
+            LookupError: What arrives lacks a column, or is raw.
+            ValueError: What arrives does not fit.
+        """
+        if port == "errors":
+            return StreamColumns.raw()
+        return None if arriving is None else self.resulting_columns(arriving)
+
+    @abstractmethod
+    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
+        """The columns of what leaves at the port `output`.
+
+        Raises:
+            LookupError: What arrives lacks a column, or is raw.
+            ValueError: What arrives does not fit.
+        """
+
+    def require_columns(self, arriving: StreamColumns) -> None:
+        """Refuse raw records.
+
+        Raises:
+            LookupError: They are.
+        """
+        if arriving.is_raw:
+            raise LookupError(_RAW)
+
     def columns_of(self, batch: RecordBatch) -> pa.RecordBatch:
         """The columns of records.
 
@@ -66,10 +102,7 @@ class ColumnOperator(RejectLimited, Generic[Plan]):
             LookupError: The records are raw.
         """
         if batch.is_raw:
-            raise LookupError(
-                "the records are raw and have no columns: read them with a format that has some, such as csv or "
-                "json_lines, or put a Parse before this operator"
-            )
+            raise LookupError(_RAW)
         return batch.to_arrow()
 
     def accepted(self, batch: RecordBatch, failures: Codes | None, reason: Callable[[int], str]) -> pa.BooleanArray:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from operators.expressions.expression_error import did_you_mean
@@ -136,6 +137,19 @@ class Parse(ColumnOperator[None]):
         kept = batch if len(parsed.raw) == len(batch) else batch.take(parsed.raw.offsets())
         self.output.emit(kept.with_columns(self._beside(kept, parsed.columns)))
 
+    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
+        """Those that are parsed, behind the others of records that have columns."""
+        parsed = [(name, self.columns[name].arrow if name in self.columns else pa.string()) for name in self._names]
+        if self.column is None:
+            if not arriving.is_raw:
+                raise LookupError(_has_columns(arriving.schema))
+            return StreamColumns(pa.schema(parsed))
+        self.require_columns(arriving)
+        schema = arriving.with_names([self.column])
+        _require_column(schema, self.column)
+        kinds = {field.name: field.type for field in schema if field.name != self.column} | dict(parsed)
+        return StreamColumns(pa.schema(list(kinds.items())), arriving.others)
+
     def plan(self, schema: pa.Schema) -> None:
         """Nothing depends on the columns that come."""
 
@@ -143,14 +157,11 @@ class Parse(ColumnOperator[None]):
         """What is parsed, as raw records whose offsets are their positions."""
         if self.column is None:
             if not batch.is_raw:
-                has = ", ".join(batch.to_arrow().schema.names)
-                raise LookupError(f"the records have columns already; name the one to be parsed as column: {has}")
+                raise LookupError(_has_columns(batch.to_arrow().schema))
             record = batch.record
         else:
             columns = self.columns_of(batch)
-            if self.column not in columns.schema.names:
-                hint = did_you_mean(self.column, columns.schema.names)
-                raise LookupError(f"column: there is no column '{self.column}'{hint}")
+            _require_column(columns.schema, self.column)
             record = pc.fill_null(pc.cast(columns.column(self.column), pa.binary()), b"")
         origin = Origin((None,), np.arange(len(batch)))
         return RecordBatch(pa.RecordBatch.from_arrays([record], [RECORD]), delimiters=LINE_FEED, origin=origin)
@@ -212,6 +223,15 @@ class Parse(ColumnOperator[None]):
         kinds = [self.columns[name].arrow if name in self.columns else pa.string() for name in self._names]
         columns = pa.RecordBatch.from_arrays([pa.array([], kind) for kind in kinds], self._names)
         return self._beside(batch.take(np.empty(0, np.int64)), columns)
+
+
+def _has_columns(schema: pa.Schema) -> str:
+    return f"the records have columns already; name the one to be parsed as column: {', '.join(schema.names)}"
+
+
+def _require_column(schema: pa.Schema, name: str) -> None:
+    if name not in schema.names:
+        raise LookupError(f"column: there is no column '{name}'{did_you_mean(name, schema.names)}")
 
 
 def _bools(mask: Any) -> Any:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from dagflow.api.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
@@ -75,7 +76,7 @@ def _text_of(batch: RecordBatch) -> pa.Array:
     return columns.column(RECORD)
 
 
-class RecordFilter(Operator):
+class RecordFilter(Operator, ColumnTyped):
     """Keeps or drops the records that match.
 
     Of records with columns, the column `record` is looked at, and a null matches nothing.
@@ -93,6 +94,10 @@ class RecordFilter(Operator):
         """Require exactly one of keep and drop."""
         if (self.keep is None) == (self.drop is None):
             raise ValueError("give exactly one of keep and drop, such as drop: {prefix: '#'}")
+
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        """Those that arrive."""
+        return arriving
 
     @input.batch
     def filter(self, batch: RecordBatch) -> None:

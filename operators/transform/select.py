@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
 from operators.expressions.bound import Bound
@@ -105,6 +106,19 @@ class Select(ColumnOperator[_Selection]):
             accepted = self.accepted(batch, codes, lambda row: f"where: {rows.reason(int(codes[row]), row)}")
             mask = pc.and_(mask, accepted)
         return batch.filter(mask)
+
+    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
+        """Those that are passed on, and those that are computed."""
+        self.require_columns(arriving)
+        expressions = [*self.columns.values(), *([self.where] if self.where is not None else [])]
+        names = [name for expression in expressions for name in expression.columns]
+        schema = arriving.with_names([*names, *(self.keep or ()), *(self.drop or ()), *self.rename])
+        plan = self.plan(schema)
+        fields = [
+            (name, plan.computed[name].type if index is None else schema.field(index).type)
+            for name, index in plan.layout
+        ]
+        return StreamColumns(pa.schema(fields), arriving.others if self.keep is None else None)
 
     def plan(self, schema: pa.Schema) -> _Selection:
         """Check expressions and names against the columns of records.

@@ -59,7 +59,7 @@ def test_a_users_class_is_found_in_a_module_and_in_a_package(tmp_path: Path, wri
     ("name", "message"),
     [
         ("BlockRaeder", "there is no built-in operator 'BlockRaeder'; did you mean 'BlockReader'?"),
-        ("Zzz", "there is no built-in operator 'Zzz'; there are BlockReader, CountBy, "),
+        ("Zzz", "there is no built-in operator 'Zzz'; there are Aggregate, BlockReader, Check, "),
         ("read_block", "there is no built-in operator 'read_block'"),
         ("own_good.Mien", "module 'own_good' has no class 'Mien'; did you mean 'Mine'?"),
         ("own_good.Zzz", "module 'own_good' has no class 'Zzz'; it has Operator, Mine"),

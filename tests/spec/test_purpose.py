@@ -11,8 +11,8 @@ from dagflow.spec.purpose import for_purpose
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [
-        ("SumBy", "CountBy"),
-        ("GroupTotals", "CountBy"),
+        ("SumBy", "Aggregate"),
+        ("GroupTotals", "Aggregate"),
         ("MapColumns", "Select"),
         ("LimitRows", "TopN"),
         ("DistinctRecords", "Deduplicator"),
@@ -29,7 +29,7 @@ def test_the_nearest_by_purpose_is_told(name: str, nearest: str) -> None:
 
 def test_an_unknown_name_is_told_the_nearest_by_purpose() -> None:
     """With what it does; where nothing fits, all names are told."""
-    with pytest.raises(UnknownClassError, match=r"'SumBy'; the nearest by what they do: CountBy \(emits each value"):
+    with pytest.raises(UnknownClassError, match=r"'SumBy'; the nearest by what they do: Aggregate \(groups records"):
         find_class("SumBy", (), OPERATOR)
-    with pytest.raises(UnknownClassError, match=r"'Frobnicate'; there are BlockReader, "):
+    with pytest.raises(UnknownClassError, match=r"'Frobnicate'; there are Aggregate, BlockReader, "):
         find_class("Frobnicate", (), OPERATOR)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.plan.accumulators import accumulators, over_text
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PortRef
 from dagflow.plan.render.drawing import Arrow, Drawing, Frame
 from dagflow.plan.render.rails import NODE, Rails
+from dagflow.plan.stream_columns import stream_columns
+from dagflow.spec.problems import Problems
 
 WIDTH = 80
+_SHOWN_COLUMNS = 12
 _LEAST_TEXT = 30
 """Where more rails pass each other than leave so much room for text, lines are longer."""
 
@@ -56,6 +61,7 @@ class _Row:
 def _rows(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) -> Iterator[_Row]:
     rails = Rails(drawing.arrows)
     holding = accumulators(logical.instances)
+    columns = stream_columns(logical, Problems())
     for frame in drawing.frames:
         yield _Row(rails.passing(), "")
         yield _Row(rails.passing(), rails.passing(), 0, _title(frame))
@@ -68,7 +74,7 @@ def _rows(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) 
                 words = f"{name} ({drawing.classes[name]}{redact(partition)}{over})" if is_there else ""
                 yield _Row(line, rails.passing(), 2, words)
             for arrow, line in rails.leaving(name):
-                yield _Row(line, rails.passing(), 4, _words(logical, arrow))
+                yield _Row(line, rails.passing(), 4, _words(logical, arrow, columns))
 
 
 def _one_by_one(operators: Sequence[str], arrows: Sequence[Arrow]) -> Iterator[str]:
@@ -90,9 +96,19 @@ def _title(frame: Frame) -> str:
     return f"{frame.title}: {frame.subtitle}" if frame.subtitle else frame.title
 
 
-def _words(logical: LogicalPlan, arrow: Arrow) -> str:
+def _words(logical: LogicalPlan, arrow: Arrow, columns: Mapping[PortRef, StreamColumns]) -> str:
     edge = arrow.edge
     port = type(logical.operators[edge.source.operator].operator).output_ports[edge.source.port]
     kind = f", {port.type_name}" if port.type_name != "records" else ""
     how = f", {arrow.words}" if arrow.words else ""
-    return f"{edge.stream}: {edge.source.port} -> {edge.target}{kind}{how}"
+    known = columns.get(edge.source)
+    of = f", of {_columns_text(known)}" if known is not None and not known.is_raw else ""
+    return f"{edge.stream}: {edge.source.port} -> {edge.target}{kind}{how}{of}"
+
+
+def _columns_text(columns: StreamColumns) -> str:
+    """The first columns with their types, and how many more there are."""
+    texts = [f"{field.name} {field.type}" for field in columns.schema]
+    more = [f"{len(texts) - _SHOWN_COLUMNS} more"] if len(texts) > _SHOWN_COLUMNS else []
+    others = [f"others {columns.others}"] if columns.others is not None else []
+    return ", ".join([*texts[:_SHOWN_COLUMNS], *more, *others])

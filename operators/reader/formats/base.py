@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
@@ -110,6 +111,13 @@ class RecordFormat(HasProperties, ABC):
     def has_columns(self) -> bool:
         """Whether records have columns, so that others can be added; otherwise they are bytes."""
         return False
+
+    def declared_columns(self) -> StreamColumns | None:
+        """The columns of records, as far as the options tell them; None where that is not known.
+
+        By default those of raw records, where the format does not define parse.
+        """
+        return StreamColumns.raw() if type(self).parse is RecordFormat.parse else None
 
     # Without an annotation, so that it is no option: only tests have a reason to change it.
     chunk_bytes = CHUNK_BYTES

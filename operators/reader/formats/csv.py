@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, GrowingSource
@@ -103,6 +104,14 @@ class Csv(Delimited):
     def has_columns(self) -> bool:
         """Those of the header, or of the app."""
         return True
+
+    def declared_columns(self) -> StreamColumns:
+        """Those with a type, and text; a header may name others."""
+        if isinstance(self.columns, dict):
+            schema = pa.schema([(name, kind.arrow) for name, kind in self._types.items()])
+            return StreamColumns(schema, pa.string() if self.header else None)
+        names = self.columns or ()
+        return StreamColumns(pa.schema([(name, pa.string()) for name in names]), None if names else pa.string())
 
     @property
     def adds_up(self) -> bool:

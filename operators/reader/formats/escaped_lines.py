@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
@@ -74,6 +75,10 @@ class EscapedLines(Lines):
             place = backward.before_overlaps(place, self._pattern, self._escape)
         # Whether an escape is literal is known from the start of its run.
         return backward.run_start(place, self._escape)
+
+    def declared_columns(self) -> StreamColumns:
+        """Those of raw records."""
+        return StreamColumns.raw()
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Records in UTF-8, if the encoding is known, and without escapes, if unescape is set."""

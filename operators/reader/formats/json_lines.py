@@ -7,9 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
 from operators.reader.byte_source import ByteSource
 from operators.reader.columns.found_members import FoundMembers
@@ -64,6 +66,12 @@ class JsonLines(Delimited):
     def has_columns(self) -> bool:
         """Whether columns are asked for."""
         return self.columns is not None
+
+    def declared_columns(self) -> StreamColumns | None:
+        """Those that are asked for; None where they are inferred."""
+        if isinstance(self.columns, dict):
+            return StreamColumns(pa.schema([(name, kind.arrow) for name, kind in self.columns.items()]))
+        return StreamColumns.raw() if self.columns is None else None
 
     @property
     def table(self) -> tuple[bytes, ...]:

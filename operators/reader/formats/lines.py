@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
@@ -130,6 +131,10 @@ class Lines(Delimited):
         """The records that begin in a block."""
         self._url = block.url
         return super().read(source, block, accounting)
+
+    def declared_columns(self) -> StreamColumns:
+        """Those of raw records."""
+        return StreamColumns.raw()
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Records in UTF-8, if the encoding is known, without those for which validate gives false."""

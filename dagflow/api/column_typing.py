@@ -1,0 +1,60 @@
+"""The columns of streams, as far as they are known before anything runs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dagflow.api.operator import Capability
+from dagflow.api.records import RECORD
+
+
+@dataclass(frozen=True, slots=True)
+class StreamColumns:
+    """The columns that the records of a stream have.
+
+    Attributes:
+        schema: Those that are known, with their types; of raw records the column `record`.
+        others: The type of all columns beside them, whose names are not known; None where there are no others.
+        is_raw: Whether the records are bytes.
+    """
+
+    schema: pa.Schema
+    others: pa.DataType | None = None
+    is_raw: bool = False
+
+    @classmethod
+    def raw(cls) -> StreamColumns:
+        """Those of raw records."""
+        return cls(pa.schema([(RECORD, pa.binary())]), is_raw=True)
+
+    def with_names(self, names: Iterable[str]) -> pa.Schema:
+        """The schema, with those of the names that may be among the others."""
+        if self.others is None:
+            return self.schema
+        missing = dict.fromkeys(name for name in names if name not in self.schema.names)
+        return pa.schema([*self.schema, *((name, self.others) for name in missing)])
+
+
+class ColumnTyped(Capability):
+    """Declares an operator that can tell the columns of what it emits from those of what it takes in at `input`."""
+
+    @abstractmethod
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        """Called when an app is planned, before anything runs.
+
+        Args:
+            port: An output port.
+            arriving: What arrives at the port `input`; None where that is not known, or there is no such port.
+
+        Returns:
+            What leaves at the port; None where that is not known.
+
+        Raises:
+            PropertyTextError: A text of the operator's properties does not fit what arrives.
+            LookupError: What arrives lacks a column, or has none.
+            ValueError: It does not fit for another reason.
+        """

@@ -1,0 +1,116 @@
+"""The columns of streams are known before anything runs, and what does not fit them is a mistake of the app."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.errors import PlanError
+from dagflow.plan.load import load_app
+from dagflow.plan.physical import PortRef
+from dagflow.plan.stream_columns import stream_columns
+from dagflow.spec.problems import Problems
+
+APP = """\
+name: typed
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: in}}}}
+  reader: {{class: BlockReader, properties: {{format: {format}}}}}
+  step:
+    class: {step}
+    partition: parallel
+  last: {{class: RecordWriter, properties: {{path: out}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  rows: {{from: reader.messages, to: step.input}}
+  results: {{from: step.output, to: last.input}}
+"""
+CSV = '{type: csv, columns: {qty: int32, price: "decimal(9, 2)"}}'
+CLOSED = "{type: csv, header: false, columns: {qty: int32, name: string}}"
+
+
+def columns(folder: Path, format: str, step: str) -> dict[str, str]:
+    """The columns behind the step, by name."""
+    (folder / "app.yaml").write_text(APP.format(format=format, step=step))
+    plan = load_app(folder / "app.yaml")
+    problems = Problems()
+    known = stream_columns(plan, problems)
+    assert not problems
+    (source,) = [edge.source for edge in plan.edges if edge.target == PortRef("last", "input")]
+    return {field.name: str(field.type) for field in known[source].schema} if source in known else {"?": "?"}
+
+
+def step(name: str, **properties: Any) -> str:
+    return f"{name}\n    properties: {properties}"
+
+
+KNOWN: list[tuple[str, str, str]] = [
+    (
+        CSV,
+        step("Select", columns={"t": "price * qty", "u": "upper(shop)"}, drop="price"),
+        "qty: int32, shop: string, t: decimal128(20, 2), u: string",
+    ),
+    (CSV, step("Select", keep="qty", rename={"qty": "n"}), "n: int32"),
+    (CLOSED, step("Check", expect=["qty > 0"]), "qty: int32, name: string"),
+    (CLOSED, step("TopN", by="qty"), "qty: int32, name: string"),
+    (
+        CLOSED,
+        step("Aggregate", by={"k": "length(name)"}, columns={"n": "count(*)", "s": "sum(qty)", "a": "avg(qty)"}),
+        "k: int32, n: int64, s: int64, a: double",
+    ),
+    (
+        CSV,
+        step("Aggregate", columns={"s": "sum(price)", "m": "max(shop)"}),
+        "s: decimal128(19, 2), m: string",
+    ),
+    ("lines", step("Parse", regex="(?P<a>.) (?P<b>.*)", columns={"b": "date"}), "a: string, b: date32[day]"),
+    (CLOSED, step("Parse", regex="(?P<a>.) (?P<b>.*)", column="name"), "qty: int32, a: string, b: string"),
+    ("{type: json_lines, columns: {a: int64}}", step("Select", where="a > 1"), "a: int64"),
+    ("{type: json_lines, columns: infer}", step("Select", where="nothing > 1"), "?: ?"),
+    ("lines", step("RecordFilter", drop={"prefix": "#"}), "record: binary"),
+    ("tests.visitors.pairs_format.Pairs", step("RecordFilter", drop={"prefix": "#"}), "record: binary"),
+    (CSV, step("CountBy", by="shop"), "?: ?"),
+]
+MISTAKES: list[tuple[str, str, str]] = [
+    (CLOSED, step("Select", where="qtty > 0"), "7:28: operator 'step' (Select): there is no column 'qtty'; did you"),
+    (CSV, step("Select", columns={"t": "1 + upper(qty)"}), "7:46: operator 'step' (Select): upper() takes text, and"),
+    (CSV, step("Select", where="shop > 1"), "operator 'step' (Select): '>' has text beside int; cast one of them"),
+    ("lines", step("Select", where="a > 1"), "5:3: operator 'step' (Select): the records are raw and have no"),
+    ("lines", step("Aggregate", columns={"n": "count(*)"}), "put a Parse before this operator"),
+    (CLOSED, step("Check", expect=["qty > 0", "nam = ''"]), "there is no column 'nam'; did you mean 'name'?"),
+    (CLOSED, step("Aggregate", by="nam", columns={"n": "count(*)"}), "there is no column 'nam'; did you mean"),
+    (CLOSED, step("Aggregate", columns={"n": "sum(name)"}), "sum() takes numbers, and this is text"),
+    (CLOSED, step("Select", drop="nam"), "drop: there is no column 'nam'; did you mean 'name'?"),
+    (CLOSED, step("Parse", regex="(?P<a>.)"), "the records have columns already; name the one to be parsed"),
+    (CLOSED, step("TopN", by="size"), "the records have no column 'size'; they have qty, name"),
+]
+
+
+@pytest.mark.parametrize(("format", "operator", "wanted"), KNOWN)
+def test_columns_follow_from_the_options_of_formats_and_operators(
+    tmp_path: Path, format: str, operator: str, wanted: str
+) -> None:
+    """Where a header may name others, a column without a type is text; what is inferred is not known."""
+    found = columns(tmp_path, format, operator)
+    assert ", ".join(f"{name}: {kind}" for name, kind in found.items()) == wanted
+
+
+@pytest.mark.parametrize(("format", "operator", "message"), MISTAKES)
+def test_what_does_not_fit_the_columns_is_a_mistake_of_the_app(
+    tmp_path: Path, format: str, operator: str, message: str
+) -> None:
+    """Told at its place inside of an expression, or at the operator."""
+    (tmp_path / "app.yaml").write_text(APP.format(format=format, step=operator))
+    with pytest.raises(PlanError, match=re.escape(message)):
+        load_app(tmp_path / "app.yaml")
+
+
+def test_streams_that_come_together_are_known_where_they_are_alike(tmp_path: Path) -> None:
+    """Else the columns are looked at when the records come."""
+    app = APP.format(format=CLOSED, step=step("Select", where="other > 0"))
+    app = app.replace("from: reader.messages", "from: [reader.messages, reader.errors]")
+    (tmp_path / "app.yaml").write_text(app)
+    load_app(tmp_path / "app.yaml")
