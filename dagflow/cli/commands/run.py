@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import click
 
@@ -63,7 +64,9 @@ def command(
         raise click.UsageError("--limit goes with --local, and takes neither --checkpoint, --follow nor --fresh")
     with contextlib.ExitStack() as stack:
         server = None
-        if workers is not None and workers > 1 and limit is None:
+        # Where apps were run before, there may be nothing new.
+        has_work = fresh or not Path(".dagflow").exists()
+        if workers is not None and workers > 1 and limit is None and has_work:
             # What tasks need takes as long to import as what the driver needs. Where it cannot be started, the run
             # meets that as well, and tells it.
             with contextlib.suppress(OSError):
