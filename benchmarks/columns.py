@@ -3,10 +3,10 @@
     python -m benchmarks.columns                  1 GB, three rounds
     python -m benchmarks.columns --size 100MB --rounds 1
 
-Makes orders with a timestamp, two texts, a number and a price. Each contender reads all files, keeps two thirds of the
-rows by a condition, computes three columns by expressions, and writes Parquet to local disk. Two rounds warm everything
-up and check that as many rows with the same total come out. Prints medians with their range, and the load of the
-machine. Needs the extra `benchmark`.
+Makes orders with a timestamp, two texts, a number and a price. Each contender reads all files, keeps three fifths of
+the rows by a condition, computes three columns by expressions, and writes Parquet to local disk. Two rounds warm
+everything up and check that as many rows with the same total come out. Prints medians with their range, and the load
+of the machine. Needs the extra `benchmark`.
 """
 
 from __future__ import annotations
