@@ -226,6 +226,6 @@ def test_block_reader_has_under_ten_methods_of_its_own() -> None:
     own = [name for name in dir(BlockReader) if name[0] != "_" and not hasattr(Operator, name)]
     methods = {name for name in own if inspect.isfunction(getattr(BlockReader, name))}
     assert methods == {
-        *("read", "prefetch", "prescan", "lies_before"),
+        *("columns_at", "read", "prefetch", "prescan", "lies_before"),
         *("check_limits", "process_stats", "define_partitions", "retry_batch"),
     }
