@@ -14,7 +14,11 @@ from dagflow.engine.run import run
 from dagflow.report.table_status import tables_status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from tests.runs.test_changing_columns import app
+from operators.sink.table_writer import TableWriter
+from tests.engine.dags import Given, dag
+from tests.engine.sample_app import Source
+from tests.execution.sample_operators import Lines
+from tests.runs.test_changing_columns import Rows, app
 
 STORAGE = StorageContext.default()
 ROWS = [{"id": number} for number in range(5)]
@@ -40,6 +44,20 @@ def test_the_command_line_tells_it(tmp_path: Path) -> None:
     assert told.startswith("all tables show the windows up to 3\n\ntarget table: version 2, with window 3\n    ")
     assert "    window 3: version 2\n    window 2: version 1\n    window 1: version 0\n" in told
     assert json.loads(CliRunner().invoke(command_line, [*place, "--json"]).stdout)["watermark"] == 3
+
+
+def test_records_in_a_dataset_of_parquet_are_not_denied(tmp_path: Path) -> None:
+    """The answer says of which tables it speaks."""
+    operators: dict[str, Given] = {
+        "source": Source(texts=[b'{"id":1}']),
+        "lines": (Lines(), 2),
+        "rows": (Rows(), "parallel"),
+        "table": (TableWriter(table=f"parquet:{tmp_path / 'table'}"), "parallel"),
+    }
+    streams = ["source.out lines.samples", "lines.records rows.input", "rows.output table.input"]
+    run(dag(tmp_path, operators, streams), runtime=InlineRuntime)
+    told = CliRunner().invoke(command_line, ["status", str(tmp_path / "journal"), "--tables"]).stdout
+    assert told == "nothing was added to a table of Delta Lake or Iceberg\n"
 
 
 @pytest.mark.parametrize("other", [["--files", "x"], ["--window", "1"]])

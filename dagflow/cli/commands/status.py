@@ -97,7 +97,7 @@ def _told_of_tables(checkpoint: str, storage: StorageContext, *, as_json: bool) 
     if as_json:
         return json.dumps(found.to_json())
     if not found.tables:
-        return "nothing was added to a table"
+        return "nothing was added to a table of Delta Lake or Iceberg"
     lines = [f"all tables show the windows up to {found.watermark:,}"]
     for name, table in found.tables.items():
         newest = f"{table.version}, with window {table.window_id:,}" if table.version else "shows nothing yet"
