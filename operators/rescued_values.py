@@ -18,5 +18,10 @@ def rescued_text(values: dict[str, Any]) -> str:
     return json.dumps(values, ensure_ascii=False, default=_as_text)
 
 
+def rescued_count(text: str) -> int:
+    """How many values a text of rescued_text() holds."""
+    return len(json.loads(text).keys() - {FILE, OFFSET})
+
+
 def _as_text(value: Any) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -23,7 +23,7 @@ from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
-from operators.rescued_values import FILE, OFFSET, RESCUED, rescued_text
+from operators.rescued_values import FILE, OFFSET, RESCUED, rescued_count, rescued_text
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
@@ -224,6 +224,8 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         """Append the records of one batch."""
         if len(batch):
             rows, rescued = self._columns.fit(self._with_metadata(batch))
+            if self.on_type_change == "fail":
+                self._refuse_rescued(rows)
             if "rescue" in (self.on_new_column, self.on_type_change):
                 rows = self._with_rescued(batch, rows, rescued)
             self._files.write(RecordBatch(rows, origin=batch.origin))
@@ -232,16 +234,29 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         """Rows with the values that have no place in other columns, beside those that a reader has put aside."""
         position = rows.schema.get_field_index(RESCUED)
         texts = rows.column(position).to_pylist() if position >= 0 else [None] * len(batch)
+        self._counters[RESCUED_VALUES] += rescued.count + sum(map(rescued_count, filter(None, texts)))
         if rescued.values:
             files, offsets = self._metadata(batch, "file").to_pylist(), self._metadata(batch, "offset").to_pylist()
         for row, values in rescued.values.items():
             place = {FILE: files[row], OFFSET: offsets[row]}
             texts[row] = rescued_text({**json.loads(texts[row] or "{}"), **values, **place})
-        self._counters[RESCUED_VALUES] += rescued.count
         column = pa.array(texts, pa.string())
         if position >= 0:
             return rows.set_column(position, RESCUED, column)
         return rows.append_column(RESCUED, column)
+
+    def _refuse_rescued(self, rows: pa.RecordBatch) -> None:
+        """End the run where a reader has put values aside, as the writer itself does with such values.
+
+        Raises:
+            ValueError: It has.
+        """
+        texts = rows.column(RESCUED).to_pylist() if RESCUED in rows.schema.names else []
+        if first := next(filter(None, texts), None):
+            raise ValueError(
+                f"the reader has put values aside that are of another type than most: {first}. "
+                f"take them into {self._table.name} with on_type_change: rescue, or mend the input"
+            )
 
     def _with_metadata(self, batch: RecordBatch) -> pa.RecordBatch:
         rows = batch.to_arrow()

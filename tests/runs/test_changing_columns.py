@@ -18,6 +18,8 @@ from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
+from operators.reader.columns.found_members import FoundMembers
+from operators.reader.formats.base import Unheard
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag
 from tests.engine.sample_app import Source
@@ -125,6 +127,39 @@ def test_each_mode_does_what_it_says(name: str, property: str, mode: str, is_sam
     assert written(tmp_path) == [BASE, BASE, expected, *rest]
     assert counted(done, "ignored_values") == (1 if change.mode and mode == "ignore" else 0)
     assert counted(done, "rescued_values") == (1 if change.mode and mode == "rescue" else 0)
+
+
+class Found(Operator):
+    """Makes the columns that `columns: as_found` has for lines of JSON, all of a text in one batch."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.batch
+    def make(self, batch: RecordBatch) -> None:
+        """Emit the rows with the values that have been put aside."""
+        found = FoundMembers(()).parse(batch, Unheard())
+        assert found.columns is not None
+        self.output.emit(RecordBatch(found.columns))
+
+
+@pytest.mark.parametrize("mode", ["rescue", "fail"])
+def test_values_that_the_reader_has_put_aside_are_treated_alike(mode: str, tmp_path: Path) -> None:
+    """What becomes of a value does not depend on which other records are in its batch."""
+    operators: dict[str, Given] = {
+        "source": Source(texts=[b'{"id":1,"n":1} {"id":2,"n":"many"} {"id":3,"n":3}']),
+        "lines": (Lines(), 2),
+        "rows": (Found(), "parallel"),
+        "table": (TableWriter(table=f"delta:{tmp_path / 'table'}", on_type_change=mode), "parallel"),
+    }
+    plan = dag(tmp_path, operators, ["source.out lines.samples", "lines.records rows.input", "rows.output table.input"])
+    if mode == "fail":
+        with pytest.raises(DagflowError, match=r"put values aside .*\"n\": \"many\".*on_type_change: rescue"):
+            run(plan, runtime=InlineRuntime)
+        return
+    done = run(plan, runtime=InlineRuntime)
+    assert counted(done, "rescued_values") == 1
+    assert written(tmp_path) == [{"id": 1, "n": 1}, {"id": 2, "_rescued": {"n": "many"}}, {"id": 3, "n": 3}]
 
 
 def counted(done: RunSnapshot, name: str) -> int:
