@@ -215,6 +215,22 @@ def test_a_cut_that_changes_records_is_told(tmp_path: Path) -> None:
     assert "with blocks of 1 bytes other records are counted: filter.output (3, not 1)" in failure.message
 
 
+def test_a_cut_may_change_how_many_parts_a_result_is_made_of(tmp_path: Path) -> None:
+    """A group whose records lie in two blocks leaves the partitions in two parts."""
+    text = APP.read_text().replace(
+        'class: RecordFilter\n    properties:\n      drop: {prefix: "."}',
+        "class: CountBy\n    properties: {by: record}",
+    )
+    assert "CountBy" in text
+    (tmp_path / "app.yaml").write_text(text)
+    rows = "{out/records: [{record: a, count: 2}, {record: b, count: 1}]}"
+    files = '{data/logs/a.log: "a\\na\\nb\\n"}'
+    case = f"{{files: {files}, set: {{writer.file_name: part}}, rows: {rows}, cut: every}}"
+    (tmp_path / "test_app.yaml").write_text(f"app: app.yaml\ntests:\n  a: {case}\n")
+    (case_read,) = read_cases(str(tmp_path / "test_app.yaml"))
+    assert failures_of(case_read) == []
+
+
 def test_a_death_that_changes_output_is_told(tmp_path: Path) -> None:
     """An operator that remembers outside of its state which records it has seen."""
     (tmp_path / "seen_ops.py").write_text(
