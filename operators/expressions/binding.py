@@ -43,7 +43,9 @@ def _function_of(text: str, call: Call) -> Function:
     if call.is_star:
         raise ExpressionError("'*' stands for all columns in count(*) alone", text, call.position)
     if call.name in AGGREGATES:
-        reason = f"{call.name}() combines records, and here each one is computed for itself; use Aggregate"
+        reason = (
+            f"{call.name}() combines records, and here each one is computed for itself; use the columns of Aggregate"
+        )
         raise ExpressionError(reason, text, call.position)
     function = OPERATORS.get(call.name) or FUNCTIONS.get(call.name)
     if function is None:

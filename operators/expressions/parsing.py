@@ -192,6 +192,8 @@ class _Converter:
             return ExpressionError("members of lists and structs cannot be taken out", self._text, at)
         if isinstance(found, exp.Block):
             return ExpressionError("only one expression is expected; remove what is behind ';'", self._text, at)
+        if isinstance(found, exp.Alias):
+            return ExpressionError("'as' stands in cast(a as type) and try_cast(a as type) alone", self._text, at)
         return ExpressionError(f"{type(found).__name__.lower()} is not available in expressions", self._text, at)
 
     def _column(self, found: Any, at: int) -> Node:
@@ -298,7 +300,7 @@ class _Converter:
         unit = str(found.args["unit"].name if found.args.get("unit") is not None else "").upper().removesuffix("S")
         number = str(found.this.this) if isinstance(found.this, exp.Literal) else ""
         if unit in ("MONTH", "YEAR", "QUARTER"):
-            reason = f"intervals of a {unit.lower()} have no fixed length; use add_months"
+            reason = f"intervals of a {unit.lower()} have no fixed length; take days, as interval '30' day"
             raise ExpressionError(reason, self._text, at)
         if unit not in _SECONDS or not re.fullmatch(r"[+-]?[0-9]+", number):
             reason = "an interval is a whole number of seconds, minutes, hours, days or weeks, as interval '3' day"

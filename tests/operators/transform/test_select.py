@@ -175,7 +175,11 @@ def test_without_a_stream_for_rejects_the_run_ends_at_the_record(
         ("cast(a as itn)", "10:20", "there is no type 'itn' to cast to; did you mean 'int'?"),
         ('"\\x75pr(name)"', "10:15", "there is no function 'upr'"),
         ("a >", "10:17", "something is missing behind '>'"),
-        ("sum(a)", "10:15", "sum() combines records, and here each one is computed for itself; use Aggregate"),
+        (
+            "sum(a)",
+            "10:15",
+            "sum() combines records, and here each one is computed for itself; use the columns of Aggregate",
+        ),
         ("now()", "10:15", "'now' gives something else each time"),
     ],
 )
