@@ -413,7 +413,7 @@ class ChangeDetector:
             return suspect.files
         self._counters[names.changed("renamed")] += 1
         logger.info(
-            "file was taken under another name url=%s before=%s bytes=%d",
+            "file was taken before, and has moved since url=%s before=%s bytes=%d",
             redacted(suspect.files.url(0)),
             redacted(os.fsdecode(source.path)),
             verdict.start,

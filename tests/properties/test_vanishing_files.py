@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dagflow.api.operator import Operator
@@ -233,6 +233,15 @@ ROUNDS = st.lists(
 
 @settings(max_examples=10, deadline=None)
 @given(ROUNDS, st.sampled_from(["block_size: 1MiB", "pack_bytes: 0, block_size: 16"]), st.booleans())
+@example(
+    rounds=[
+        ([("append", "a", 1)], [("rename", "a", 1)], ""),
+        ([("append", "a", 1)], [], ""),
+        ([("append", "b", 1), ("delete", "a", 1)], [("put back", "a", 1)], ""),
+    ],
+    splitter="block_size: 1MiB",
+    waits=False,
+)
 def test_any_history_of_moving_files_loses_and_doubles_nothing(
     rounds: list[tuple[list[tuple[str, str, int]], list[tuple[str, str, int]], str]], splitter: str, waits: bool
 ) -> None:

@@ -33,12 +33,15 @@ def notes_after(verdicts: Sequence[Verdict], read: Mapping[bytes, IndexEntry]) -
     notes = []
     replaced = _replaced(verdicts)
     tails = {each.suspect.name + SHORTER for each in verdicts if each.source is not None and not each.is_read}
+    # What is replaced may have taken the place of what has moved.
+    kept = {earlier_name(name, read[name]) for name in replaced if read[name].size_bytes > 0}
     for verdict in verdicts:
         if (source := verdict.source) is not None:
             before = source.taken_name
             is_kept = before in replaced and source.entry in (replaced[before].entry, read[before])
             name = earlier_name(before, read[before]) if is_kept else source.name
-            for consumed in {name, source.name.partition(EARLIER)[0] + SHORTER} - tails:
+            in_use = tails if is_kept else tails | kept
+            for consumed in {name, source.name.partition(EARLIER)[0] + SHORTER} - in_use:
                 notes.append(noted(verdict.suspect.files, consumed, IndexEntry(MOVED, 0, 0)))
     return notes
 

@@ -218,22 +218,25 @@ class RenameDetector:
         round.evidence.fetch_contents(contents)
 
     def _same_inode(self, suspect: Suspect, round: _Round) -> Iterator[Source]:
-        """Versions with the inode of a file, longest first, that are not under their own names any more."""
+        """Versions with the inode of a file, longest first, that have left their names, also where they are back."""
         stat = suspect.stat
-        for source in round.by_identity.get(stat.file_id, ()):
+        sources = round.by_identity.get(stat.file_id, ())
+        # If the newest version of the name is of this very file, it was changed in place, and was not away.
+        is_back = all(source.name != suspect.name for source in sources)
+        for source in sources:
             entry = source.entry
-            may_be = (
-                entry.size_bytes > 0
-                and source.path != suspect.path
-                and (
-                    (entry.size_bytes, entry.mtime_ns) == (stat.size_bytes, stat.mtime_ns)
-                    or (entry.size_bytes < stat.size_bytes and entry.mtime_ns <= stat.mtime_ns)
-                )
+            may_be = entry.size_bytes > 0 and (
+                (entry.size_bytes, entry.mtime_ns) == (stat.size_bytes, stat.mtime_ns)
+                or (entry.size_bytes < stat.size_bytes and entry.mtime_ns <= stat.mtime_ns)
             )
             if not may_be:
                 continue
-            now = _stat_of(source.path)
-            if now is None or now.st_ino != stat.file_id:
+            if source.path == suspect.path:
+                has_left = is_back and source.taken_name != suspect.name
+            else:
+                now = _stat_of(source.path)
+                has_left = now is None or now.st_ino != stat.file_id
+            if has_left:
                 yield source
 
     def _moved(self, suspect: Suspect, round: _Round) -> Verdict | None:
