@@ -17,7 +17,7 @@ from tests.properties.test_growing_files import append
 @pytest.mark.parametrize("line", [b"", b"3\n"], ids=["as it was", "grown"])
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_file_that_comes_back_goes_on_behind_what_was_read(tmp_path: Path, line: bytes, is_restarted: bool) -> None:
-    """As often as files take turns under one name, which is no change that a policy refuses."""
+    """As often as files take turns under one name."""
     log, folder = write(tmp_path / "in" / "app.log", b"1\n"), tmp_path / "in"
     lives = Lives(tmp_path, is_restarted=is_restarted)
     found = lives.scan()
