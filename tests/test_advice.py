@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 PLACES = (
     *("dagflow/api/**/*.py", "dagflow/engine/**/*.py", "dagflow/execution/**/*.py", "dagflow/journal/**/*.py"),
-    *("dagflow/storage/**/*.py", "operators/reader/**/*.py", "operators/splitter/**/*.py", "operators/sink/*.py"),
+    *("dagflow/storage/**/*.py", "operators/**/*.py"),
 )
 
 BEFORE = "the run has read nothing yet, and the advice is about the app, the machine or the command line"
@@ -32,6 +32,8 @@ REJECTS = f"{REMEDIES}test_records_that_are_refused_are_taken_aside"
 LONG = f"{REMEDIES}test_a_record_that_is_too_long_comes_with_a_larger_limit"
 KEYS = f"{CHECKPOINTS}test_pickled_state_goes_on_when_the_key_is_mended"
 VERSIONS = f"{CHECKPOINTS}test_state_of_another_version_goes_on_with_that_version"
+TABLES = "runs/test_table_remedies.py::"
+ANOTHER_DIRECTORY = f"{TABLES}test_a_directory_of_other_files_is_left_for_an_empty_one"
 
 FOLLOWED = {
     # journals and state
@@ -122,7 +124,26 @@ FOLLOWED = {
     "test_bytes_that_are_no_text_are_replaced_or_taken_aside",
     "to take such records aside, connect the reader's port": REJECTS,
     "what was refused in windows before this one": REJECTS,
+    # tables and checks
+    "add the column to the table, or drop it": f"{TABLES}"
+    "test_a_new_column_that_a_table_does_not_get_is_added_or_dropped",
+    "give the column of the records another name": f"{TABLES}"
+    "test_a_column_whose_name_a_table_has_had_gets_another_name",
+    "leave partition_by out": f"{TABLES}test_a_table_that_is_partitioned_otherwise_says_by_what",
+    "let table name a": ANOTHER_DIRECTORY,
+    "let the app name the table that it named before": f"{TABLES}"
+    "test_a_decided_window_goes_into_the_table_that_it_was_decided_for",
+    "let the column be … in the table": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
+    "put it back, or start over with another checkpoint": "runs/test_groups.py::"
+    "test_a_fragment_that_is_gone_ends_the_run",
+    "the counters of the operator tell which expectation failed": "operators/transform/test_check.py::"
+    "test_a_run_ends_at_the_first_record_that_fails",
+    "to take such records aside, connect the port errors": "operators/transform/test_select.py::"
+    "test_records_are_taken_aside_when_the_port_is_connected",
+    "write into another table, and copy from there": f"{TABLES}"
+    "test_records_for_a_table_with_rules_are_copied_from_another_one",
     # nothing to follow
+    "use a catalog of type": BEFORE,
     "FileMerger writes one beside each merged file": CAUSE,
     "the checkpoint was removed while it was in use": CAUSE,
     "the file was changed after it was published": CAUSE,

@@ -170,13 +170,24 @@ def test_an_app_without_the_operator_is_refused(tmp_path: Path) -> None:
     assert delta_rows(tmp_path / "db") == words(MORE)
 
 
-def test_a_fragment_that_is_gone_ends_the_run(tmp_path: Path) -> None:
-    """The error says which, and nothing of the group is in the table."""
+@pytest.mark.parametrize("remedy", ["put it back", "start over"])
+def test_a_fragment_that_is_gone_ends_the_run(tmp_path: Path, remedy: str) -> None:
+    """Nothing of the group is in the table; each of the two remedies that the error names brings all records."""
     die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
-    Path(state_of(tmp_path).held.waiting["table"][2].file.pending_url).unlink()
-    with pytest.raises(DagflowError, match="a fragment of the table is gone"):
+    fragment = Path(state_of(tmp_path).held.waiting["table"][2].file.pending_url)
+    content = fragment.read_bytes()
+    fragment.unlink()
+    advice = "put it back, or start over with another checkpoint and another table"
+    with pytest.raises(DagflowError, match=rf"a fragment of the table is gone(.*\n)+.*{advice}"):
         work(group_app(tmp_path, MORE))
     assert versions(tmp_path) == 0
+    root = tmp_path / "anew"
+    if remedy == "put it back":
+        fragment.write_bytes(content)
+        root = tmp_path
+    work(group_app(root, MORE))
+    assert delta_rows(root / "db") == words(MORE)
+    assert versions(root) == 1
 
 
 def test_fresh_forgets_what_is_held(tmp_path: Path) -> None:

@@ -211,6 +211,7 @@ class IcebergState(TargetState):
         """A transaction that makes the table: it fails where there is one by now."""
         catalog, identifier = self._catalog.catalog, self._catalog.identifier
         catalog.create_namespace_if_not_exists(identifier[:-1])
+        self._require_own_place(files[0])
         location = _url("file:", files[0].final_url.rpartition(f"/{DATA}/")[0])
         draft = catalog.create_table_transaction(identifier, columns, location).table_metadata.schema()
         fields = [PartitionField.parse(text) for text in facts_of_file(files[0]).partition]
@@ -228,17 +229,25 @@ class IcebergState(TargetState):
         transaction = catalog.create_table_transaction(identifier, draft, location, spec, properties=_NEW_TABLE)
         return _with_names(transaction)
 
+    def _require_own_place(self, file: PendingFile) -> None:
+        """Refuse to make a table of the files of another one.
+
+        Raises:
+            DagflowError: The catalog puts this table elsewhere.
+        """
+        table = self._table
+        places = [table.location or _local(table, join(self._catalog.new_location(), DATA)) for _ in range(2)]
+        # A catalog that gives a new table another place each time does not tell.
+        if places[0] == places[1] and not file.final_url.startswith(join(places[0], "")):
+            raise _foreign(table, file, places[0])
+
     def _change(self, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
         """A transaction that fails where the table's newest snapshot is another one by now."""
         table, fields = self._table, [str(field) for field in partition_fields(self._table, handle)]
         root = join(data_location(table, handle), "")
         for file in files:
             if not file.final_url.startswith(root):
-                raise DagflowError(
-                    f"{redacted(file.final_url)} was decided for another table than {table.name}, whose files are "
-                    f"below {root}",
-                    hint="let the app name the table that it named before, until the window is published",
-                )
+                raise _foreign(table, file, root)
             if (decided := list(facts_of_file(file).partition)) != fields:
                 raise DagflowError(
                     f"{table.name} is partitioned by {', '.join(fields) or 'nothing'}, and "
@@ -250,6 +259,13 @@ class IcebergState(TargetState):
             with transaction.update_schema() as update:
                 update.union_by_name(pa.schema(new))
         return transaction
+
+
+def _foreign(table: CatalogTable, file: PendingFile, root: str) -> DagflowError:
+    return DagflowError(
+        f"{redacted(file.final_url)} was decided for another table than {table.name}, whose files are below {root}",
+        hint="let the app name the table that it named before, until the window is published",
+    )
 
 
 class OneCommit(Transaction):

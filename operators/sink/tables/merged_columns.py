@@ -39,7 +39,7 @@ def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema 
             if (there := fields.setdefault(field.name, field).type) != field.type:
                 raise DagflowError(
                     f"{table.name} cannot take a file whose column '{field.name}' is {field.type}: it is {there} there",
-                    hint="the next run writes the records with the columns of the table, if they fit",
+                    hint=f"let the column be {field.type} in the table; the next run goes on",
                 )
     by_letters: dict[str, str] = {}
     for name in fields:

@@ -74,7 +74,8 @@ streams:
 """
 
 
-def test_a_run_ends_at_the_first_record_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["50%", "null"])
+def test_a_run_ends_at_the_first_record_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     """With file and offset; what the error advises is tried."""
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
@@ -89,7 +90,7 @@ def test_a_run_ends_at_the_first_record_that_fails(tmp_path: Path, monkeypatch: 
     Path("app.yaml").write_text(APP.format(properties="on_fail: warn, max_failed: 20%"))
     with pytest.raises(DagflowError, match="1 of 2 records are not as expected, and max_failed is 20%"):
         run(load_app("app.yaml"), runtime=InlineRuntime)
-    Path("app.yaml").write_text(APP.format(properties="on_fail: warn, max_failed: 50%"))
+    Path("app.yaml").write_text(APP.format(properties=f"on_fail: warn, max_failed: {limit}"))
     run(load_app("app.yaml"), runtime=InlineRuntime)
     (output,) = Path("out").iterdir()
     assert output.read_text() == "qty\n1\n-3\n"

@@ -162,6 +162,24 @@ def test_without_a_stream_for_rejects_the_run_ends_at_the_record(
     assert output.read_text() == "qty,more\n1,1000000\n3000,3000000000\n"
 
 
+def test_records_are_taken_aside_when_the_port_is_connected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the error says: the window runs again, and each record is in the one place or in the other."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    Path("in/a.csv").write_text("qty\n1\n3000\n2\n")
+    text = APP.format(where="qty > 0", more="qty * 1000000")
+    Path("app.yaml").write_text(text)
+    with pytest.raises(RecordError, match=r"connect the port errors of this operator, and run again"):
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+    writer = "  rejects: {class: RecordWriter, properties: {path: refused}, partition: parallel}\nstreams:"
+    stream = "  refused: {from: select.errors, to: rejects.input}\n"
+    Path("app.yaml").write_text(text.replace("streams:", writer) + stream)
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    (kept,), (refused,) = Path("out").iterdir(), Path("refused").iterdir()
+    assert kept.read_text() == "qty,more\n1,1000000\n2,2000000\n"
+    assert [json.loads(line)["offset"] for line in refused.read_text().splitlines()] == [6]
+
+
 @pytest.mark.parametrize(
     ("written", "place", "message"),
     [
