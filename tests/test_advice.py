@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import dagflow
 from dagflow import errors
 
-ROOT = Path(__file__).parents[1]
+TESTS = Path(__file__).parent
+ROOT = Path(dagflow.__file__).parents[1]
 
 PLACES = (
     *("dagflow/api/**/*.py", "dagflow/engine/**/*.py", "dagflow/execution/**/*.py", "dagflow/journal/**/*.py"),
@@ -224,4 +226,4 @@ def test_each_line_of_the_table_is_of_an_advice_and_a_test() -> None:
     assert [start for start in FOLLOWED if not any(text.startswith(start) for text in advice())] == []
     for named in set(FOLLOWED.values()) - {BEFORE, CAUSE}:
         file, _, name = named.partition("::")
-        assert re.search(rf"^def {name}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE), named
+        assert re.search(rf"^def {name}\(", (TESTS / file).read_text(), re.MULTILINE), named

@@ -15,7 +15,7 @@ from dagflow.runtime.probe import NEEDED, RunLocations, check_compatibility, exa
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PENDING_DIRECTORY
 
-DRIVERS_OWN = {"click", "cloudpickle", "networkx", "pyspark", "pyyaml", "rich"}
+DRIVERS_OWN = {"click", "cloudpickle", "networkx", "pyspark", "pyyaml", "rich", "sqlglot"}
 """What no task imports; a test on a real cluster, whose executors do not have it, would notice. Tasks need cloudpickle
 for operators that a script defines, which docs/python.md says."""
 
