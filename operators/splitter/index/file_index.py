@@ -155,13 +155,14 @@ class FileIndex:
         """Record what record_late() returned, after restore().
 
         Raises:
-            StorageError: The run is missing.
+            JournalError: A file of the run is missing.
         """
         if late.run is None:
             self.record_table(decoded(late.recent))
             return
         assert self._run_set is not None
         run = late.run
+        self._run_set.require_files([run])
         # Entries in memory count more than any run, and here are older than this one.
         cursor = RunCursor(self._run_set.store, run)
         for newer in cursor.read_range(run.files[0].first, run.files[-1].last):

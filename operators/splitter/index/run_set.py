@@ -67,6 +67,19 @@ class RunSet:
         """
         self._runs = list(runs)
         self._dropped = []
+        # Files of an attempt that died before its snapshot was durable. They are removed with the next snapshot,
+        # because looking at a checkpoint must not change it.
+        self._orphans = self.require_files(runs)
+
+    def require_files(self, runs: Sequence[Run]) -> list[str]:
+        """Refuse an index without a file of these runs.
+
+        Returns:
+            The files that belong to none of them.
+
+        Raises:
+            JournalError: A file is missing.
+        """
         named = {file.name for run in runs for file in run.files}
         present = set(self.store.list(""))
         if missing := sorted(named - present):
@@ -76,9 +89,7 @@ class RunSet:
                 url=self.store.url,
                 hint=f"put the checkpoint back as it was, with its index, or {START_OVER}",
             )
-        # Files of an attempt that died before its snapshot was durable. They are removed with the next snapshot,
-        # because looking at a checkpoint must not change it.
-        self._orphans = sorted(present - named)
+        return sorted(present - named)
 
     def maintain(self, horizon_millis: int) -> None:
         """Compact runs and remove files; called for each snapshot.
