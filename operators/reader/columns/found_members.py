@@ -13,7 +13,7 @@ import pyarrow.json as arrow_json
 from dagflow.api.records import RecordBatch
 from dagflow.storage.location import redacted
 from operators.reader.columns.inference import Shape, merged_shapes, shape_of, types_of
-from operators.reader.columns.json_members import plain, read_options
+from operators.reader.columns.json_members import is_sound, plain, read_options
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, without_words
 from operators.reader.columns.written_values import Number, Object, members_of, value_as
@@ -60,6 +60,8 @@ class FoundMembers:
         except pa.ArrowInvalid:
             return None
         if table.num_rows != len(batch) or not table.num_columns or any(_holds_nulls(field.type) for field in schema):
+            return None
+        if not is_sound(table):
             return None
         arrays = [column.combine_chunks() for column in table.columns]
         # Above, a whole number beside fractions may have been rounded.

@@ -115,6 +115,17 @@ def _with_room(kind: pa.DataType) -> pa.DataType:
     return pa.decimal128(38, kind.scale) if pa.types.is_decimal(kind) else kind
 
 
+def is_sound(table: pa.Table) -> bool:
+    """Whether arrays hold what their offsets say: Arrow loses nulls before the first value whose type it infers."""
+    try:
+        for column in table.columns:
+            if pa.types.is_nested(column.type):
+                column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def plain(kind: pa.DataType) -> pa.DataType:
     """A type that Arrow has inferred, with text where it took text for a time."""
     if pa.types.is_temporal(kind):

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
@@ -174,6 +174,7 @@ def without_nulls(value: Any) -> Any:
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), MIXED | st.integers()), min_size=1, max_size=8))
+@example([{"a": [None, False]}])
 def test_as_found_each_value_is_in_its_column_or_rescued(objects: list[dict[str, Any]]) -> None:
     """With its own value: nothing is rounded, refused, or there twice."""
     made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
