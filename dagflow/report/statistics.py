@@ -23,6 +23,10 @@ STEADY_WINDOW_S = 30.0
 """The time that is left is told by a longer mean: a figure that jumps about is of no use."""
 
 
+RATE_POINTS = 50
+"""How many moments a rate remembers, about: a run may end many windows in a second."""
+
+
 class Rate:
     """Growth of one figure per second, over the last few seconds.
 
@@ -41,6 +45,8 @@ class Rate:
             seconds: Any clock that does not go back.
             value: The figure.
         """
+        if len(self._points) > 1 and seconds - self._points[-2][0] < self._window_s / RATE_POINTS:
+            self._points.pop()
         self._points.append((seconds, value))
         while len(self._points) > 2 and self._points[1][0] <= seconds - self._window_s:
             self._points.popleft()
