@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.binding import Binder, check_functions
+from operators.expressions.binding import Binder
 from operators.expressions.bound import Bound
-from operators.expressions.expression import text_of
+from operators.expressions.expression import text_and_tree
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.functions.available import AGGREGATES
-from operators.expressions.parsing import parsed
 from operators.expressions.sql_types import (
     BIGINT,
     DOUBLE,
@@ -165,9 +164,7 @@ class Aggregation:
         """
         if isinstance(value, cls):
             return value
-        text = text_of(value)
-        tree = parsed(text)
-        check_functions(text, tree, aggregates=True)
+        text, tree = text_and_tree(value, aggregates=True)
         calls: list[AggregateCall] = []
 
         def replaced(node: Node) -> Node:

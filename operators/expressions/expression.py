@@ -38,10 +38,7 @@ class Expression:
         """
         if isinstance(value, cls):
             return value
-        text = text_of(value)
-        tree = parsed(text)
-        check_functions(text, tree)
-        return cls(text, tree)
+        return cls(*text_and_tree(value))
 
     @property
     def columns(self) -> list[str]:
@@ -72,16 +69,24 @@ class Expression:
         return self.text
 
 
-def text_of(value: object) -> str:
-    """The text of an expression that an app gives.
+def text_and_tree(value: object, *, aggregates: bool = False) -> tuple[str, Node]:
+    """The text of an expression that an app gives, and what it says.
+
+    Args:
+        value: As YAML has it.
+        aggregates: Whether it may have aggregate functions.
 
     Raises:
+        ExpressionError: It is none, or names a function that there is not.
         ValueError: It is a list or a mapping, or nothing.
     """
     if not isinstance(value, str | int | float):
         raise ValueError(f"expected an expression, as price * qty; got {value!r}")
     # YAML's true and false are SQL's.
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    tree = parsed(text)
+    check_functions(text, tree, aggregates=aggregates)
+    return text, tree
 
 
 def _optional(value: object) -> Expression | None:

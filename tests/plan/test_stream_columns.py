@@ -113,4 +113,8 @@ def test_streams_that_come_together_are_known_where_they_are_alike(tmp_path: Pat
     app = APP.format(format=CLOSED, step=step("Select", where="other > 0"))
     app = app.replace("from: reader.messages", "from: [reader.messages, reader.errors]")
     (tmp_path / "app.yaml").write_text(app)
-    load_app(tmp_path / "app.yaml")
+    problems = Problems()
+    known = stream_columns(load_app(tmp_path / "app.yaml"), problems)
+    assert not problems
+    assert PortRef("reader", "messages") in known
+    assert PortRef("step", "output") not in known
