@@ -27,6 +27,7 @@ COMMANDS = {
     "test": "Run the tests of apps, without Spark.",
     "operators": "List operators and partitioners, or describe one.",
     "status": "Say whether a run is at work, and what the journal says.",
+    "metrics": "Print what Prometheus should know of a checkpoint.",
     "scan": "Have a run that follows look for new files now.",
     "replay": "Run windows again with today's app, and replace what they published.",
     "rejects": "List refused records, show them, and read them again with today's app.",

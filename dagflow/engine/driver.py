@@ -143,7 +143,8 @@ class Driver:
         if self._controls.follow_millis is None:
             listed_bytes = self._statistics.read_bytes + sum(size_bytes for _, size_bytes in backlogs.values())
             whole = self._input.whole(listed_bytes, is_complete=self._planner.has_emitted_all)
-        return self._statistics.snapshot(state, self._journal.state, waiting, running, whole)
+        backlog_bytes = sum(size_bytes for _, size_bytes in backlogs.values()) + self._planner.unemitted_bytes()
+        return self._statistics.snapshot(state, self._journal.state, waiting, running, whole, backlog_bytes)
 
     def _process(self) -> None:
         """Emit, plan, run and commit windows until there is no more input, or the run is asked to stop."""

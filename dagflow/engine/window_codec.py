@@ -102,6 +102,7 @@ class WindowCodec:
             retries=list(emission.retries),
             takes=dict(emission.takes),
             keeps_states=emission.keeps_states,
+            discovered_ms=_discovered_ms(emission),
         )
 
     def is_current(self, planned: WindowPlan) -> bool:
@@ -198,6 +199,12 @@ class WindowCodec:
             parts=parts or {},
             prescans=planned.control_state.prescans,
         )
+
+
+def _discovered_ms(emission: Emission) -> int:
+    """When the oldest input of an emission was discovered; 0 where its tuples do not say."""
+    items = (item for given in emission.tuples.values() for item in given)
+    return min(filter(None, (getattr(item, "discovered_ms", 0) for item in items)), default=0)
 
 
 def require_takers(planned: WindowPlan, ports: Iterable[str]) -> None:

@@ -225,6 +225,10 @@ class WindowPlanner:
         """Let the input operators look for new input at once."""
         self._control.scan_now()
 
+    def unemitted_bytes(self) -> int:
+        """Bytes that control operators know they will emit in later windows."""
+        return sum(self._control.unemitted_bytes().values())
+
     def backlogs(self, in_flight: Iterable[Load]) -> dict[str, tuple[int, int]]:
         """Tuples and bytes that were emitted and not yet committed, by stage head.
 

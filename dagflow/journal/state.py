@@ -28,6 +28,7 @@ from dagflow.journal.left_out import LeftOut
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.journal.typed_json import to_json
 from dagflow.journal.windows import PartitionDecision, Receipt, Window, WindowIntent, WindowPlan
+from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
 
@@ -91,6 +92,9 @@ class JournalState:
         receipts: What transactional targets have, by operator.
         retried: Windows whose refused records a later window has taken over.
         held: Files that windows have held back.
+        phase_ms: How long the phases of done windows took together, in milliseconds, by phase; see PHASES.
+        last_committed_ms: When the newest intent was written, in milliseconds since 1970, 0 for none.
+        last_published_ms: When the newest done window was published, in milliseconds since 1970, 0 for none.
     """
 
     app: str = ""
@@ -127,6 +131,25 @@ class JournalState:
     receipts: dict[str, Receipt] = field(default_factory=dict)
     retried: list[int] = field(default_factory=list)
     held: HeldFiles = field(default_factory=HeldFiles)
+    phase_ms: dict[str, int] = field(default_factory=dict)
+    last_committed_ms: int = 0
+    last_published_ms: int = 0
+
+    @property
+    def oldest_unpublished_ms(self) -> int:
+        """Since when the oldest input waits that a window has planned and no target shows, in milliseconds since 1970.
+
+        0 where nothing waits. Input that is in no plan yet is not known to the journal; files are planned in the order
+        in which they were discovered, or nearly.
+        """
+        waiting = [plan.waits_since_ms for plan in [*self.planned.values(), *self.committing.values()]]
+        waiting += [files[0].held_ms for files in self.held.waiting.values()]
+        return min(filter(None, waiting), default=0)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of input that splitters have emitted in windows that are not committed."""
+        return sum(plan.counters.total(names.BYTES_EMITTED) for plan in self.planned.values())
 
     def apply(self, event: Event) -> None:
         """Change the state as an event says.
@@ -203,6 +226,7 @@ class JournalState:
         self.before[intent.window_id] = self.committed_state
         self.intents[intent.window_id] = intent
         self.last_committed = intent.window_id
+        self.last_committed_ms = intent.committed_ms
         self.committed_state = intent.state
         self.left_out = self.left_out.after(intent.skipped, intent.recovered)
         self.retried += plan.retries
@@ -226,7 +250,11 @@ class JournalState:
         self.repaired.pop(window_id, None)
         self.held.publish(window_id)
         self.receipts.update((name, Receipt(window_id, version)) for name, version in done.receipts.items())
-        self.finished[window_id] = encode(to_json(Window(plan, intent, done.published_ms, done.receipts)))
+        self.last_published_ms = done.published_ms
+        window = Window(plan, intent, done.published_ms, done.receipts)
+        for phase, took_ms in window.phase_ms().items():
+            self.phase_ms[phase] = self.phase_ms.get(phase, 0) + took_ms
+        self.finished[window_id] = encode(to_json(window))
 
     def _repair(self, window_id: int) -> None:
         # An app has this fingerprint at no time, so the next run plans the window again.

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar, Final
 
 from dagflow.api.context import Skipped
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
+
+PHASES: Final = ("plan", "queue", "run", "commit", "publish")
+"""What a window goes through from the end of its emission on: it is planned, waits for a task, its tasks run, it waits
+for its turn and is committed, and its files are published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class WindowPlan:
         keeps_states: Whether control_state is that of the window before, because control operators with state took no
             part in this one.
         takes: By operator, the newest window whose held files this window takes in; it takes those of earlier ones too.
+        discovered_ms: When its oldest input was discovered, in milliseconds since 1970; 0 where that is not known.
     """
 
     kind: ClassVar[str] = "PLAN"
@@ -79,6 +85,12 @@ class WindowPlan:
     retries: list[int] = field(default_factory=list)
     takes: dict[str, int] = field(default_factory=dict)
     keeps_states: bool = False
+    discovered_ms: int = 0
+
+    @property
+    def waits_since_ms(self) -> int:
+        """Since when its oldest input waits to be published, as far as that is known."""
+        return self.discovered_ms or self.emitted_ms
 
     def without_state(self) -> WindowPlan:
         """The plan as it is kept for questions about the window."""
@@ -185,3 +197,10 @@ class Window:
     intent: WindowIntent | None = None
     published_ms: int = 0
     receipts: dict[str, str] = field(default_factory=dict)
+
+    def phase_ms(self) -> dict[str, int]:
+        """How long each phase of the window took, in milliseconds; see PHASES. Unknown ones are left out."""
+        did = self.intent or WindowIntent(self.plan.window_id)
+        moments = self.plan.emitted_ms, self.plan.planned_ms, did.started_ms, did.finished_ms, did.committed_ms
+        steps = zip(PHASES, pairwise([*moments, self.published_ms]), strict=True)
+        return {phase: max(end - start, 0) for phase, (start, end) in steps if start and end}

@@ -169,6 +169,15 @@ class RunSnapshot:
         published_files: Files that the windows published.
         log: Where Java, or the processes of tasks, have written what they have to say; only at the end.
         groups: Windows whose records wait for a later one, by operator.
+        backlog_bytes: Bytes of input that are known and not read: of planned windows, and in a live run also what
+            waits to be planned.
+        oldest_unpublished_ms: Since when the oldest input waits that a window has planned and no reader of the output
+            sees, in milliseconds since 1970; 0 where nothing waits.
+        phase_s: Seconds that the phases of published windows took together, by phase; see PHASES.
+        last_published: Id of the last window that was published, 0 for none.
+        last_committed_ms: When the last window was committed, in milliseconds since 1970; 0 for none.
+        last_published_ms: When the last window was published; 0 for none.
+        all_runs: All runs on the checkpoint together, as `status` tells it; only of a live run.
     """
 
     app: str
@@ -201,6 +210,13 @@ class RunSnapshot:
     published_files: int = 0
     log: str = ""
     groups: dict[str, HeldGroup] = field(default_factory=dict)
+    backlog_bytes: int = 0
+    oldest_unpublished_ms: int = 0
+    phase_s: dict[str, float] = field(default_factory=dict)
+    last_published: int = 0
+    last_committed_ms: int = 0
+    last_published_ms: int = 0
+    all_runs: RunSnapshot | None = None
 
     @property
     def running_bytes(self) -> int:
@@ -299,6 +315,12 @@ class RunSnapshot:
             "counts": self.counts,
             "last_planned": self.last_planned,
             "last_committed": self.last_committed,
+            "last_published": self.last_published,
+            "last_committed_ms": self.last_committed_ms,
+            "last_published_ms": self.last_published_ms,
+            "backlog_bytes": self.backlog_bytes,
+            "oldest_unpublished_ms": self.oldest_unpublished_ms,
+            "phase_seconds": {phase: round(seconds, 3) for phase, seconds in self.phase_s.items()},
             "decisions": [asdict(decision) for decision in self.decisions],
             "targets": {name: asdict(receipt) for name, receipt in self.targets.items()},
             "groups": {name: asdict(group) for name, group in self.groups.items()},
@@ -347,4 +369,26 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         left_out=journal.left_out,
         targets=dict(journal.receipts),
         groups={name: HeldGroup.of(files) for name, files in journal.held.waiting.items()},
+        backlog_bytes=journal.unread_bytes,
+        oldest_unpublished_ms=journal.oldest_unpublished_ms,
+        phase_s={phase: took_ms / 1000 for phase, took_ms in journal.phase_ms.items()},
+        last_published=journal.last_done,
+        last_committed_ms=journal.last_committed_ms,
+        last_published_ms=journal.last_published_ms,
+    )
+
+
+def snapshot_of_all(journal: JournalState) -> RunSnapshot:
+    """The snapshot of all runs on a checkpoint together, but for the state of the newest one."""
+    operators = (
+        figures_of(name, journal.totals, journal.busy_s.get(name, 0.0)) for name in sorted(journal.totals.operators)
+    )
+    return replace(
+        snapshot_of(journal, journal.totals),
+        reprocessing=tuple(journal.reprocessing),
+        held_results=tuple(journal.committed_state.held_results),
+        windows=journal.last_committed,
+        operators=tuple(operators),
+        partitions=dict(journal.partitions),
+        decisions=tuple(journal.decisions),
     )

@@ -12,7 +12,15 @@ from dagflow.journal import JournalState, PartitionCounts, WindowIntent, WindowP
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.report.snapshot import RunningWindow, RunRates, RunSnapshot, WholeInput, figures_of, snapshot_of
+from dagflow.report.snapshot import (
+    RunningWindow,
+    RunRates,
+    RunSnapshot,
+    WholeInput,
+    figures_of,
+    snapshot_of,
+    snapshot_of_all,
+)
 
 RATE_WINDOW_S = 5.0
 """Long enough that a single window does not make the figure jump, short enough to follow."""
@@ -110,6 +118,7 @@ class RunStatistics:
         backlog: dict[str, int],
         running: Iterable[RunningWindow] = (),
         whole: WholeInput | None = None,
+        backlog_bytes: int = 0,
     ) -> RunSnapshot:
         """The run as it stands.
 
@@ -119,6 +128,7 @@ class RunStatistics:
             backlog: Tuples that wait to be processed, by stage head.
             running: Windows whose tasks run, in order.
             whole: How much the run will read, where that is known.
+            backlog_bytes: Bytes of input that are known and not read.
         """
         seconds = time.monotonic() - self._started
         windows = tuple(running)
@@ -137,6 +147,8 @@ class RunStatistics:
             running=windows,
             published_files=self._published_files,
             whole=whole,
+            backlog_bytes=backlog_bytes,
+            all_runs=replace(snapshot_of_all(journal), state=state, backlog_bytes=backlog_bytes),
         )
         self._bytes.update(seconds, snapshot.read_bytes)
         self._records.update(seconds, snapshot.records_read)

@@ -8,7 +8,7 @@ from dagflow.errors import JournalError, MissingError
 from dagflow.journal import JournalState, read_state_with_roots
 from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.report.driver_report import DriverReport, state_of_all
-from dagflow.report.snapshot import RunSnapshot, figures_of, snapshot_of
+from dagflow.report.snapshot import RunSnapshot, snapshot_of_all
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 
@@ -47,15 +47,7 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
     is_unfinished = journal.planned or journal.intents or journal.reprocessing
     is_held = journal.committed_state.held_results or journal.held.waiting
     return replace(
-        snapshot_of(journal, journal.totals),
+        snapshot_of_all(journal),
         state=state_of_all(driver, is_unfinished=bool(is_unfinished or is_held)),
         driver=driver,
-        reprocessing=tuple(journal.reprocessing),
-        held_results=tuple(journal.committed_state.held_results),
-        windows=journal.last_committed,
-        operators=tuple(
-            figures_of(name, journal.totals, journal.busy_s.get(name, 0.0)) for name in sorted(journal.totals.operators)
-        ),
-        partitions=dict(journal.partitions),
-        decisions=tuple(journal.decisions),
     )

@@ -1,0 +1,106 @@
+"""What is known of a checkpoint at one moment: what metrics, health checks and alerts are made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from dagflow.errors import DagflowError
+from dagflow.journal.heartbeat import newest_heartbeat
+from dagflow.report.driver_report import DriverReport
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.status import status
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, redacted
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A checkpoint at one moment.
+
+    Attributes:
+        checkpoint: Its URL, without credentials.
+        snapshot: All runs on it together; None where the journal cannot be read.
+        error: Why it cannot be read, or "".
+        now_s: The moment, in seconds since 1970.
+    """
+
+    checkpoint: str
+    snapshot: RunSnapshot | None
+    error: str = ""
+    now_s: float = field(default_factory=time.time)
+
+    @property
+    def oldest_unpublished_s(self) -> float:
+        """For how many seconds the oldest input waits that is planned and not published; 0 where nothing waits."""
+        return 0.0 if self.snapshot is None else self._since(self.snapshot.oldest_unpublished_ms)
+
+    @property
+    def age_s(self) -> float:
+        """How many seconds the output may be behind the input.
+
+        The oldest unpublished input is so old; and where no run is at work, so long has no run looked for new input.
+        """
+        driver = None if self.snapshot is None else self.snapshot.driver
+        unwatched_s = 0.0 if driver is None or driver.is_at_work else self._since(driver.last_beat_ms)
+        return max(self.oldest_unpublished_s, unwatched_s)
+
+    def table_lags(self) -> dict[str, tuple[int, float]]:
+        """How many committed windows a table does not show, and for how many seconds the oldest waits, by operator."""
+        if self.snapshot is None:
+            return {}
+        lags = {name: (0, 0.0) for name in self.snapshot.targets}
+        waiting = {name: (group.windows, self._since(group.since_ms)) for name, group in self.snapshot.groups.items()}
+        return {**lags, **waiting}
+
+    def _since(self, moment_ms: int) -> float:
+        return max(self.now_s - moment_ms / 1000, 0.0) if moment_ms else 0.0
+
+
+Source = Callable[[], Reading]
+"""Reads a checkpoint now; it does not raise, and any thread may call it."""
+
+
+def read_checkpoint(checkpoint: str, storage: StorageContext) -> Reading:
+    """What a checkpoint's journal and heartbeat say now; one that cannot be read is a reading with an error."""
+    shown = redacted(absolute(checkpoint))
+    try:
+        return Reading(shown, status(checkpoint, storage))
+    except DagflowError as error:
+        return Reading(shown, None, str(error))
+
+
+class LiveSource:
+    """Reads the checkpoint of a run in this process from the run's own memory; observes the run.
+
+    The journal is not read again, however often this is asked: only the heartbeat is, which other processes see as
+    well, so that a run whose driver stands still is not called healthy.
+
+    Args:
+        checkpoint: URL of the run's checkpoint.
+        storage: Reaches it.
+    """
+
+    def __init__(self, checkpoint: str, storage: StorageContext) -> None:
+        self._checkpoint = checkpoint
+        self._storage = storage
+        self._newest: RunSnapshot | None = None
+
+    def progress(self, snapshot: RunSnapshot) -> None:
+        """Keep the newest figures; called from the driver's thread."""
+        self._newest = snapshot.all_runs or self._newest
+
+    def __call__(self) -> Reading:
+        """The newest figures, with what the heartbeat says."""
+        newest = self._newest
+        if newest is None:
+            return read_checkpoint(self._checkpoint, self._storage)
+        shown = redacted(absolute(self._checkpoint))
+        try:
+            heartbeat = newest_heartbeat(self._storage.objects(absolute(self._checkpoint)))[1]
+        except DagflowError as error:
+            return Reading(shown, None, str(error))
+        driver = None if heartbeat is None else DriverReport.of(heartbeat)
+        is_stalled = driver is not None and driver.state == "stalled"
+        return Reading(shown, replace(newest, driver=driver, state="stalled" if is_stalled else newest.state))
