@@ -245,11 +245,15 @@ class SourceChangedError(StorageError):
 
     Args:
         is_rewritten: Whether it is the same file, with other bytes.
+        has_other_bytes: Whether its bytes show that, and its size and time may not.
     """
 
-    def __init__(self, message: str, *, url: str, hint: str = "", is_rewritten: bool = False) -> None:
+    def __init__(
+        self, message: str, *, url: str, hint: str = "", is_rewritten: bool = False, has_other_bytes: bool = False
+    ) -> None:
         super().__init__(message, url=url, hint=hint)
-        self.is_rewritten = is_rewritten
+        self.is_rewritten = is_rewritten or has_other_bytes
+        self.has_other_bytes = has_other_bytes
 
 
 class LostOutputError(StorageError):

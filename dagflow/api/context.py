@@ -142,6 +142,7 @@ class Skipped:
         mtime_ns: When it was modified, in nanoseconds since 1970; 0 where the store has no times.
         etag: The store's tag of it, or "".
         file_id: Its inode number; 0 where unknown.
+        has_other_bytes: Whether the file was seen to have other bytes, though its size and time may be the version's.
     """
 
     url: str
@@ -153,6 +154,7 @@ class Skipped:
     mtime_ns: int = 0
     etag: str = ""
     file_id: int = 0
+    has_other_bytes: bool = False
 
     @property
     def is_gone(self) -> bool:

@@ -110,6 +110,9 @@ class BlockMetadata(RowTuple):
         discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
         content_start: Of a compressed file, one block, that was read before under another name: how many bytes of its
             content were.
+        tail_start: Of a tail: how much of the file was read before, as an earlier version; 0 where all of it is new.
+        read_fingerprint: Of the bytes before tail_start, or of the content before content_start, as they were read; 0
+            where none is known. A file that begins otherwise by now was rewritten.
     """
 
     block_id: int
@@ -126,6 +129,8 @@ class BlockMetadata(RowTuple):
     decompressed: DecompressedRange | None = None
     discovered_ms: int = 0
     content_start: int = 0
+    tail_start: int = 0
+    read_fingerprint: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -149,8 +154,7 @@ class BlockMetadata(RowTuple):
                         *(block.block_id, block.start, block.size_bytes),
                         *(1, block.end, block.is_last, block.previous_block_id),
                         *(block.entry_state, block.is_open, block.resumes, block.fingerprint, block.discovered_ms),
-                        *([] if block.decompressed is None else [list(block.decompressed)]),
-                        *([None, block.content_start] if block.content_start else []),
+                        *_rarely_set(block),
                     ]
                 )
             last = block
@@ -183,6 +187,8 @@ def _unfolded(
     discovered_ms: int,
     decompressed: list[int] | None = None,
     content_start: int = 0,
+    tail_start: int = 0,
+    read_fingerprint: int = 0,
 ) -> Iterator[BlockMetadata]:
     version = FileVersion(size_bytes, mtime_ns, etag, file_id)
     for index in range(count):
@@ -202,7 +208,18 @@ def _unfolded(
             decompressed=None if decompressed is None else DecompressedRange(*decompressed),
             discovered_ms=discovered_ms,
             content_start=content_start,
+            tail_start=tail_start,
+            read_fingerprint=read_fingerprint,
         )
+
+
+def _rarely_set(block: BlockMetadata) -> list[Any]:
+    """The end of a block's row, without what is not set."""
+    decompressed = None if block.decompressed is None else list(block.decompressed)
+    values = [decompressed, block.content_start, block.tail_start, block.read_fingerprint]
+    while values and not values[-1]:
+        values.pop()
+    return values
 
 
 def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
@@ -218,6 +235,7 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and block.entry_state == last.entry_state
         and (block.is_open, block.fingerprint) == (last.is_open, last.fingerprint)
         and block.discovered_ms == last.discovered_ms
+        and (block.tail_start, block.read_fingerprint) == (last.tail_start, last.read_fingerprint)
         and (block.decompressed, last.decompressed) == (None, None)
         and not (block.resumes or block.content_start)
     )

@@ -11,6 +11,7 @@ from dagflow.storage.location import redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_source import MeasuredFile
+from operators.reader.fingerprints import require_begun
 from operators.reader.rate_limit import RateLimitedFile, RateLimiter
 
 
@@ -36,7 +37,7 @@ class BlockFiles:
 
         Raises:
             MissingError: There is no such file.
-            SourceChangedError: It is another version than the block's.
+            SourceChangedError: It is another version than the block's, or what was read before of it has changed.
             StorageError: It cannot be read.
         """
         if self._file is None or self._opened != (block.url, block.version):
@@ -44,6 +45,8 @@ class BlockFiles:
             open_file = self._ahead.open if self._ahead is not None else self._storage.open_file
             file = open_file(block.url, self._stat_of(block))
             self._file = MeasuredFile(file) if self._limiter is None else RateLimitedFile(file, self._limiter)
+            # What is read from now on is compared with what was opened, so that a later rewrite shows as well.
+            require_begun(self._file, block.url, block.tail_start, block.read_fingerprint)
             self._opened = (block.url, block.version)
         return self._file
 

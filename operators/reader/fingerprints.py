@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dagflow.errors import SourceChangedError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import (
     PROBED_BYTES,
+    UNKNOWN,
     fingerprint_of,
     fingerprint_of_head_and_tail,
     gone_from,
     left_out_from,
 )
+from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.source_events import FileFingerprints
 from operators.reader.byte_source import ByteSource
@@ -31,12 +34,42 @@ def block_fingerprint(file: ByteSource, block: BlockMetadata, storage: StorageCo
     if not block.is_last or block.is_open or block.version.etag or not storage.backend(block.url).is_local:
         return None
     version = block.version
-    head = memoryview(bytearray(min(version.size_bytes, PROBED_BYTES)))
-    tail = memoryview(bytearray(min(version.size_bytes - len(head), PROBED_BYTES)))
-    file.read_into(0, head)
-    file.read_into(version.size_bytes - len(tail), tail)
-    fingerprint = fingerprint_of_head_and_tail(head, tail)
+    fingerprint = prefix_fingerprint(file, version.size_bytes)
     return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [fingerprint])
+
+
+def prefix_fingerprint(source: ByteSource, size_bytes: int) -> int:
+    """The fingerprint of the first bytes of a source that has as many.
+
+    Raises:
+        StorageError: The source failed.
+    """
+    head = memoryview(bytearray(min(size_bytes, PROBED_BYTES)))
+    tail = memoryview(bytearray(min(size_bytes - len(head), PROBED_BYTES)))
+    source.read_into(0, head)
+    source.read_into(size_bytes - len(tail), tail)
+    return fingerprint_of_head_and_tail(head, tail)
+
+
+def require_begun(source: ByteSource, url: str, size_bytes: int, fingerprint: int) -> None:
+    """Make sure that a file, or the content of one, still begins with what was read of it before.
+
+    Args:
+        source: The file or its content.
+        url: Where the file is.
+        size_bytes: How many bytes were read before; 0 for none.
+        fingerprint: Theirs; UNKNOWN where none is known.
+
+    Raises:
+        SourceChangedError: It begins with other bytes.
+        StorageError: The source failed.
+    """
+    if size_bytes and fingerprint != UNKNOWN and prefix_fingerprint(source, size_bytes) != fingerprint:
+        raise SourceChangedError(
+            f"it was rewritten: its first {size_bytes} bytes are not those that were read before",
+            url=redacted(url),
+            has_other_bytes=True,
+        )
 
 
 def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> FileFingerprints | None:

@@ -83,7 +83,7 @@ class ErrorPolicy:
         if known is None:
             return False
         text = known.reason.partition(": ")[2]
-        error: GoneError = SourceChangedError(text, url=known.url)
+        error: GoneError = SourceChangedError(text, url=known.url, has_other_bytes=known.has_other_bytes)
         if known.cause == "deleted":
             error = MissingError(text, url=known.url)
         self._leave_out_gone(block, error)
@@ -94,6 +94,7 @@ class ErrorPolicy:
         skipped = Skipped(
             *(redacted(block.url), block.start, block.end, _reason(error), cause),
             *(version.size_bytes, version.mtime_ns, version.etag, version.file_id),
+            has_other_bytes=isinstance(error, SourceChangedError) and error.has_other_bytes,
         )
         context.counters[SKIPPED_BYTES] += block.size_bytes
         context.counters[LEFT_OUT_BYTES] += block.size_bytes

@@ -42,6 +42,8 @@ class OpenFile:
         fingerprint: Head and tail fingerprint of the version, where the file may grow; else 0.
         discovered_ms: When it was listed, in milliseconds since 1970; 0 where unknown.
         content_start: See BlockMetadata.
+        tail_start: See BlockMetadata.
+        read_fingerprint: See BlockMetadata.
     """
 
     url: str
@@ -54,6 +56,8 @@ class OpenFile:
     fingerprint: int = 0
     discovered_ms: int = 0
     content_start: int = 0
+    tail_start: int = 0
+    read_fingerprint: int = 0
 
     @property
     def next_end(self) -> int:
@@ -297,7 +301,7 @@ class BlockCutter:
             block_id, is_last = self._next_block_id, end == file.version.size_bytes
             place = block_id, file.url, file.version, start, end, is_last, file.previous_block_id
             growth = file.is_open, file.resumes, file.fingerprint
-            found = file.discovered_ms, file.content_start
+            found = file.discovered_ms, file.content_start, file.tail_start, file.read_fingerprint
             self._blocks.emit(BlockMetadata(*place, 0, *growth, None, *found))
             self._counters[names.BLOCKS_EMITTED] += 1
             self._counters[names.BYTES_EMITTED] += end - start

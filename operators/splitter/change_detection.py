@@ -8,17 +8,17 @@ import logging
 import os
 import threading
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
-from dagflow.storage.fingerprint import UNKNOWN, is_gone, read_until
+from dagflow.storage.fingerprint import UNKNOWN, is_gone
 from dagflow.storage.location import redacted
+from operators.splitter.changed_files import ChangedFiles, as_rewritten, is_rewritten
 from operators.splitter.comparison import (
     has_changed,
     in_larger_steps,
@@ -28,7 +28,7 @@ from operators.splitter.comparison import (
     noted,
     prefix,
 )
-from operators.splitter.detection_rules import Change, DetectionRules, change_of, is_same_version, looks_appended
+from operators.splitter.detection_rules import DetectionRules, is_same_version, looks_appended
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fingerprints
@@ -100,6 +100,7 @@ class ChangeDetector:
         self._in_tasks = in_tasks
         self._pending = pending
         self._renames = renames
+        self._changed = ChangedFiles(rules.on_change, index, counters)
         self._incomplete = self._incomplete_scans = 0
         self.has_more = self._is_incomplete_scan = False
 
@@ -140,7 +141,7 @@ class ChangeDetector:
         """Scan once, for the MAX_NEWEST newest files."""
         count = 0
         # Rows, because columns of one file each would take twice the memory; keys are unique and decide ties.
-        newest: list[tuple[int, bytes, Root, ListedStat, int, int]] = []
+        newest: list[tuple[int, bytes, Root, ListedStat, int, int, int]] = []
         for is_resolved, files in (
             (isinstance(step, _Resolved), files) for step in self._compared(self._rules) for files in step
         ):
@@ -149,7 +150,7 @@ class ChangeDetector:
                 continue
             count += len(files)
             for key, stat in zip(files.keys, files.stats, strict=True):
-                row = (stat.mtime_ns, key, files.root, stat, files.start, files.discovered_ms)
+                row = (stat.mtime_ns, key, files.root, stat, files.start, files.read_fingerprint, files.discovered_ms)
                 if len(newest) < MAX_NEWEST:
                     heapq.heappush(newest, row)
                 else:
@@ -158,8 +159,8 @@ class ChangeDetector:
         self._give(ListedFiles.single(root, key, stat) for _, key, root, stat, *_ in newest)
         yield from self._with_fingerprints(
             [
-                replace(ListedFiles.single(root, key, stat), start=start, discovered_ms=discovered_ms)
-                for _, key, root, stat, start, discovered_ms in newest[at : at + LAST_STEP]
+                replace(ListedFiles.single(root, key, stat), start=start, read_fingerprint=read, discovered_ms=found_ms)
+                for _, key, root, stat, start, read, found_ms in newest[at : at + LAST_STEP]
             ]
             for at in range(0, len(newest), LAST_STEP)
         )
@@ -322,7 +323,9 @@ class ChangeDetector:
         self._incomplete += len(too_early)
         due = [(files, entry) for files, entry in due if entry is None or files.index_names[0] not in too_early]
         changed = [(files, entry) for files, entry in due if entry is not None]
+        begun = self._changed.begun(changed)
         wanted = [prefix(files, entry) for files, entry in changed if looks_appended(entry, files.stats[0])]
+        wanted += [prefix for prefix, _ in begun.values()]
         wanted += [prefix for files in lacking for prefix in prefixes_of(files)]
         wanted += [prefix for files, _ in restored for prefix in prefixes_of(files)]
         prints = dict(zip(wanted, take_fingerprints(wanted, self._in_tasks), strict=True))
@@ -339,22 +342,36 @@ class ChangeDetector:
                 yield replace(files, fingerprints=own, is_noted=True).take(np.flatnonzero(is_same))
             others = np.flatnonzero(~is_same).tolist()
             due += [(files.slice(position, position + 1), entries[position]) for position in others]
+        yield from self._given(due, begun, prints, view)
+
+    def _given(
+        self,
+        due: list[_Due],
+        begun: Mapping[bytes, tuple[Prefix, int]],
+        prints: Mapping[Prefix, int],
+        view: IndexView | None,
+    ) -> Iterator[ListedFiles]:
+        """The files that are not as they were taken, as far as they are not held; see _judged() and begun()."""
         for files, entry in due:
-            if entry is not None and is_gone(entry.fingerprint) and is_same_version(entry, files.stats[0]):
+            if entry is not None and is_rewritten(files.index_names[0], begun, prints):
+                entry = as_rewritten(entry)
+            elif entry is not None and is_gone(entry.fingerprint) and is_same_version(entry, files.stats[0]):
                 logger.warning("version is back and read after all url=%s", redacted(files.url(0)))
-                yield replace(files, start=read_until(entry.fingerprint, entry.size_bytes))
+                yield self._changed.rest(files, files.index_names[0], entry)
                 continue
-            if view is None or not files.root.is_local:
-                yield files if entry is None else self._judge(files, entry, prints.get(prefix(files, entry), UNKNOWN))
+            if entry is not None and (view is None or not files.root.is_local):
+                yield self._changed.judge(files, entry, prints.get(prefix(files, entry), UNKNOWN))
+            elif view is None or not files.root.is_local:
+                yield files
             elif entry is None:
                 if len(given := self._renames.divided(files, view)):
                     yield given
             elif files.is_directory(0):
                 yield files
             elif is_tail(files, entry, prints):
-                if not is_gone(entry.fingerprint):
+                if entry.fingerprint >= UNKNOWN:
                     yield noted(files, files.index_names[0] + SHORTER, entry)
-                yield self._judge(files, entry, entry.fingerprint)
+                yield self._changed.judge(files, entry, entry.fingerprint)
             else:
                 self._renames.hold(files, entry)
 
@@ -408,7 +425,7 @@ class ChangeDetector:
         suspect, source = verdict.suspect, verdict.source
         if verdict.outcome == "changed":
             assert suspect.entry is not None
-            return self._judge(suspect.files, suspect.entry, UNKNOWN)
+            return self._changed.judge(suspect.files, suspect.entry, UNKNOWN)
         if source is None:
             return suspect.files
         self._counters[names.changed("renamed")] += 1
@@ -422,28 +439,6 @@ class ChangeDetector:
             is_same_file = not suspect.is_compressed or source.entry.identity == suspect.stat.file_id
             prints = [source.entry.fingerprint] if is_same_file else []
             return replace(suspect.files, is_noted=True, fingerprints=prints)
-        tail = self._treat(suspect.files, source.entry, "appended")
+        tail = self._changed.treat(suspect.files, source.name, source.entry, "appended")
         is_content = suspect.is_compressed and source.entry.identity != suspect.stat.file_id
-        return replace(tail, start=0, content_start=tail.start) if is_content else tail
-
-    def _judge(self, files: ListedFiles, entry: IndexEntry, fingerprint: int) -> ListedFiles:
-        """One changed file, as the policy says; see change_of() for the fingerprint."""
-        if files.is_directory(0):
-            return files
-        return self._treat(files, entry, change_of(entry, files.stats[0], fingerprint))
-
-    def _treat(self, files: ListedFiles, entry: IndexEntry, change: Change) -> ListedFiles:
-        """One file that differs in this way from the version that was taken, as the policy says."""
-        action = self._rules.on_change.action(change)
-        self._counters[names.changed(change)] += 1
-        url = redacted(files.url(0))
-        told = logger.info if action == "tail" else logger.warning
-        told("file changed after it was taken change=%s action=%s url=%s", change, action, url)
-        if action == "fail":
-            raise SourceChangedError(
-                f"it was {change} after it was read: {entry.size_bytes} bytes then, {files.stats[0].size_bytes} now",
-                url=url,
-                hint=self._rules.on_change.remedy(change),
-            )
-        start = read_until(entry.fingerprint, entry.size_bytes) if action == "tail" else 0
-        return replace(files, start=start, is_noted=action == "ignore")
+        return replace(tail, start=0, content_start=tail.start) if is_content and tail.start else tail

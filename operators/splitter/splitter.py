@@ -360,6 +360,8 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             fingerprint=files.fingerprint(index),
             discovered_ms=discovered_ms,
             content_start=files.content_start,
+            tail_start=files.start,
+            read_fingerprint=files.read_fingerprint,
         )
         return self._cutter.begin(file, relative_path)
 

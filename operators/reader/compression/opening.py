@@ -13,6 +13,7 @@ from operators.reader.byte_source import ByteSource, SourcePrefix
 from operators.reader.compression.recognition import CompressionSetting, expected_compression, recognised_compression
 from operators.reader.compression.splitting import UNIT_FINDERS, DecompressedPart
 from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
+from operators.reader.fingerprints import require_begun
 from operators.reader.formats.base import RecordFormat
 
 SPOOLED_BYTES = 32 << 20
@@ -93,6 +94,7 @@ def _growing_content(
         start = content.size_bytes
     else:
         start = block.content_start
+        require_begun(DecompressedFile(source, block.url, compression), block.url, start, block.read_fingerprint)
     resumes = start > 0 and (block.resumes or block.content_start > 0)
     shown = replace(block, start=start, end=content.size_bytes, resumes=resumes)
     return BlockContent(content, shown, waiting_bytes, resumed_bytes)

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dagflow.storage.fingerprint import UNKNOWN
 from operators.files.file_columns import Column
 from operators.files.metadata import FileVersion
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
@@ -27,6 +28,8 @@ class ListedFiles:
         fingerprints: Head and tail fingerprints; () where none was taken.
         start: First byte to be read of each; more than 0 for the tail of a file that grew.
         content_start: Of one compressed file: how many bytes of its content were read under another name.
+        read_fingerprint: Of the first start bytes of one file, or content_start bytes of its content, as they were
+            read; 0 where none is known.
         is_noted: Whether the versions are only recorded in the index, and nothing is read.
         discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
     """
@@ -37,6 +40,7 @@ class ListedFiles:
     fingerprints: Sequence[int] = ()
     start: int = 0
     content_start: int = 0
+    read_fingerprint: int = UNKNOWN
     is_noted: bool = False
     discovered_ms: int = 0
 

@@ -19,6 +19,9 @@ BLOCKS = st.builds(
     is_last=st.booleans(),
     previous_block_id=st.integers(-1, 3),
     entry_state=st.integers(0, 1),
+    content_start=st.integers(0, 1),
+    tail_start=st.integers(0, 1),
+    read_fingerprint=st.integers(0, 1),
     decompressed=st.sampled_from([None, DecompressedRange(0, 1, 2, 3, 4, 5), DecompressedRange(1, 2, 3, 4, 5, 6)]),
 )
 

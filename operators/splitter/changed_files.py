@@ -1,0 +1,131 @@
+"""What is read of a file that changed after it was taken, as the app's policy says."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dagflow.errors import SourceChangedError
+from dagflow.metrics import names
+from dagflow.storage.fingerprint import REWRITTEN, UNKNOWN, gone_from, is_gone, read_until
+from dagflow.storage.location import redacted
+from operators.files.rotation_names import uncompressed
+from operators.splitter.detection_rules import Change, OnChange, change_of
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.file_index import FileIndex
+from operators.splitter.index.fingerprinting import Prefix
+from operators.splitter.renames.verdicts import SHORTER
+from operators.splitter.scan.listed_files import ListedFiles
+
+logger = logging.getLogger(__name__)
+
+
+class ChangedFiles:
+    """Decides what is read of files that differ from the versions of them that were taken.
+
+    Args:
+        on_change: The policy.
+        index: Knows what was read before tails that were taken.
+        counters: Where changes are counted.
+    """
+
+    def __init__(self, on_change: OnChange, index: FileIndex, counters: Counter[str]) -> None:
+        self._on_change = on_change
+        self._index = index
+        self._counters = counters
+
+    def judge(self, files: ListedFiles, entry: IndexEntry, fingerprint: int) -> ListedFiles:
+        """One changed file, as the policy says; see change_of() for the fingerprint.
+
+        Raises:
+            SourceChangedError: The policy says so.
+        """
+        if files.is_directory(0):
+            return files
+        return self.treat(files, files.index_names[0], entry, change_of(entry, files.stats[0], fingerprint))
+
+    def treat(self, files: ListedFiles, name: bytes, entry: IndexEntry, change: Change) -> ListedFiles:
+        """One file that differs in this way from a version that was taken, as the policy says.
+
+        Args:
+            files: The file.
+            name: The version's name in the index.
+            entry: The version.
+            change: The difference.
+
+        Raises:
+            SourceChangedError: The policy says so.
+        """
+        action = self._on_change.action(change)
+        self._counters[names.changed(change)] += 1
+        url = redacted(files.url(0))
+        told = logger.info if action == "tail" else logger.warning
+        told("file changed after it was taken change=%s action=%s url=%s", change, action, url)
+        if action == "fail":
+            raise SourceChangedError(
+                f"it was {change} after it was read: {entry.size_bytes} bytes then, {files.stats[0].size_bytes} now",
+                url=url,
+                hint=self._on_change.remedy(change),
+            )
+        if action == "tail":
+            return self.rest(files, name, entry)
+        return replace(files, start=0, is_noted=action == "ignore")
+
+    def rest(self, files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
+        """What was not read of a file, with the fingerprint of what was.
+
+        Args:
+            files: The file.
+            name: The name in the index of the version that was taken.
+            entry: That version.
+        """
+        start, content_start = read_until(entry.fingerprint, entry.size_bytes), 0
+        before = entry if entry.fingerprint >= UNKNOWN else self._read_before([name]).get(name)
+        if before is None:
+            return replace(files, start=start)
+        if not start and entry.fingerprint > REWRITTEN and self._goes_on_in_content(files):
+            content_start = max(before.size_bytes, 0)
+        is_known = before.size_bytes == (start or content_start) and before.fingerprint > UNKNOWN
+        known = before.fingerprint if is_known else UNKNOWN
+        return replace(files, start=start, content_start=content_start, read_fingerprint=known)
+
+    def _goes_on_in_content(self, files: ListedFiles) -> bool:
+        """Whether what was read before a compressed file was taken, and nothing of it read, is of its content."""
+        return uncompressed(files.keys[0]) != files.keys[0] and self._on_change.appended == "tail"
+
+    def begun(self, changed: Sequence[tuple[ListedFiles, IndexEntry]]) -> dict[bytes, tuple[Prefix, int]]:
+        """How files began before a tail of them was gone.
+
+        Returns:
+            By name their first bytes, and the fingerprint of these as they were read.
+        """
+        tails = {
+            files.index_names[0]: files
+            for files, entry in changed
+            if is_gone(entry.fingerprint) and files.root.is_local and read_until(entry.fingerprint, 0)
+        }
+        found = self._read_before(list(tails))
+        return {
+            name: (Prefix(tails[name].keys[0], entry.size_bytes, tails[name].stats[0].file_id), entry.fingerprint)
+            for name, entry in found.items()
+            if entry.fingerprint > UNKNOWN
+        }
+
+    def _read_before(self, tails: Sequence[bytes]) -> dict[bytes, IndexEntry]:
+        """What was read of files before the tails that were taken last, by name."""
+        found = self._index.find([name + SHORTER for name in tails]) if tails else {}
+        return {name.removesuffix(SHORTER): entry for name, entry in found.items()}
+
+
+def as_rewritten(entry: IndexEntry) -> IndexEntry:
+    """A version that was gone, of a file that does not begin any more with what was read before."""
+    start = read_until(entry.fingerprint, entry.size_bytes)
+    return entry._replace(fingerprint=gone_from(start, is_rewritten=True))
+
+
+def is_rewritten(name: bytes, begun: Mapping[bytes, tuple[Prefix, int]], prints: Mapping[Prefix, int]) -> bool:
+    """Whether a file does not begin any more with what was read of it; see ChangedFiles.begun()."""
+    prefix, fingerprint = begun.get(name, (None, UNKNOWN))
+    return prefix is not None and prints.get(prefix) != fingerprint
