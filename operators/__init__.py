@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from operators.stateful.deduplicator import Deduplicator
     from operators.stateful.key_counter import KeyCounter
     from operators.transform.check import Check
+    from operators.transform.enrich import Enrich
     from operators.transform.parse import Parse
     from operators.transform.record_filter import RecordFilter
     from operators.transform.select import Select
@@ -38,6 +39,7 @@ __all__ = [
     "CountBy",
     "DeadlinePartitioner",
     "Deduplicator",
+    "Enrich",
     "FileCompletion",
     "FileInfo",
     "FileMerger",
@@ -67,6 +69,7 @@ _MODULE_BY_NAME = {
     "CountBy": "operators.aggregate.count_by",
     "Deduplicator": "operators.stateful.deduplicator",
     "DeadlinePartitioner": "operators.partitioning.deadline",
+    "Enrich": "operators.transform.enrich",
     "FileCompletion": "operators.control.file_completion",
     "FileInfo": "operators.files.metadata",
     "FileMerger": "operators.sink.merger",

@@ -73,6 +73,8 @@ SLOW_MODULES = (
     "dagflow.engine",
     "dagflow.testing.apps",
     "dagflow.runtime.java",
+    "operators.lookup.delta_reader",
+    "operators.lookup.iceberg_reader",
     "operators.sink.tables.delta_target",
     "operators.sink.tables.iceberg_target",
 )

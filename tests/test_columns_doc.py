@@ -58,6 +58,21 @@ def test_the_app_of_parse_counts_requests(tmp_path: Path) -> None:
     assert "the record does not match regex, in: no request" in reject
 
 
+def test_the_app_of_enrich_joins_with_rates(tmp_path: Path) -> None:
+    """A record in a currency without a rate is kept aside."""
+    (tmp_path / "sales").mkdir()
+    (tmp_path / "sales" / "a.csv").write_text("number,currency,amount\n1,USD,100.00\n2,XXX,1.00\n3,EUR,2.50\n")
+    (tmp_path / "rates.csv").write_text("code;name;rate\nEUR;Euro;1\nUSD;Dollar;0.9321\n")
+    run_app("regions.yaml", tmp_path)
+    assert lines_of(tmp_path / "out" / "regions") == [
+        "number,currency,amount,rate,currency_name,euros",
+        "1,USD,100.00,0.9321,Dollar,93.21",
+        "3,EUR,2.50,1.0000,Euro,2.50",
+    ]
+    (reject,) = lines_of(tmp_path / "out" / "refused")
+    assert "has no row with currency 'XXX'" in reject
+
+
 def test_each_function_is_on_the_page() -> None:
     """As it is used."""
     for function in FUNCTIONS.values():

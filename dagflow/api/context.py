@@ -18,6 +18,25 @@ from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import HeldFile, PendingFile
 
 
+class SideData(Protocol):
+    """One version of a side input, as a task gets it."""
+
+    @property
+    def name(self) -> str:
+        """Different for different bytes; a task may keep by it what it makes of them."""
+
+    @property
+    def version(self) -> str:
+        """What the operator calls the version."""
+
+    def read(self) -> bytes:
+        """The bytes that SideInput.read_side_input gave.
+
+        Raises:
+            DagflowError: They cannot be read.
+        """
+
+
 class OutputFile(Protocol):
     """A file that is being written; it becomes visible when its window is committed."""
 
@@ -253,6 +272,7 @@ class OperatorContext:
             are left out whole.
         read_in_part: Takes the versions of which a part was read; see gone.
         decided: What the target of the operator has decided for the window; "" for nothing. See Target.decide.
+        side_input: The version of its side input that the window sees; None where it has none. See SideInput.
     """
 
     app: str = "app"
@@ -276,6 +296,7 @@ class OperatorContext:
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
     read_in_part: set[VersionKey] = field(default_factory=set)
     decided: str = ""
+    side_input: SideData | None = None
 
 
 class RunPreparation(Protocol):

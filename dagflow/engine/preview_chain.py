@@ -18,6 +18,7 @@ from typing_extensions import Buffer
 from dagflow.api.context import Counts, OperatorContext, Progress
 from dagflow.api.operator import PreScanner, Seekable
 from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.side_input import loaded_side_data
 from dagflow.api.sources import FileSources
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview_port import REJECTS, PreviewPort
@@ -169,6 +170,7 @@ class PreviewChain:
                 storage=part.storage,
                 outputs=_NoFiles(),
                 prescan=prescan,
+                side_input=loaded_side_data(operator, part.storage),
             )
             self._chain.call(name, operator.setup, context)
             self._set_up.append(name)

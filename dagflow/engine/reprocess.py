@@ -14,6 +14,7 @@ from dagflow.engine.preparation import prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.reprocessor import Reprocessor
 from dagflow.engine.run import RunOptions, RuntimeFactory, SilentObserver, gate_of, lazy_runtime, stall_limits
+from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError
 from dagflow.execution.program import Program
@@ -113,12 +114,14 @@ def reprocess(
         program = Program.of(app.name, placed.plan, placed.operators, storage, "power", limits)
         tasks = lazy_runtime(app, program, options, locations, stop, runtime)
         parallelism = options.workers or SparkMaster.parse(options.master or app.attributes.master).parallelism
-        reprocessor = Reprocessor(journal, placed, tasks.get, stop, parallelism)
+        side_inputs = SideInputs(placed.operators, gate.store, storage, journal.epoch)
+        reprocessor = Reprocessor(journal, placed, tasks.get, stop, parallelism, side_inputs)
         with pending_files_swept(locations.outputs, journal, storage):
             try:
                 changed = reprocessor.reprocess(windows)
             finally:
                 tasks.close()
+                side_inputs.sweep(journal.state.planned.values())
             if set(windows) >= set(range(journal.state.forgotten + 1, journal.state.last_committed + 1)):
                 # All output is by this app: the next run has nothing to tell.
                 journal.note_app(placed.facts)

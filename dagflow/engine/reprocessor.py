@@ -13,6 +13,7 @@ from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.recovery import finish_reprocess
 from dagflow.engine.scaling import Scaling
+from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
 from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers
 from dagflow.engine.window_committer import intent_of
@@ -79,13 +80,20 @@ class Reprocessor:
         runtime: Gives the runtime; called when the first window runs.
         stop: Asks to end early.
         parallelism: Tasks that run at the same time.
+        side_inputs: Gives the side inputs, as they are now.
 
     Raises:
         JournalError: The app cannot reprocess, because what it publishes depends on more than a window's blocks.
     """
 
     def __init__(
-        self, journal: Journal, app: PlacedApp, runtime: Callable[[], Runtime], stop: StopRequest, parallelism: int
+        self,
+        journal: Journal,
+        app: PlacedApp,
+        runtime: Callable[[], Runtime],
+        stop: StopRequest,
+        parallelism: int,
+        side_inputs: SideInputs,
     ) -> None:
         obstacle = why_not_reprocessed(app)
         if obstacle is not None:
@@ -95,6 +103,7 @@ class Reprocessor:
         self._plan = app.plan
         self._runtime = runtime
         self._stop = stop
+        self._side_inputs = side_inputs
         self._codec = WindowCodec(app.plan, app.operators, pending_tag(journal.state.app_uuid, journal.epoch))
         self._counts = Scaling(app.plan, app.deciders, parallelism).counts
 
@@ -180,9 +189,10 @@ class Reprocessor:
         # A plan in an archive has no state; what a pre-scan has decided once holds for all windows.
         state = ControlState(prescans=self._journal.state.control_state.prescans)
         task = self._codec.task_of(replace(planned, partitions=counts, control_state=state), {})
+        side_inputs = self._side_inputs.data_of(self._side_inputs.current())
         runtime = self._runtime()
         self._raise_if_stopped()
-        running = runtime.submit(replace(task, is_reprocessed=True))
+        running = runtime.submit(replace(task, is_reprocessed=True, side_inputs=side_inputs))
         while wait([running], timeout=TICK_S).not_done:
             if self._stop.is_requested:
                 abandon(self._storage, runtime, [running])

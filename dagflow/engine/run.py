@@ -25,6 +25,7 @@ from dagflow.engine.repeatable import require_repeatable
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.segments import SegmentStore
+from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.signing import pickles_state
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.whole_input import InputCount
@@ -260,21 +261,25 @@ def _drive(
         earlier = {name for each in journal.state.before.values() for name in each.segment_names()}
         segments.sweep(states.segment_names | held.segment_names | earlier)
         control.restore(journal.state.control_state, committed, last_run, journal.state.held.waiting)
-        runner = WindowRunner(app, states, runtime, sizing, pending_tag(journal.state.app_uuid, journal.epoch), held)
+        side_inputs = SideInputs(app.operators, store, app.storage, journal.epoch)
+        side_inputs.sweep(journal.state.planned.values())
+        tag = pending_tag(journal.state.app_uuid, journal.epoch)
+        runner = WindowRunner(app, states, runtime, sizing, tag, held, side_inputs)
         emitter: WindowSource = control
         if options.rejects is not None:
             emitter = RejectReplay(control, app, store, lambda: journal.state, options.rejects)
-        planner = WindowPlanner(app, journal, emitter, states, runner, sizing, held)
+        planner = WindowPlanner(app, journal, emitter, states, runner, sizing, held, side_inputs)
         journal.note_operators(app.operators)
         if options.rejects is None:
             for notice in change_notices(app, journal.state, options.replay_command):
                 controls.observer.notice(notice)
             journal.note_app(app.facts)
-        committer = WindowCommitter(app, journal, control, states, runner.codec, held, segments)
+        committer = WindowCommitter(app, journal, control, states, runner.codec, held, segments, side_inputs)
         statistics = RunStatistics(app.plan, app.operators)
         with named_records(control.at_work), captured("stdout", take=_printing(control)):
             input_count = InputCount(app.operators.values(), app.storage, is_first=not journal.state.last_planned)
             done = Driver(journal, planner, runner, committer, statistics, controls, held, input_count).run()
+            side_inputs.sweep(journal.state.planned.values())
             start_s = runtime.start_s if runtime.is_local_spark else 0.0
             return replace(done, spark_start_s=start_s, log=runtime.log if runtime.start_s else "")
     finally:

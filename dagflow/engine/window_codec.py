@@ -18,7 +18,15 @@ from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError
 from dagflow.execution.messages import WindowTask
 from dagflow.execution.routing import assigned_shares
-from dagflow.journal import ControlState, LateTuples, PartitionDecision, PlannedTuples, SavedState, WindowPlan
+from dagflow.journal import (
+    ControlState,
+    LateTuples,
+    PartitionDecision,
+    PlannedTuples,
+    SavedState,
+    SideVersion,
+    WindowPlan,
+)
 from dagflow.journal.journal import now_ms
 from dagflow.journal.planned_tuples import cut, decode_tuples, encode_tuples, kind_name
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
@@ -60,6 +68,8 @@ class WindowCodec:
         decisions: Sequence[Decision],
         holds: Collection[str] = (),
         closes: Collection[str] = (),
+        *,
+        side_inputs: Mapping[str, SideVersion],
     ) -> WindowPlan:
         """Decide which partition gets what, in a form that the journal keeps.
 
@@ -71,6 +81,7 @@ class WindowCodec:
             decisions: Why the counts changed.
             holds: Operators that hold their results back, but for those that are closed.
             closes: Operators whose held results the window publishes; nothing was emitted then.
+            side_inputs: The versions of side inputs that the window sees, by operator.
         """
         inputs: dict[str, PlannedTuples] = {}
         for target, items in emission.tuples.items():
@@ -103,6 +114,7 @@ class WindowCodec:
             takes=dict(emission.takes),
             keeps_states=emission.keeps_states,
             discovered_ms=_discovered_ms(emission),
+            side_inputs=dict(side_inputs),
         )
 
     def is_current(self, planned: WindowPlan) -> bool:

@@ -19,6 +19,7 @@ from dagflow.engine.output_directories import OutputDirectories
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.publication import Publication
 from dagflow.engine.segments import SegmentStore
+from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult
@@ -46,6 +47,7 @@ class WindowCommitter:
         codec: Reads what plans keep for the commit.
         held: Results that operators hold back.
         segments: The segments of the checkpoint.
+        side_inputs: The copies of side inputs.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class WindowCommitter:
         codec: WindowCodec,
         held: HeldResults,
         segments: SegmentStore,
+        side_inputs: SideInputs,
     ) -> None:
         self._plan = app.plan
         self._operators = app.operators
@@ -66,6 +69,7 @@ class WindowCommitter:
         self._codec = codec
         self._held = held
         self._segments = segments
+        self._side_inputs = side_inputs
         self._open_bytes = Counter(journal.state.committed_state.byte_accounting)
         self._publication = Publication(app.operators, journal, app.storage, app.attributes.durability)
         self._storage = app.storage
@@ -136,6 +140,7 @@ class WindowCommitter:
         self._publish(window_id, files)
         self._control.committed(self._journal.state.held.published_through(window_id))
         self._segments.committed(window_id)
+        self._side_inputs.committed(self._journal.state.planned.values())
         logger.info("window committed window=%d files=%d", window_id, len(files))
         return intent
 

@@ -14,6 +14,7 @@ from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
 from dagflow.engine.scaling import Scaling
+from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of
 from dagflow.execution.messages import TaskResult
@@ -56,6 +57,7 @@ class WindowPlanner:
         runner: Runs pre-scans, and knows how many tasks run at the same time.
         sizing: How large windows are, and how fast partitions.
         held: Results that operators hold back.
+        side_inputs: Gives the versions of side inputs.
 
     Attributes:
         has_emitted_all: Whether there was no more to emit when it was last asked for.
@@ -74,6 +76,7 @@ class WindowPlanner:
         runner: WindowRunner,
         sizing: WindowSizing,
         held: HeldResults,
+        side_inputs: SideInputs,
     ) -> None:
         self._plan = app.plan
         self._journal = journal
@@ -82,6 +85,7 @@ class WindowPlanner:
         self._runner = runner
         self._sizing = sizing
         self._held = held
+        self._side_inputs = side_inputs
         self._emitted: deque[tuple[Emission, Load]] = deque()
         self.has_emitted_all = False
         self._next_window = journal.state.next_window_id
@@ -127,6 +131,7 @@ class WindowPlanner:
             self._scaling.counts,
             self._scaling.take_decisions(),
             self._held.holds,
+            side_inputs=self._side_inputs.current(),
         )
         self._journal.append(planned)
         return planned
@@ -166,6 +171,7 @@ class WindowPlanner:
                     self._scaling.take_decisions(),
                     self._held.holds,
                     self._held.known(before.closes),
+                    side_inputs=self._side_inputs.current(),
                 )
             )
         self._journal.append(*map(Replan, plans))
@@ -200,6 +206,7 @@ class WindowPlanner:
             (),
             self._held.holds,
             closes,
+            side_inputs=self._side_inputs.current(),
         )
         self._next_window = planned.window_id + 1
         self._journal.append(planned)

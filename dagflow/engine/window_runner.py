@@ -13,6 +13,7 @@ from dagflow.engine.gone_versions import gone_after_part, gone_in, require_gone
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import abandon
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of_task
@@ -68,6 +69,7 @@ class WindowRunner:
         sizing: Learns how many tasks run at the same time.
         tag: Unique to this driver; part of the name of every pending file.
         held: Results that operators hold back.
+        side_inputs: Gives tasks the side inputs that plans name.
 
     Attributes:
         codec: Makes plans, and tasks of plans.
@@ -81,6 +83,7 @@ class WindowRunner:
         sizing: WindowSizing,
         tag: str,
         held: HeldResults,
+        side_inputs: SideInputs,
     ) -> None:
         self.codec = WindowCodec(app.plan, app.operators, tag, app.facts.fingerprint)
         self._plan = app.plan
@@ -90,6 +93,7 @@ class WindowRunner:
         self._runtime: Runtime | None = None
         self._sizing = sizing
         self._held = held
+        self._side_inputs = side_inputs
         self._decided: dict[str, str] = {}
         self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
 
@@ -124,7 +128,8 @@ class WindowRunner:
         """
         states = self._states.for_window(self.codec.partitions_of(planned))
         task = self.codec.task_of(planned, states, self._held.for_window(planned))
-        task = replace(task, gone=gone or {}, decided=dict(self._decided))
+        side_inputs = self._side_inputs.data_of(planned.side_inputs)
+        task = replace(task, gone=gone or {}, decided=dict(self._decided), side_inputs=side_inputs)
         load = load_of_task(self._plan, planned, task)
         results: Future[list[TaskResult]] = Future()
         if planned.closes or any(share for shares in task.assigned.values() for share in shares):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagflow.api.context import Skipped, VersionKey
+from dagflow.api.context import SideData, Skipped, VersionKey
 from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError
 from dagflow.journal.saved_state import SavedState
@@ -35,6 +35,7 @@ class WindowTask:
         parts: Parts of held results that the window takes in, by operator.
         gone: Versions of files to be left out whole, as an earlier attempt found; see OperatorContext.gone.
         decided: What targets have decided, by operator; see OperatorContext.decided.
+        side_inputs: The side inputs that the window sees, by operator.
     """
 
     window_id: int
@@ -50,6 +51,7 @@ class WindowTask:
     parts: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
     decided: Mapping[str, str] = field(default_factory=dict)
+    side_inputs: Mapping[str, SideData] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

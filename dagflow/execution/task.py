@@ -164,6 +164,7 @@ class StageTask:
                 gone=self._window.gone,
                 read_in_part=self._read_in_part,
                 decided=self._window.decided.get(name, ""),
+                side_input=self._window.side_inputs.get(name),
             )
             self._chain.call(name, operator.setup, context)
             self._set_up.append(name)

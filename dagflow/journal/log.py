@@ -21,7 +21,19 @@ logger = logging.getLogger(__name__)
 
 LOG, EPOCHS, SNAPSHOTS = "log/", "epoch/", "snap/"
 
-DIRECTORIES = ("log", "epoch", "snap", "archive", "reprocessed", "requests", "aside", "state", "segments", "heartbeat")
+DIRECTORIES = (
+    "log",
+    "epoch",
+    "snap",
+    "archive",
+    "reprocessed",
+    "requests",
+    "aside",
+    "state",
+    "segments",
+    "side_inputs",
+    "heartbeat",
+)
 """All directories of a checkpoint."""
 
 _LOADS = 5

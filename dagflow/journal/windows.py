@@ -46,6 +46,19 @@ class PartitionDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class SideVersion:
+    """The version of a side input that a window sees.
+
+    Attributes:
+        version: What the operator calls it.
+        copy: The object of the checkpoint that holds a copy, as long as the window is not committed.
+    """
+
+    version: str
+    copy: str
+
+
+@dataclass(frozen=True, slots=True)
 class WindowPlan:
     """What a window will do; durable before any of it runs.
 
@@ -67,6 +80,7 @@ class WindowPlan:
             part in this one.
         takes: By operator, the newest window whose held files this window takes in; it takes those of earlier ones too.
         discovered_ms: When its oldest input was discovered, in milliseconds since 1970; 0 where that is not known.
+        side_inputs: The versions of side inputs that the window sees, by operator.
     """
 
     kind: ClassVar[str] = "PLAN"
@@ -86,6 +100,7 @@ class WindowPlan:
     takes: dict[str, int] = field(default_factory=dict)
     keeps_states: bool = False
     discovered_ms: int = 0
+    side_inputs: dict[str, SideVersion] = field(default_factory=dict)
 
     @property
     def waits_since_ms(self) -> int:

@@ -13,6 +13,7 @@ from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
+from dagflow.api.side_input import loaded_side_data
 from dagflow.api.sources import FileSources
 from dagflow.execution.chain import Chain
 from dagflow.execution.state_codec import StateCodec
@@ -92,6 +93,7 @@ class OperatorHarness:
             self._chain.connect(PortRef("operator", port), self._collector(port))
         ports = {*operator.input_ports, *operator.output_ports} if connected is None else set(connected)
         context = OperatorContext(counters=self.counters, connected=frozenset(ports), outputs=self.outputs)
+        context.side_input = loaded_side_data(operator, context.storage)
         self._chain.call("operator", operator.setup, context)
         self._connected = connected
         self.window_id = 0

@@ -78,8 +78,8 @@ class ColumnOperator(RejectLimited, ColumnTyped, Generic[Plan]):
         return None if arriving is None else self.resulting_columns(arriving)
 
     @abstractmethod
-    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """The columns of what leaves at the port `output`.
+    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns | None:
+        """The columns of what leaves at the port `output`; None where they are not known.
 
         Raises:
             LookupError: What arrives lacks a column, or is raw.

@@ -113,7 +113,7 @@ def planned(files: int, codec: WindowCodec) -> WindowPlan:
     """A window of one pack."""
     pack = SmallFileBatch.of(1, [f"in/{number}" for number in range(files)], range(1000, 1000 + files), range(files))
     tuples = {PortRef("reader", "blocks_metadata_input"): [pack]}
-    return codec.plan_of(Emission(1, tuples, {}, Counters()), {}, {}, {"reader": 2}, [])
+    return codec.plan_of(Emission(1, tuples, {}, Counters()), {}, {}, {"reader": 2}, [], side_inputs={})
 
 
 def test_a_planned_window_is_no_object_for_each_of_its_files(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from operators import (
     Check,
     CountBy,
     Deduplicator,
+    Enrich,
     FileCompletion,
     FileInfo,
     FileMerger,
@@ -218,6 +219,23 @@ class TestCheck(BuiltInContract):
     def operator(self) -> Operator:
         """It refuses some."""
         return Check(expect=["size < 4", "size <> 2"])
+
+    def windows(self) -> Sequence[Inputs]:
+        """Rows, of which some are refused."""
+        return [{"input": [{"size": size} for size in sizes]} for sizes in ([3, 1, 2], [5], [4, 4, 4])]
+
+
+class TestEnrich(BuiltInContract):
+    @pytest.fixture(autouse=True)
+    def _table(self, tmp_path: Path) -> None:
+        """A table beside the test."""
+        self.path = tmp_path / "names.csv"
+        self.path.write_text("size,name\n1,small\n4,large\n")
+
+    def operator(self) -> Operator:
+        """It finds some, and refuses the others."""
+        options = {"columns": {"size": "int64"}}
+        return Enrich(table=f"csv:{self.path}", on="size", csv=options, unmatched="reject")
 
     def windows(self) -> Sequence[Inputs]:
         """Rows, of which some are refused."""

@@ -40,6 +40,17 @@ def app(**changes: Any) -> dict[str, Any]:
     return {"name": "x", "operators": {"a": splitter, "b": reader}, "streams": streams, **changes}
 
 
+class EditorLoader(yaml.SafeLoader):
+    """Reads as editors do, by YAML 1.2, where `on` is no truth value."""
+
+
+EditorLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":bool")]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+EditorLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|false"), list("tf"))
+
+
 def complaints(schema: dict[str, Any], document: Any) -> list[str]:
     """What a schema has against a document."""
     return [
@@ -49,7 +60,7 @@ def complaints(schema: dict[str, Any], document: Any) -> list[str]:
 
 def complaints_of(file: Path) -> list[str]:
     """What the schemas of all apps, or modules, and that of this very file have against it."""
-    document = yaml.safe_load(file.read_text())
+    document = yaml.load(file.read_text(), EditorLoader)
     schema = json_schema if "name" in document else module_schema
     return complaints(schema(), document) + complaints(schema(known_names(str(file))), document)
 

@@ -1,0 +1,144 @@
+"""Side inputs: small data that every partition of an operator reads beside its stream, such as a table to join with."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from dagflow.api.context import SideData
+from dagflow.api.operator import Capability, Operator
+from dagflow.errors import DagflowError, MissingError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
+
+_ATTEMPTS = 5
+"""How often a side input is read that changes while it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSideData:
+    """A copy of a side input in a checkpoint; see SideData.
+
+    Attributes:
+        name: The object that holds the copy.
+        version: What the operator calls the version.
+        store: The checkpoint.
+    """
+
+    name: str
+    version: str
+    store: ObjectStore
+
+    def read(self) -> bytes:
+        """The copy.
+
+        Raises:
+            StorageError: It cannot be read.
+            DagflowError: It is not there.
+        """
+        try:
+            return self.store.read(self.name)
+        except MissingError as error:
+            raise DagflowError(
+                f"the copy of a side input is not in the checkpoint: {redacted(self.store.url)}/{self.name}",
+                hint="put the checkpoint where all hosts of the cluster reach it; if it was there, put it back",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSideData:
+    """A side input in memory, where there is no checkpoint; see SideData.
+
+    Attributes:
+        name: As in SideData.
+        version: What the operator calls the version.
+        data: The bytes.
+    """
+
+    name: str
+    version: str
+    data: bytes
+
+    def read(self) -> bytes:
+        """The bytes."""
+        return self.data
+
+
+class SideInput(Capability):
+    """Declares a partitioned operator that reads small data beside its stream.
+
+    The driver looks at its version before it plans a window, reads it again where that has changed, and keeps a copy in
+    the checkpoint. The plan of the window names the copy, which OperatorContext.side_input gives to all tasks.
+
+    Guarantee: a window sees one version of the data, in all partitions, and however often the window runs.
+
+    Source:
+        The role is that of a side input in Apache Beam.
+    """
+
+    @abstractmethod
+    def side_input_version(self, storage: StorageContext) -> str:
+        """Called in the driver before each window is planned: what the data is now.
+
+        Args:
+            storage: Reaches the stores of the app.
+
+        Returns:
+            A short text that differs where the data does; it is journaled, and shown.
+
+        Raises:
+            DagflowError: The data cannot be looked at.
+        """
+
+    @abstractmethod
+    def read_side_input(self, storage: StorageContext) -> bytes:
+        """Called in the driver when the version is a new one.
+
+        Args:
+            storage: Reaches the stores of the app.
+
+        Returns:
+            The data, in a form that tasks read.
+
+        Raises:
+            DagflowError: It cannot be read, or is not what the operator needs.
+        """
+
+
+def read_consistently(operator: SideInput, storage: StorageContext, version: str) -> tuple[str, bytes]:
+    """One version of a side input, which may change meanwhile.
+
+    Args:
+        operator: The operator.
+        storage: Reaches the stores of the app.
+        version: What it was a moment ago.
+
+    Returns:
+        Its version and its data.
+
+    Raises:
+        DagflowError: It cannot be read, or changes all the time.
+    """
+    for _ in range(_ATTEMPTS):
+        data = operator.read_side_input(storage)
+        before, version = version, operator.side_input_version(storage)
+        if version == before:
+            return version, data
+    raise DagflowError(
+        f"a side input has changed each of the {_ATTEMPTS} times that it was read: {version}",
+        hint="write it elsewhere, and put it in its place as a whole when it is complete",
+    )
+
+
+def loaded_side_data(operator: Operator, storage: StorageContext) -> SideData | None:
+    """The side input of an operator that runs without a checkpoint; None where it has none.
+
+    Raises:
+        DagflowError: It cannot be read.
+    """
+    if not isinstance(operator, SideInput):
+        return None
+    version, data = read_consistently(operator, storage, operator.side_input_version(storage))
+    return LoadedSideData(hashlib.blake2b(data, digest_size=16).hexdigest(), version, data)

@@ -1,0 +1,99 @@
+"""Side inputs of a run: copies in the checkpoint, which the plans of windows name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from dagflow.api.context import SideData
+from dagflow.api.operator import Operator
+from dagflow.api.side_input import SideInput, StoredSideData, read_consistently
+from dagflow.journal import SideVersion, WindowPlan
+from dagflow.storage.context import StorageContext
+from dagflow.storage.objects import ObjectStore
+
+DIRECTORY = "side_inputs/"
+
+
+class SideInputs:
+    """The side inputs of one driver.
+
+    Guarantee: a copy is there before a plan that names it, and as long as a planned window does. A driver names only
+    copies of its own in new plans, so that no other one, however late, removes what a window needs.
+
+    Args:
+        operators: All operators by name.
+        store: The checkpoint.
+        storage: Reaches the stores of the app.
+        epoch: The driver's epoch.
+    """
+
+    def __init__(
+        self, operators: Mapping[str, Operator], store: ObjectStore, storage: StorageContext, epoch: int
+    ) -> None:
+        self._operators = {name: each for name, each in operators.items() if isinstance(each, SideInput)}
+        self._store = store
+        self._storage = storage
+        self._epoch = epoch
+        self._current: dict[str, SideVersion] = {}
+        self._own: set[str] = set()
+
+    def current(self) -> dict[str, SideVersion]:
+        """The versions that a window which is planned now sees, by operator; their copies are durable.
+
+        Raises:
+            DagflowError: A side input cannot be read.
+        """
+        for name, operator in self._operators.items():
+            version = operator.side_input_version(self._storage)
+            known = self._current.get(name)
+            if known is None or known.version != version:
+                self._current[name] = self._copied(operator, version)
+        return dict(self._current)
+
+    def _copied(self, operator: SideInput, version: str) -> SideVersion:
+        version, data = read_consistently(operator, self._storage, version)
+        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+        copy = f"{DIRECTORY}{self._epoch:08d}-{digest}"
+        if copy not in self._own:
+            self._store.create(copy, data)
+            self._own.add(copy)
+        return SideVersion(version, copy)
+
+    def data_of(self, versions: Mapping[str, SideVersion]) -> dict[str, SideData]:
+        """What tasks get, by operator."""
+        return {name: StoredSideData(each.copy, each.version, self._store) for name, each in versions.items()}
+
+    def committed(self, planned: Iterable[WindowPlan]) -> None:
+        """Remove copies of this driver that no window needs any more.
+
+        Args:
+            planned: The windows that are planned and not committed.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        current = {each.copy for each in self._current.values()}
+        if len(self._own) > len(current):
+            self._remove(self._own, _named(planned) | current)
+
+    def sweep(self, planned: Iterable[WindowPlan]) -> None:
+        """Remove the copies of this driver, and of earlier ones, that no planned window needs.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        self._current = {}
+        present = set(self._store.list(DIRECTORY))
+        epochs = {name: name.removeprefix(DIRECTORY).partition("-")[0] for name in present}
+        known = {name for name, epoch in epochs.items() if epoch.isdecimal() and int(epoch) <= self._epoch}
+        self._remove(known, _named(planned))
+
+    def _remove(self, names: Iterable[str], needed: Iterable[str]) -> None:
+        if stale := sorted(set(names) - set(needed)):
+            self._store.delete(stale)
+            self._own.difference_update(stale)
+
+
+def _named(planned: Iterable[WindowPlan]) -> set[str]:
+    return {each.copy for plan in planned for each in plan.side_inputs.values()}

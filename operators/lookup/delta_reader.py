@@ -1,0 +1,50 @@
+"""Reads tables of Delta Lake; only the driver imports it, for it needs deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from deltalake import DeltaTable as Handle
+
+from dagflow.errors import DagflowError
+from operators.sink.tables.delta_table import DeltaTable
+from operators.sink.tables.delta_target import columns_of, refusals
+
+
+class DeltaReader:
+    """The newest version of a table, which stays the same for this object.
+
+    Args:
+        table: The table.
+
+    Raises:
+        DagflowError: It is not there.
+        StorageError: It cannot be read.
+    """
+
+    def __init__(self, table: DeltaTable) -> None:
+        self._table = table
+        with refusals(table):
+            if not Handle.is_deltatable(table.location):
+                raise DagflowError(
+                    f"{table.name} is not there", hint="check the path: something must have written to it"
+                )
+            self._handle = Handle(table.location)
+
+    def version(self) -> str:
+        """The version, and the id of the table."""
+        return f"version {self._handle.version()} of {self._handle.metadata().id}"
+
+    def columns(self) -> pa.Schema:
+        """Its columns."""
+        return columns_of(self._handle)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Its rows.
+
+        Raises:
+            StorageError: They cannot be read.
+        """
+        with refusals(self._table):
+            yield from self._handle.to_pyarrow_table(columns=list(names)).to_batches()

@@ -1,0 +1,50 @@
+"""Reads tables of Iceberg; only the driver imports it, for it needs pyiceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from dagflow.errors import DagflowError
+from operators.sink.tables.catalog_table import CatalogTable
+from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals
+from operators.sink.tables.iceberg_target import columns_of
+
+
+class IcebergReader:
+    """The current snapshot of a table, which stays the same for this object.
+
+    Args:
+        table: The table.
+
+    Raises:
+        DagflowError: It is not there.
+        StorageError: The catalog cannot be reached.
+    """
+
+    def __init__(self, table: CatalogTable) -> None:
+        handle = None if is_missing(table) else TableCatalog(table).load()
+        if handle is None:
+            raise DagflowError(f"{table.name} is not in its catalog", hint="check namespace and name")
+        self._table = table
+        self._handle = handle
+
+    def version(self) -> str:
+        """The ids of the snapshot, the columns and the table."""
+        snapshot = self._handle.current_snapshot()
+        taken = f"snapshot {snapshot.snapshot_id}" if snapshot is not None else "no snapshot"
+        return f"{taken}, schema {self._handle.schema().schema_id} of {self._handle.metadata.table_uuid}"
+
+    def columns(self) -> pa.Schema:
+        """Its columns."""
+        return columns_of(self._handle)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Its rows.
+
+        Raises:
+            StorageError: They cannot be read.
+        """
+        with refusals(self._table):
+            yield from self._handle.scan(selected_fields=tuple(names)).to_arrow().select(list(names)).to_batches()

@@ -1,0 +1,365 @@
+"""Join records with a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BeforeValidator, Field
+
+from dagflow.api.column_typing import StreamColumns
+from dagflow.api.context import OperatorContext, RunPreparation
+from dagflow.api.properties import Location, Size
+from dagflow.api.records import RecordBatch
+from dagflow.api.side_input import SideInput
+from dagflow.errors import DagflowError
+from dagflow.storage.context import StorageContext
+from operators.aggregate.ordering import with_equal_keys
+from operators.expressions.expression_error import did_you_mean
+from operators.expressions.sql_types import common_type, name_of, normal_type
+from operators.lookup.key_index import ABSENT, KeyIndex, Positions
+from operators.lookup.kinds import lookup_source
+from operators.lookup.lookup_table import LookupTable, as_bytes, lookup_table
+from operators.transform.column_operator import ColumnOperator
+
+_SHOWN_CHARACTERS = 60
+
+
+def _names(value: object) -> object:
+    """New names by old ones; a name alone stays."""
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        return {name: name for name in names}
+    return value
+
+
+def _texts(value: object) -> object:
+    """Options of a catalog as its client takes them: YAML has numbers and booleans as well."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
+
+
+Names = Annotated[dict[str, str], BeforeValidator(_names), Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """How records with certain columns are joined.
+
+    Attributes:
+        keys: Positions of the columns that are compared.
+        kinds: The types in which they are.
+        index: Finds rows of the table.
+        schema: The columns of what leaves.
+    """
+
+    keys: tuple[int, ...]
+    kinds: tuple[pa.DataType, ...]
+    index: KeyIndex
+    schema: pa.Schema
+
+
+class Enrich(ColumnOperator[_Join], SideInput):
+    """Adds columns of a table to records: those of the row whose key is that of the record.
+
+    The table is read into memory, by the driver once for each version, and by each process of tasks. Where it changes,
+    the windows that are planned from then on see what it is now. Nulls match nothing.
+
+    Guarantee: a window sees one version of the table, in all partitions and however often it runs. Records keep their
+    order and origin; each one leaves at `output`, at `errors`, or is left out as `unmatched` says.
+    """
+
+    table: Annotated[
+        Location,
+        Field(description="kind and location: csv:PATH, parquet:PATH, delta:PATH or iceberg:NAMESPACE.NAME"),
+    ]
+    on: Annotated[
+        Names,
+        Field(description="columns whose values are equal, or {column of the records: column of the table}"),
+    ]
+    columns: Annotated[
+        Names | None,
+        Field(description="columns of the table that are added, or {new name: column}; by default all but the keys"),
+    ] = None
+    unmatched: Annotated[
+        Literal["keep", "drop", "reject", "fail"],
+        Field(
+            description="a record without a row: keep it with nulls (a left join), drop it (an inner join), refuse it, "
+            "or end the run"
+        ),
+    ] = "keep"
+    duplicates: Annotated[
+        Literal["fail", "reject", "all"],
+        Field(
+            description="a key that several rows of the table have: the table is refused, or each record with the key "
+            "is, or the record leaves once with each row"
+        ),
+    ] = "fail"
+    csv: Annotated[
+        dict[str, Any],
+        Field(description="options of the format csv, as {delimiter: ';', columns: {rate: 'decimal(9, 4)'}}"),
+    ] = {}  # noqa: RUF012  # a default, which pydantic copies
+    catalog: Annotated[
+        dict[str, str],
+        BeforeValidator(_texts),
+        Field(description="catalog of an iceberg table, as that of TableWriter"),
+    ] = {}  # noqa: RUF012
+    max_size: Annotated[Size, Field(ge=1, description="the most that the columns may take in memory")] = 256 << 20
+
+    _lookup: LookupTable | None = None
+
+    def check_properties(self) -> None:
+        """Find the kind of table, and fix its location now.
+
+        Raises:
+            ValueError: There is no such kind, its package is missing, or its options are wrong.
+        """
+        self._source = lookup_source(self.table, self.csv, self.catalog)
+
+    def prepare(self, run: RunPreparation) -> None:
+        """Look at the columns of the table.
+
+        Raises:
+            DagflowError: It is not there, or lacks a column.
+        """
+        self._taken(self._source.columns(run.storage))
+
+    def side_input_version(self, storage: StorageContext) -> str:
+        """What the table is now."""
+        return self._source.version(storage)
+
+    def read_side_input(self, storage: StorageContext) -> bytes:
+        """The columns that are compared or taken.
+
+        Raises:
+            DagflowError: The table cannot be read, is too large, or has a key twice.
+        """
+        schema = self._source.columns(storage)
+        names = list(dict.fromkeys([*self.on.values(), *self._taken(schema).values()]))
+        read: list[pa.RecordBatch] = []
+        size_bytes = 0
+        for batch in self._source.batches(storage, names):
+            size_bytes += batch.nbytes
+            if size_bytes > self.max_size:
+                raise DagflowError(
+                    f"{self._source.name} takes more than max_size, {self.max_size} bytes, in memory",
+                    hint="take fewer columns with the property columns, or raise max_size: each process of tasks holds "
+                    "the table once",
+                )
+            read.append(batch)
+        first = read[0].schema if read else pa.schema([schema.field(name) for name in names])
+        table = pa.Table.from_batches(read, first)
+        table = pa.table({name: _plain(table.column(name)) for name in names})
+        if self.duplicates == "fail":
+            self._require_once(table)
+        return as_bytes(table)
+
+    def _require_once(self, table: pa.Table) -> None:
+        keys = list(self.on.values())
+        counts = with_equal_keys(table.select(keys).drop_null(), keys).group_by(keys).aggregate([([], "count_all")])
+        twice = counts.filter(pc.greater(counts.column("count_all"), 1))
+        if twice.num_rows:
+            first = twice.slice(0, 1).to_pylist()[0]
+            key = ", ".join(f"{name} {_shown(first[name])}" for name in keys)
+            more = f", and {twice.num_rows - 1} more keys" if twice.num_rows > 1 else ""
+            raise DagflowError(
+                f"{self._source.name} has {first['count_all']} rows with {key}{more}",
+                hint="mend the table, name more columns in on, or say with duplicates what is done with such keys: "
+                "reject refuses the records that have one, all gives each record with each row",
+            )
+
+    def _taken(self, schema: pa.Schema) -> dict[str, str]:
+        """The columns of the table that are added, by their new names.
+
+        Raises:
+            DagflowError: The table lacks one, or one of the keys.
+        """
+        for what, names in (("on", self.on.values()), ("columns", (self.columns or {}).values())):
+            for name in names:
+                if name not in schema.names:
+                    hint = did_you_mean(name, schema.names) or f"; there are {', '.join(schema.names)}"
+                    raise DagflowError(f"{what}: {self._source.name} has no column '{name}'{hint}")
+        if self.columns is not None:
+            return self.columns
+        return {name: name for name in schema.names if name not in self.on.values()}
+
+    def setup(self, context: OperatorContext) -> None:
+        """Take the table that the window sees."""
+        super().setup(context)
+        if context.side_input is not None:
+            self._lookup = lookup_table(context.side_input)
+
+    @ColumnOperator.input.batch
+    def join(self, batch: RecordBatch) -> None:
+        """Emit the records of a batch with the columns of their rows."""
+        if not len(batch):
+            # A block without records is announced by an empty raw batch, whatever the columns of its format are.
+            self.output.emit(batch)
+            return
+        columns = self.columns_of(batch)
+        join = self.plan_of(columns.schema)
+        keys = [pc.cast(columns.column(i), kind) for i, kind in zip(join.keys, join.kinds, strict=True)]
+        found = join.index.find(keys)
+        found, batch = self._without_refused(batch, columns, found, join)
+        if self.duplicates == "all":
+            batch, rows = _with_each_row(batch, found, join.index)
+        else:
+            starts = join.index.starts if len(join.index.starts) else np.zeros(1, np.int64)
+            at = starts[np.maximum(found, 0)]
+            rows = np.where(found == ABSENT, ABSENT, join.index.rows[at] if len(join.index.rows) else ABSENT)
+        self.output.emit(self._joined(batch, rows, join.schema))
+
+    def _joined(self, batch: RecordBatch, rows: Positions, schema: pa.Schema) -> RecordBatch:
+        table = self._table
+        indices = pa.array(rows, mask=rows == ABSENT)
+        added = [table.column(name).take(indices) for name in self._taken(table.columns.schema).values()]
+        arrow = batch.to_arrow()
+        return batch.with_columns(pa.RecordBatch.from_arrays([*arrow.columns, *added], schema=schema))
+
+    def _without_refused(
+        self, batch: RecordBatch, columns: pa.RecordBatch, found: Positions, join: _Join
+    ) -> tuple[Positions, RecordBatch]:
+        """The keys and the records that are not refused, nor dropped.
+
+        Raises:
+            RecordError: A record is refused, and no stream takes it in; or it ends the run.
+        """
+        is_absent = found == ABSENT
+        refused: dict[int, str] = {}
+        if self.unmatched in ("reject", "fail"):
+            refused = {row: self._reason("no row", columns, row) for row in np.flatnonzero(is_absent).tolist()}
+            if refused and self.unmatched == "fail":
+                raise self.error_of(
+                    batch, refused, "add the row to the table, or set unmatched to keep, drop or reject"
+                )
+        if self.duplicates == "reject" and len(join.index.counts):
+            is_twice = ~is_absent & (join.index.counts[np.maximum(found, 0)] > 1)
+            refused |= {row: self._reason("several rows", columns, row) for row in np.flatnonzero(is_twice).tolist()}
+        self.refuse(batch, dict(sorted(refused.items())))
+        kept = np.ones(len(found), np.bool_)
+        kept[list(refused)] = False
+        if self.unmatched == "drop":
+            kept &= ~is_absent
+        return (found, batch) if kept.all() else (found[kept], batch.filter(pa.array(kept)))
+
+    def _reason(self, what: str, columns: pa.RecordBatch, row: int) -> str:
+        key = ", ".join(f"{name} {_shown(columns.column(name)[row].as_py())}" for name in self.on)
+        return f"{self._source.name} has {what} with {key}"
+
+    @property
+    def _table(self) -> LookupTable:
+        if self._lookup is None:
+            raise DagflowError("the operator was set up without its table")
+        return self._lookup
+
+    def plan(self, schema: pa.Schema) -> _Join:
+        """Fix how the keys of records are compared with those of the table.
+
+        Raises:
+            LookupError: The records lack a column.
+            ValueError: Keys cannot be compared, or two columns would have one name.
+        """
+        table = self._table
+        kinds = self._key_types(schema, table.columns.schema)
+        index = table.index(list(self.on.values()), kinds)
+        return _Join(
+            tuple(schema.get_field_index(name) for name in self.on),
+            tuple(kinds),
+            index,
+            self._schema(schema, table.columns.schema),
+        )
+
+    def _key_types(self, schema: pa.Schema, table: pa.Schema) -> list[pa.DataType]:
+        kinds = []
+        for name, other in self.on.items():
+            if name not in schema.names:
+                hint = did_you_mean(name, schema.names) or f"; there are {', '.join(schema.names)}"
+                raise LookupError(f"on: there is no column '{name}'{hint}")
+            left, right = normal_type(schema.field(name).type), normal_type(table.field(other).type)
+            kind = common_type(left, right)
+            if kind is None or pa.types.is_nested(kind):
+                raise ValueError(
+                    f"on: column '{name}' is {name_of(left)} in the records, and '{other}' is {name_of(right)} in "
+                    f"{self._source.name}; give one of them the type of the other where it is read, or cast it in a "
+                    "Select before this operator"
+                )
+            kinds.append(kind)
+        return kinds
+
+    def _schema(self, schema: pa.Schema, table: pa.Schema) -> pa.Schema:
+        taken = self._taken(table)
+        for name in taken:
+            if name in schema.names:
+                raise ValueError(
+                    f"column '{name}' is in the records and in {self._source.name}; give it another name, as "
+                    f"columns: {{other_{name}: {taken[name]}}}, or leave it out of columns"
+                )
+        return pa.schema([*schema, *(pa.field(name, table.field(old).type) for name, old in taken.items())])
+
+    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns | None:
+        """Those of the records and those of the table; None where the table cannot be looked at from here."""
+        self.require_columns(arriving)
+        schema = arriving.with_names(self.on)
+        table = self._table_schema()
+        if table is None:
+            for name in self.on:
+                if name not in schema.names:
+                    self._key_types(schema, pa.schema([(other, pa.null()) for other in self.on.values()]))
+            return None
+        self._key_types(schema, table)
+        return StreamColumns(self._schema(schema, table), arriving.others)
+
+    def _table_schema(self) -> pa.Schema | None:
+        """The columns of the table, in plain types; None where it is not there, or not near."""
+        if not self._source.is_near:
+            return None
+        try:
+            found = self._source.columns(StorageContext.default())
+        except DagflowError:
+            return None  # the app may be valid where its table is
+        try:
+            self._taken(found)
+        except DagflowError as error:
+            raise LookupError(error.message) from error
+        return pa.schema([(field.name, _plain_type(field.type)) for field in found])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column in records: dictionaries and large types are those that other columns have."""
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    plain: dict[pa.DataType, pa.DataType] = {
+        pa.large_string(): pa.string(),
+        pa.string_view(): pa.string(),
+        pa.large_binary(): pa.binary(),
+    }
+    return plain.get(kind, kind)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(_plain_type(column.type))
+
+
+def _with_each_row(batch: RecordBatch, found: Positions, index: KeyIndex) -> tuple[RecordBatch, Positions]:
+    """Each record as often as there are rows with its key, once where there are none; and the rows."""
+    if not len(index.rows):
+        return batch, found
+    counts = np.where(found == ABSENT, 1, index.counts[np.maximum(found, 0)])
+    if (counts == 1).all():
+        return batch, np.where(found == ABSENT, ABSENT, index.rows[index.starts[np.maximum(found, 0)]])
+    records = np.repeat(np.arange(len(found)), counts)
+    within = np.arange(len(records)) - np.repeat(np.cumsum(counts) - counts, counts)
+    keys = found[records]
+    at = index.starts[np.maximum(keys, 0)] + within
+    rows = np.where(keys == ABSENT, ABSENT, index.rows[np.where(keys == ABSENT, 0, at)])
+    return batch.take(records), rows
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -1,0 +1,124 @@
+"""A window sees one version of a table, however often it runs, and whatever becomes of the table."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from dagflow import InputPort, Operator, OutputPort
+from dagflow.engine.reprocess import reprocess
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import OperatorError
+from dagflow.journal import read_window
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+
+APP = """
+name: joined
+attributes: {{checkpoint: "{root}/journal"}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: "{root}/in", blocks_threshold: 1}}}}
+  reader: {{class: BlockReader, properties: {{format: csv}}}}
+  enrich: {{class: Enrich, properties: {{table: "csv:{root}/table.csv", on: k}}, partition: parallel}}
+  gate: {{class: tests.engine.test_side_inputs.Gate, properties: {{lock: "{root}/lock"}}, partition: parallel}}
+  writer:
+    class: RecordWriter
+    properties: {{path: "{root}/out", format: csv, file_name: block}}
+    partition: parallel
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  read: {{from: reader.messages, to: enrich.input}}
+  joined: {{from: enrich.output, to: gate.input}}
+  passed: {{from: gate.output, to: writer.input}}
+"""
+
+
+class Gate(Operator):
+    """Fails as long as a file is there."""
+
+    lock: str
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def take(self, record: object) -> None:
+        """Pass a record on."""
+        if Path(self.lock).exists():
+            raise ValueError("closed")
+        self.output.emit(record)
+
+
+def app(root: Path) -> LogicalPlan:
+    """The app, with its input and its table in a directory."""
+    root.mkdir(exist_ok=True)
+    (root / "app.yaml").write_text(APP.format(root=root))
+    return load_app(root / "app.yaml")
+
+
+def add_input(root: Path, number: int) -> None:
+    """One file, which is a window."""
+    (root / "in").mkdir(parents=True, exist_ok=True)
+    (root / "in" / f"{number}.csv").write_text(f"k,n\na,{number}\nb,{number}\n")
+
+
+def put_table(root: Path, version: str) -> None:
+    """Replace the table by another file."""
+    new = root / "new.csv"
+    new.write_text(f"k,v\na,{version}\nb,{version}\n")
+    new.replace(root / "table.csv")
+
+
+def versions(root: Path) -> dict[str, set[str]]:
+    """The versions of the table that were seen, by the number of the input."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((root / "out").glob("*")):
+        for row in csv.DictReader(path.read_text().splitlines()):
+            found.setdefault(row["n"], set()).add(row["v"])
+    return found
+
+
+def copies(root: Path) -> list[Path]:
+    """The copies of tables in the checkpoint."""
+    return list((root / "journal" / "side_inputs").glob("*"))
+
+
+def test_a_window_that_runs_again_sees_what_it_was_planned_with(tmp_path: Path) -> None:
+    """Although the table was replaced, and the old one is nowhere else; later windows see the new one."""
+    add_input(tmp_path, 1)
+    put_table(tmp_path, "old")
+    (tmp_path / "lock").touch()
+    with pytest.raises(OperatorError, match="closed"):
+        run(app(tmp_path), runtime=InlineRuntime)
+    assert len(copies(tmp_path)) == 1
+    put_table(tmp_path, "new")
+    (tmp_path / "lock").unlink()
+    add_input(tmp_path, 2)
+    run(app(tmp_path), runtime=InlineRuntime)
+    assert versions(tmp_path) == {"1": {"old"}, "2": {"new"}}
+    assert copies(tmp_path) == []
+
+
+def test_windows_that_are_processed_again_see_the_table_as_it_is(tmp_path: Path) -> None:
+    """So a table that was wrong is mended, and what was made with it made anew."""
+    add_input(tmp_path, 1)
+    put_table(tmp_path, "wrong")
+    run(app(tmp_path), runtime=InlineRuntime)
+    put_table(tmp_path, "right")
+    reprocess(app(tmp_path), RunOptions(), [1], runtime=InlineRuntime)
+    assert versions(tmp_path) == {"1": {"right"}}
+    assert copies(tmp_path) == []
+
+
+def test_a_table_that_did_not_change_is_copied_once(tmp_path: Path) -> None:
+    """All windows of a run name the same copy."""
+    for number in range(3):
+        add_input(tmp_path, number)
+    put_table(tmp_path, "v")
+    run(app(tmp_path), runtime=InlineRuntime)
+    store = StorageContext.default().objects(str(tmp_path / "journal"))
+    plans = [read_window(store, window_id).plan for window_id in (1, 2, 3)]
+    assert len({plan.side_inputs["enrich"] for plan in plans}) == 1

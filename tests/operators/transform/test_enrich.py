@@ -1,0 +1,235 @@
+"""Enrich joins records with a table, and says what has no row, or several."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from pyiceberg.catalog import load_catalog
+
+from dagflow.api.records import RecordBatch
+from dagflow.errors import DagflowError, OperatorError, PlanError, RecordError
+from dagflow.plan.load import load_app
+from dagflow.storage.context import StorageContext
+from dagflow.testing.operators import OperatorHarness, run_operator
+from operators.transform.enrich import Enrich
+
+RATES = "country,rate,name\nDE,1.5,Germany\nFR,2,\n"
+ORDERS = [
+    {"id": 1, "country": "FR"},
+    {"id": 2, "country": None},
+    {"id": 3, "country": "IT"},
+    {"id": 4, "country": "DE"},
+]
+
+
+@pytest.fixture
+def rates(tmp_path: Path) -> str:
+    """A table of CSV."""
+    path = tmp_path / "rates.csv"
+    path.write_text(RATES)
+    return f"csv:{path}"
+
+
+def test_columns_of_the_row_with_the_key_are_added(rates: str) -> None:
+    """Text without a type is text; a null matches nothing, and a record without a row has nulls."""
+    found = run_operator(Enrich(table=rates, on="country", csv={"columns": {"rate": "float64"}}), ORDERS)["output"]
+    assert found == [
+        {"id": 1, "country": "FR", "rate": 2.0, "name": ""},
+        {"id": 2, "country": None, "rate": None, "name": None},
+        {"id": 3, "country": "IT", "rate": None, "name": None},
+        {"id": 4, "country": "DE", "rate": 1.5, "name": "Germany"},
+    ]
+
+
+def test_columns_are_chosen_and_named(rates: str) -> None:
+    """A key may have another name in the table, and a column of it another one in the records."""
+    rows = [{"land": "DE", "name": "x"}]
+    operator = Enrich(table=rates, on={"land": "country"}, columns={"country_name": "name"})
+    assert run_operator(operator, rows)["output"] == [{"land": "DE", "name": "x", "country_name": "Germany"}]
+
+
+def test_a_record_without_a_row_is_dropped_refused_or_ends_the_run(rates: str) -> None:
+    """The reject names the table and the key."""
+    assert [
+        row["id"] for row in run_operator(Enrich(table=rates, on="country", unmatched="drop"), ORDERS)["output"]
+    ] == [1, 4]
+    done = run_operator(Enrich(table=rates, on="country", unmatched="reject"), ORDERS)
+    assert [row["id"] for row in done["output"]] == [1, 4]
+    assert [json.loads(reject)["reason"].partition(" has ")[2] for reject in done["errors"]] == [
+        "no row with country None",
+        "no row with country 'IT'",
+    ]
+    with pytest.raises(RecordError, match="no row with country None"):
+        run_operator(Enrich(table=rates, on="country", unmatched="fail"), ORDERS)
+
+
+def test_a_key_of_several_rows_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """Unless the app says what is done with it; the order of the rows stays."""
+    (tmp_path / "t.csv").write_text("k,v\na,1\nb,2\na,3\n")
+    table, rows = f"csv:{tmp_path / 't.csv'}", [{"k": key} for key in "abc"]
+    with pytest.raises(DagflowError, match="has 2 rows with k 'a'"):
+        run_operator(Enrich(table=table, on="k"), rows)
+    done = run_operator(Enrich(table=table, on="k", duplicates="reject"), rows)
+    assert [row["v"] for row in done["output"]] == ["2", None]
+    assert "has several rows with k 'a'" in json.loads(done["errors"][0])["reason"]
+    every = run_operator(Enrich(table=table, on="k", duplicates="all"), rows)["output"]
+    assert [(row["k"], row["v"]) for row in every] == [("a", "1"), ("a", "3"), ("b", "2"), ("c", None)]
+
+
+KEYS = st.lists(st.tuples(st.sampled_from([1, 2, 3, None]), st.sampled_from(["x", "y", None])), max_size=8)
+
+
+@given(KEYS, KEYS, st.booleans())
+@settings(max_examples=40)
+def test_a_join_gives_what_duckdb_gives(table: Any, records: Any, is_inner: bool) -> None:
+    """By several columns, of other types than the table's, with nulls and with several rows of a key."""
+    left = pa.table(
+        {
+            "a": pa.array([a for a, _ in records], pa.int32()),
+            "b": pa.array([b for _, b in records], pa.string()),
+            "n": pa.array(range(len(records)), pa.int64()),
+        }
+    )
+    right = pa.table(
+        {
+            "a": pa.array([a for a, _ in table], pa.int64()),
+            "b": pa.array([b for _, b in table], pa.large_string()),
+            "m": pa.array(range(len(table)), pa.int64()),
+        }
+    )
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        pq.write_table(right, file.name)
+        operator = Enrich(
+            table=f"parquet:{file.name}", on=["a", "b"], duplicates="all", unmatched="drop" if is_inner else "keep"
+        )
+        batches = left.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], left.schema)]
+        found = run_operator(operator, RecordBatch(batches[0]))["output"]
+    connection = duckdb.connect(config={"threads": 1})
+    connection.register("l", left)
+    connection.register("r", right)
+    how = "inner" if is_inner else "left"
+    expected = connection.sql(f"select n, m from l {how} join r on l.a = r.a and l.b = r.b order by n, m").fetchall()
+    assert [(row["n"], row["m"]) for row in found] == expected
+
+
+def test_keys_of_types_that_are_not_compared_are_an_error(rates: str) -> None:
+    """The message says what to do."""
+    with pytest.raises(OperatorError, match="column 'id' is bigint in the records, and 'country' is text in table csv"):
+        run_operator(Enrich(table=rates, on={"id": "country"}), ORDERS)
+
+
+def test_a_table_that_is_too_large_is_an_error(rates: str) -> None:
+    """It is told before any record is read."""
+    with pytest.raises(DagflowError, match="takes more than max_size, 10 bytes, in memory"):
+        run_operator(Enrich(table=rates, on="country", max_size=10), ORDERS)
+
+
+def test_a_table_with_a_bad_row_is_an_error(tmp_path: Path) -> None:
+    """It names file and place, as that of a reader does."""
+    (tmp_path / "t.csv").write_text("k,v\na,1\nb,x\n")
+    with pytest.raises(RecordError, match=r"column 'v' \(int64\): 'x'"):
+        operator = Enrich(table=f"csv:{tmp_path / 't.csv'}", on="k", csv={"columns": {"v": "int64"}})
+        run_operator(operator, [{"k": "a"}])
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"table": "cvs:a"}, "did you mean 'csv'"),
+        ({"table": "parquet:a", "csv": {"delimiter": ";"}}, "table is of kind parquet"),
+        ({"table": "csv:a", "catalog": {"type": "sql"}}, "catalog is for tables of iceberg"),
+        ({"table": "csv:a", "csv": {"delimeter": ";"}}, "did you mean 'delimiter'"),
+        ({"table": "iceberg:a"}, "iceberg takes NAMESPACE.NAME"),
+    ],
+)
+def test_properties_that_do_not_fit_are_refused(properties: dict[str, Any], reason: str) -> None:
+    """Before anything runs."""
+    with pytest.raises((ValueError, ValidationError), match=reason):
+        Enrich(on="k", **properties)
+
+
+APP = """
+name: t
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: in}}}}
+  reader: {{class: BlockReader, properties: {{format: {{type: csv, columns: [id, country]}}}}}}
+  enrich: {{class: Enrich, properties: {{table: "{table}", on: {on}}}, partition: parallel}}
+  select: {{class: Select, properties: {{columns: {{twice: {expression}}}}}, partition: parallel}}
+  writer: {{class: RecordWriter, properties: {{path: out}}, partition: parallel}}
+streams:
+  b: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  o: {{from: reader.messages, to: enrich.input}}
+  e: {{from: enrich.output, to: select.input}}
+  t: {{from: select.output, to: writer.input}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("on", "expression", "reason"),
+    [
+        ("countri", "upper(name)", "on: .* has no column 'countri'; did you mean 'country'"),
+        ("{kountry: country}", "upper(name)", "on: there is no column 'kountry'; did you mean 'country'"),
+        ("country", "upper(nane)", "there is no column 'nane'; did you mean 'name'"),
+        ("country", "rate * 2", "takes numbers, and this is text"),
+    ],
+)
+def test_columns_behind_a_table_are_known_before_a_run(
+    rates: str, tmp_path: Path, on: str, expression: str, reason: str
+) -> None:
+    """Where the table is on this machine."""
+    app = tmp_path / "app.yaml"
+    app.write_text(APP.format(table=rates, on=on, expression=expression))
+    with pytest.raises(PlanError, match=reason):
+        load_app(app)
+
+
+def test_an_app_is_valid_before_its_table_is_there(tmp_path: Path) -> None:
+    """What follows is looked at when the run begins."""
+    app = tmp_path / "app.yaml"
+    app.write_text(APP.format(table="csv:nowhere/t.csv", on="country", expression="upper(nane)"))
+    load_app(app)
+
+
+def test_tables_of_delta_and_iceberg_are_read(tmp_path: Path) -> None:
+    """Each in its newest version, whose name changes with it."""
+    rows = pa.table({"country": ["DE"], "rate": pa.array([1.5])})
+    deltalake.write_deltalake(str(tmp_path / "delta"), rows)
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": str(tmp_path / "w")}
+    opened = load_catalog("default", **{**catalog, "warehouse": f"file://{tmp_path}/w"})
+    opened.create_namespace("shop")
+    opened.create_table("shop.rates", rows.schema).append(rows)
+    delta = Enrich(table=f"delta:{tmp_path / 'delta'}", on="country")
+    iceberg = Enrich(table="iceberg:shop.rates", on="country", catalog=catalog)
+    changes: list[tuple[Enrich, Callable[[], Any]]] = [
+        (delta, lambda: deltalake.write_deltalake(str(tmp_path / "delta"), rows, mode="append")),
+        (iceberg, lambda: opened.load_table("shop.rates").append(rows)),
+    ]
+    for operator, change in changes:
+        harness = OperatorHarness(operator)
+        storage = StorageContext.default()
+        before = operator.side_input_version(storage)
+        assert before == operator.side_input_version(storage)
+        harness.window({"input": [{"country": "DE"}]})
+        assert harness.emitted["output"] == [{"country": "DE", "rate": 1.5}]
+        change()
+        assert operator.side_input_version(storage) != before
+        harness.close()
+    opened.close()
+
+
+def test_a_missing_table_ends_a_run_before_it_begins(tmp_path: Path) -> None:
+    """With where it should be."""
+    with pytest.raises(DagflowError, match="nowhere"):
+        run_operator(Enrich(table=f"csv:{tmp_path / 'nowhere'}", on="k"), [{"k": "a"}])
