@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from typing_extensions import Buffer
 
@@ -191,6 +191,20 @@ class Skipped:
         object.__setattr__(self, "end", index(self.end))
 
 
+class MovedRange(NamedTuple):
+    """A range of a file that a reader found under another name, where it was read, or is left out again.
+
+    Attributes:
+        url: The name before.
+        start: First byte, of the content where the file is compressed since.
+        end: One past the last byte.
+    """
+
+    url: str
+    start: int
+    end: int
+
+
 class Counts(Counter[str]):
     """Counts by name, each Python's own whole number: one of NumPy's cannot be written to the journal.
 
@@ -257,6 +271,7 @@ class OperatorContext:
             books what it takes over as positive, and what it has passed on as negative. A run that completes with
             any other sum fails. A key that was given the value UNKNOWN_SUM is not checked.
         skipped: What a reader has left out; it is journaled with the window.
+        moved: Takes what a reader has found of files under other names than those that they were planned under before.
         refused: Takes down where refused records lie, for operators that can read them again; see RejectRetrier.
         source_events: Takes what control operators shall know of the window's tuples, picklable; None where none
             listens. See SourceEventListener.
@@ -283,6 +298,7 @@ class OperatorContext:
     counters: Counter[str] = field(default_factory=Counts)
     accounting: Counter[str] = field(default_factory=Counter)
     skipped: list[Skipped] = field(default_factory=list)
+    moved: list[MovedRange] = field(default_factory=list)
     refused: RefusedLog = field(default_factory=RefusedLog)
     source_events: list[Any] | None = None
     progress: Progress = field(default_factory=Progress)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dagflow.api.context import Skipped, VersionKey
+from dagflow.api.context import MovedRange, Skipped, VersionKey
 from dagflow.api.ports import TupleBatch
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
@@ -57,17 +57,38 @@ def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
             )
 
 
-def recovered(left_out: LeftOut, planned: WindowPlan, skipped: Sequence[Skipped]) -> list[Skipped]:
+def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResult]) -> list[Skipped]:
     """What is listed as left out and has been read by a window after all.
 
-    A version that was gone is read where it was put back. One that could not be read is read also as another version
-    of its file: it was mended, or has grown to its end.
+    A version that was gone is read where it was put back, or under another name. One that could not be read is read
+    also as another version of its file: it was mended, or has grown to its end.
 
     Args:
         left_out: What is listed.
         planned: The window.
-        skipped: What the window left out itself.
+        results: What its tasks did.
     """
+    moved = _joined(each for result in results for each in result.moved)
+    read = set(_read_under_their_names(left_out, planned, [each for result in results for each in result.skipped]))
+    return [each for each in left_out.newest if each in read or _is_within(each, moved)]
+
+
+def _joined(moved: Iterable[MovedRange]) -> list[MovedRange]:
+    """Ranges without those that follow on others: blocks need not be cut as they were before."""
+    joined: list[MovedRange] = []
+    for each in sorted(moved):
+        if joined and (joined[-1].url, joined[-1].end) == (each.url, each.start):
+            joined[-1] = joined[-1]._replace(end=each.end)
+        else:
+            joined.append(each)
+    return joined
+
+
+def _is_within(each: Skipped, moved: Sequence[MovedRange]) -> bool:
+    return any(part.url == each.url and part.start <= each.start and each.end <= part.end for part in moved)
+
+
+def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Sequence[Skipped]) -> list[Skipped]:
     listed = {each.url for each in left_out.newest}
     if not listed or not any(_mentions(decompressed(given.tuples), listed) for given in planned.inputs.values()):
         return []

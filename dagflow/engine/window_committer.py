@@ -123,7 +123,7 @@ class WindowCommitter:
         intent = replace(
             did,
             files=files,
-            recovered=recovered(self._journal.state.left_out, planned, did.skipped),
+            recovered=recovered(self._journal.state.left_out, planned, results),
             state=CommittedState(
                 partitions=self._states.after(window_id, results),
                 control=dict(control.states),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagflow.api.context import SideData, Skipped, VersionKey
+from dagflow.api.context import MovedRange, SideData, Skipped, VersionKey
 from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError
 from dagflow.journal.saved_state import SavedState
@@ -67,6 +67,7 @@ class TaskResult:
         states: States after the window, by operator.
         accounting: Byte accounting: sums by key that must come to zero over all tasks and windows.
         skipped: What was left out, and why.
+        moved: What was found under other names; see OperatorContext.moved.
         read_in_part: Versions of files of which it read a part; see OperatorContext.gone.
         refused: Where refused records lie, by operator, as RefusedRecords.to_bytes() writes it.
         source_events: Events for control operators that listen to them.
@@ -90,6 +91,7 @@ class TaskResult:
     operator_busy_s: Mapping[str, float] = field(default_factory=dict)
     started_ms: int = 0
     skipped: tuple[Skipped, ...] = ()
+    moved: tuple[MovedRange, ...] = ()
     source_events: tuple[Any, ...] = ()
     sources: tuple[FileSources | None, ...] = ()
     parts: Mapping[str, bytes] = field(default_factory=dict)

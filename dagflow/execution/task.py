@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from dagflow.api.accumulator import Accumulator
-from dagflow.api.context import Counts, OperatorContext, Skipped, VersionKey
+from dagflow.api.context import Counts, MovedRange, OperatorContext, Skipped, VersionKey
 from dagflow.api.operator import Operator, PreScan, PreScanner
 from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
@@ -77,6 +77,7 @@ class StageTask:
         self._sequence = 0
         self._accounting: Counter[str] = Counter()
         self._skipped: list[Skipped] = []
+        self._moved: list[MovedRange] = []
         self._read_in_part: set[VersionKey] = set()
         self._refused: dict[str, RefusedLog] = {}
         self._source_events: list[Any] | None = [] if program.listens else None
@@ -152,6 +153,7 @@ class StageTask:
                 counters=self._counters[name],
                 accounting=self._accounting,
                 skipped=self._skipped,
+                moved=self._moved,
                 refused=self._refused.setdefault(name, RefusedLog()),
                 source_events=self._source_events,
                 progress=self._progress,
@@ -259,6 +261,7 @@ class StageTask:
             operator_busy_s=self._chain.clock.busy_s,
             started_ms=started_ms,
             skipped=tuple(self._skipped),
+            moved=tuple(self._moved),
             source_events=tuple(self._source_events or ()),
             parts=self._held,
             read_in_part=frozenset(self._read_in_part),

@@ -113,6 +113,7 @@ class BlockMetadata(RowTuple):
         tail_start: Of a tail: how much of the file was read before, as an earlier version; 0 where all of it is new.
         read_fingerprint: Of the bytes before tail_start, or of the content before content_start, as they were read; 0
             where none is known. A file that begins otherwise by now was rewritten.
+        moved_from: The URL under which a splitter took the file before; "" where it was taken under no other.
     """
 
     block_id: int
@@ -131,6 +132,7 @@ class BlockMetadata(RowTuple):
     content_start: int = 0
     tail_start: int = 0
     read_fingerprint: int = 0
+    moved_from: str = ""
 
     @property
     def size_bytes(self) -> int:
@@ -189,6 +191,7 @@ def _unfolded(
     content_start: int = 0,
     tail_start: int = 0,
     read_fingerprint: int = 0,
+    moved_from: str = "",
 ) -> Iterator[BlockMetadata]:
     version = FileVersion(size_bytes, mtime_ns, etag, file_id)
     for index in range(count):
@@ -210,13 +213,14 @@ def _unfolded(
             content_start=content_start,
             tail_start=tail_start,
             read_fingerprint=read_fingerprint,
+            moved_from=moved_from,
         )
 
 
 def _rarely_set(block: BlockMetadata) -> list[Any]:
     """The end of a block's row, without what is not set."""
     decompressed = None if block.decompressed is None else list(block.decompressed)
-    values = [decompressed, block.content_start, block.tail_start, block.read_fingerprint]
+    values = [decompressed, block.content_start, block.tail_start, block.read_fingerprint, block.moved_from]
     while values and not values[-1]:
         values.pop()
     return values
@@ -236,6 +240,7 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and (block.is_open, block.fingerprint) == (last.is_open, last.fingerprint)
         and block.discovered_ms == last.discovered_ms
         and (block.tail_start, block.read_fingerprint) == (last.tail_start, last.read_fingerprint)
+        and block.moved_from == last.moved_from
         and (block.decompressed, last.decompressed) == (None, None)
         and not (block.resumes or block.content_start)
     )

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dagflow.api.context import UNKNOWN_SUM, OperatorContext
+from dagflow.api.context import UNKNOWN_SUM, MovedRange, OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.metrics.names import BLOCKS, BYTES
+from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
+from operators.files.source_events import FileFingerprints
 from operators.reader.block_files import BlockFiles
 from operators.reader.byte_accounting import BlockAccounting, TaskAccounting, accounting_key
 from operators.reader.byte_source import MeasuredFile
@@ -111,10 +113,7 @@ class BlockProcessor:
         except StorageError as error:
             self._leave_out_if_gone(block, accounting, error)
             return
-        if not block.is_last or (block.start and not block.resumes):
-            self._context.read_in_part.add(version_key(block))
-        if fingerprint is not None and self._context.source_events is not None:
-            self._context.source_events.append(fingerprint)
+        self._report(block, accounting, fingerprint)
         self._accounting.book(accounting_key(block))
         if accounting.has_grown and (block.start or not block.is_last):
             # Other blocks may have been read before the file grew, so that what waits here is counted there.
@@ -122,6 +121,16 @@ class BlockProcessor:
         self._count(block)
         finished = [] if accounting.is_left_out else [replace(block, is_open=accounting.waiting_bytes > 0)]
         yield ReadStep([no_records(block)] if is_empty else [], [*finished])
+
+    def _report(self, block: BlockMetadata, accounting: BlockAccounting, fingerprint: FileFingerprints | None) -> None:
+        """Say what was read of a file."""
+        if not block.is_last or (block.start and not block.resumes):
+            self._context.read_in_part.add(version_key(block))
+        if fingerprint is not None and self._context.source_events is not None:
+            self._context.source_events.append(fingerprint)
+        if block.moved_from:
+            start, end = block.content_start or block.start, accounting.read_until
+            self._context.moved.append(MovedRange(redacted(block.moved_from), start, end))
 
     def _leave_out_if_gone(self, block: BlockMetadata, accounting: BlockAccounting, error: Exception) -> None:
         """Leave out a block that could not be read to its end because its file changed.

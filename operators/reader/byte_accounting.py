@@ -36,6 +36,7 @@ class BlockAccounting:
         waiting_bytes: Bytes at the end of a file that were left for a later version: its last record is in progress.
         lost: Records that were read, and neither accepted nor refused nor passed over; 0 in a right format.
         is_left_out: Whether the file's content is in no output.
+        read_until: Offset in the file's content up to which it was read.
         has_grown: Whether a record at the file's planned end was found to go on.
     """
 
@@ -50,7 +51,7 @@ class BlockAccounting:
         self.counters = counters
         self.listener = listener
         self._log = log
-        self.due = self.covered = self.waiting_bytes = self.lost = 0
+        self.due = self.covered = self.waiting_bytes = self.lost = self.read_until = 0
         self._aside = 0
         self.is_left_out = self.has_grown = False
 

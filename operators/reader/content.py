@@ -59,6 +59,7 @@ class ContentReader:
             yield from self._growing.read(
                 content.source, content.block, accounting, problem=problem, has_grown=has_grown
             )
+        accounting.read_until = min(content.block.end, content.source.size_bytes)
         if content.waiting_bytes:
             accounting.waiting_bytes += content.waiting_bytes
             accounting.counters[WAITING_BYTES] += content.waiting_bytes

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-from dagflow.api.context import UNKNOWN_SUM, Cause, OperatorContext, Skipped, VersionKey
+from dagflow.api.context import UNKNOWN_SUM, Cause, MovedRange, OperatorContext, Skipped, VersionKey
 from dagflow.errors import DagflowError, MissingError, RecordError, SourceChangedError
 from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED, SKIPPED_BYTES, VANISHED
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.source_events import FileFingerprints
 from operators.reader.byte_accounting import accounting_key
+from operators.reader.compression.stream import UNKNOWN_SIZE
 from operators.reader.fingerprints import gone_block_fingerprint, skipped_block_fingerprint
 
 logger = logging.getLogger(__name__)
@@ -102,6 +103,10 @@ class ErrorPolicy:
             # Records of the blocks around it may begin or end in it.
             context.accounting[accounting_key(block)] = UNKNOWN_SUM
         context.skipped.append(skipped)
+        if block.moved_from:
+            # Listed once, under the name that the file has now.
+            end = UNKNOWN_SIZE if block.content_start else block.end
+            context.moved.append(MovedRange(redacted(block.moved_from), block.content_start or block.start, end))
         logger.warning("block left out url=%s start=%d: %s", skipped.url, block.start, skipped.reason)
 
     def _report(self, event: FileFingerprints | None) -> None:

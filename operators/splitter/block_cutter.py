@@ -44,6 +44,7 @@ class OpenFile:
         content_start: See BlockMetadata.
         tail_start: See BlockMetadata.
         read_fingerprint: See BlockMetadata.
+        moved_from: See BlockMetadata.
     """
 
     url: str
@@ -58,6 +59,7 @@ class OpenFile:
     content_start: int = 0
     tail_start: int = 0
     read_fingerprint: int = 0
+    moved_from: str = ""
 
     @property
     def next_end(self) -> int:
@@ -188,7 +190,7 @@ class BlockCutter:
         """
         version, start = file.version, file.next_start
         is_begun = start > 0 or file.content_start > 0
-        if not is_begun and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
+        if not (is_begun or file.moved_from) and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
             return self._begin_small(file, relative_path)
         if not self._quota.take_file():
             return False
@@ -301,8 +303,8 @@ class BlockCutter:
             block_id, is_last = self._next_block_id, end == file.version.size_bytes
             place = block_id, file.url, file.version, start, end, is_last, file.previous_block_id
             growth = file.is_open, file.resumes, file.fingerprint
-            found = file.discovered_ms, file.content_start, file.tail_start, file.read_fingerprint
-            self._blocks.emit(BlockMetadata(*place, 0, *growth, None, *found))
+            before = file.discovered_ms, file.content_start, file.tail_start, file.read_fingerprint
+            self._blocks.emit(BlockMetadata(*place, 0, *growth, None, *before, moved_from=file.moved_from))
             self._counters[names.BLOCKS_EMITTED] += 1
             self._counters[names.BYTES_EMITTED] += end - start
             self._counters[names.FILES_COMPLETED] += is_last

@@ -439,6 +439,7 @@ class ChangeDetector:
             is_same_file = not suspect.is_compressed or source.entry.identity == suspect.stat.file_id
             prints = [source.entry.fingerprint] if is_same_file else []
             return replace(suspect.files, is_noted=True, fingerprints=prints)
-        tail = self._changed.treat(suspect.files, source.name, source.entry, "appended")
+        files = replace(suspect.files, moved_from=os.fsdecode(source.path))
+        tail = self._changed.treat(files, source.name, source.entry, "appended")
         is_content = suspect.is_compressed and source.entry.identity != suspect.stat.file_id
         return replace(tail, start=0, content_start=tail.start) if is_content and tail.start else tail

@@ -320,7 +320,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         if files.is_noted:
             count = len(files)
             self._has_noted = True
-        elif files.start or files.content_start or self._cutter.announces or self._may_grow:
+        elif files.start or files.content_start or files.moved_from or self._cutter.announces or self._may_grow:
             count = self._begin_each(files)
         else:
             self._enter_root(files.root.lister.url(files.root.base))
@@ -362,6 +362,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             content_start=files.content_start,
             tail_start=files.start,
             read_fingerprint=files.read_fingerprint,
+            moved_from=files.moved_from,
         )
         return self._cutter.begin(file, relative_path)
 

@@ -188,8 +188,10 @@ class History:
         return gzip.compress(data, mtime=0) if self.suffix else data
 
     def read(self, data: bytes) -> list[bytes]:
-        """The lines in some bytes of a file."""
-        return (gzip.decompress(data) if self.suffix else data).splitlines()
+        """The lines in some bytes of a file; none where these begin within a member."""
+        if not self.suffix:
+            return data.splitlines()
+        return gzip.decompress(data).splitlines() if data.startswith(gzip.compress(b"")[:2]) else []
 
     def do(self, step: tuple[str, str, int]) -> None:
         """Do one thing to one file."""

@@ -43,5 +43,21 @@ def test_what_was_planned_of_a_log_is_read_where_it_is_now(
     except DagflowError as error:
         assert str(error) == "the machine is gone"
     for _ in range(2):
-        run(app, RunOptions(), runtime=InlineRuntime)
+        summary = run(app, RunOptions(), runtime=InlineRuntime)
     assert published(tmp_path) == [b"line 1", b"line 2", b"line 3", b"line 4"]
+    # Read under another name, it is not left out any more.
+    assert (summary.left_out.ranges, summary.left_out.newest) == (0, [])
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["read there", "deleted there"])
+def test_what_was_left_out_is_listed_once_and_under_its_newest_name(tmp_path: Path, goes: bool) -> None:
+    """Until it is read: a file of which nothing was read before is found by its inode."""
+    app, log = app_over(tmp_path, "block_size: 1MiB"), write(tmp_path / "in" / "app.log", b"line 1\nline 2\n")
+    moved = log.parent / "old" / "app.log.1"
+    first = run(app, RunOptions(), runtime=at_window(1, lambda: rename_into_directory(log)))
+    assert [(each.url, each.end) for each in first.left_out.newest] == [(str(log), 14)]
+    act = moved.unlink if goes else lambda: None
+    second = run(app, RunOptions(), runtime=at_window(first.last_planned + 1, act))
+    assert [(each.url, each.end) for each in second.left_out.newest] == ([(str(moved), 14)] if goes else [])
+    assert (second.left_out.ranges, second.left_out.bytes) == ((1, 14) if goes else (0, 0))
+    assert goes or published(tmp_path) == [b"line 1", b"line 2"]

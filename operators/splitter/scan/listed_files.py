@@ -30,6 +30,7 @@ class ListedFiles:
         content_start: Of one compressed file: how many bytes of its content were read under another name.
         read_fingerprint: Of the first start bytes of one file, or content_start bytes of its content, as they were
             read; 0 where none is known.
+        moved_from: URL under which one file was taken before; "" for none.
         is_noted: Whether the versions are only recorded in the index, and nothing is read.
         discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
     """
@@ -41,6 +42,7 @@ class ListedFiles:
     start: int = 0
     content_start: int = 0
     read_fingerprint: int = UNKNOWN
+    moved_from: str = ""
     is_noted: bool = False
     discovered_ms: int = 0
 

@@ -22,6 +22,7 @@ BLOCKS = st.builds(
     content_start=st.integers(0, 1),
     tail_start=st.integers(0, 1),
     read_fingerprint=st.integers(0, 1),
+    moved_from=st.sampled_from(["", "c"]),
     decompressed=st.sampled_from([None, DecompressedRange(0, 1, 2, 3, 4, 5), DecompressedRange(1, 2, 3, 4, 5, 6)]),
 )
 
