@@ -1,0 +1,87 @@
+"""The pages and their data as one file that opens without a server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from posixpath import dirname, join, normpath
+from typing import Any
+
+STATIC = files("dagflow.web") / "static"
+
+_IMPORT = re.compile(r"""(\bfrom\s*|\bimport\s*\(\s*|\bimport\s+)(["'])(\.[^"']+)\2""")
+"""A module that another one names by a relative path, statically or when it is needed."""
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' data:; \
+style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="dark light">
+<title>dagflow</title>
+<style>{style}</style>
+<script type="importmap">{imports}</script>
+</head>
+<body>
+<div id="app"></div>
+<script type="application/json" id="dagflow-data">{data}</script>
+<script type="module">import "{main}";</script>
+</body>
+</html>
+"""
+
+
+def single_page(resources: dict[str, Any]) -> str:
+    """One HTML page that holds all modules, the styles and the data.
+
+    Args:
+        resources: What the server would answer, by path below `/api/v1/`, such as "apps/ID/graph".
+
+    Returns:
+        The page. Modules are named by their path below `static`, and an import map gives their text as data URLs, so
+        that the same sources work with and without a server.
+    """
+    modules = {path: _absolute(path, text) for path, text in _texts(STATIC) if path.endswith(".js")}
+    imports = {f"dagflow/{path}": _data_url(text) for path, text in modules.items()}
+    styles = [(STATIC / name).read_text(encoding="utf-8") for name in ("vendor/uplot.css", "style.css")]
+    return _PAGE.format(
+        style="\n".join(styles),
+        imports=_embedded({"imports": imports}),
+        data=_embedded({"resources": resources}),
+        main="dagflow/app.js",
+    )
+
+
+def _texts(folder: Traversable, prefix: str = "") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
+        path = join(prefix, entry.name)
+        if entry.is_dir():
+            found += _texts(entry, path)
+        elif path.endswith(".js"):
+            found.append((path, entry.read_text(encoding="utf-8")))
+    return found
+
+
+def _absolute(path: str, text: str) -> str:
+    """The text of a module in which relative imports name modules of the import map."""
+
+    def named(match: re.Match[str]) -> str:
+        return f'{match[1]}"dagflow/{normpath(join(dirname(path), match[3]))}"'
+
+    return _IMPORT.sub(named, text)
+
+
+def _data_url(text: str) -> str:
+    return f"data:text/javascript;base64,{base64.b64encode(text.encode()).decode('ascii')}"
+
+
+def _embedded(value: Any) -> str:
+    """JSON that can stand in an element `script`: no file name or record can end it."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

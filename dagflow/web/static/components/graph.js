@@ -1,0 +1,145 @@
+/** The plan as a picture: operators as cards, fused stages as frames, streams as edges with what flows on them. */
+import { plural, shortened } from "../lib/format.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { layout } from "../lib/layout.js";
+import { moveFocus } from "./table.js";
+
+const CARD = { width: 172, height: 80 };
+const ACROSS = { gap: { main: 100, cross: 22 }, pad: 14, title: 20 };
+const DOWN = { gap: { main: 64, cross: 18 }, pad: 14, title: 20 };
+/** From the edge of the page's body to the drawing. */
+const MARGIN = 41;
+/** Room for labels beside the last edge, where the graph goes down. */
+const LABEL_WIDTH = 150;
+/** The graph is not drawn smaller than this, so that it can be read; it scrolls instead. */
+const LEAST_SCALE = 0.8;
+
+/**
+ * @typedef {object} GraphNode
+ * @property {string} name
+ * @property {string} kind Its class.
+ * @property {string} stage Head of its stage; "" in the driver.
+ * @property {string} note A line of figures.
+ * @property {string} badge Such as its partitions.
+ * @property {{name: string, value: number, fill: string}[]} parts Shares of its time.
+ * @property {boolean} isBottleneck
+ *
+ * @typedef {object} GraphEdge
+ * @property {string} from
+ * @property {string} to
+ * @property {boolean} isExchange
+ * @property {string[]} lines Its label.
+ * @property {string} strong The line that is said louder.
+ * @property {string} title All about it, on hover.
+ */
+
+/**
+ * @param {object} props
+ * @param {GraphNode[]} props.nodes
+ * @param {GraphEdge[]} props.edges
+ * @param {{name: string, title: string}[]} props.stages
+ * @param {string} props.selected
+ * @param {(name: string) => string} props.linkOf
+ */
+export function Graph({ nodes, edges, stages, selected, linkOf }) {
+  const box = useRef(null);
+  const [room, setRoom] = useState(0);
+  // The room without a panel: a click on an operator does not turn the graph.
+  useEffect(() => {
+    const observer = new ResizeObserver(([entry]) => setRoom(entry.target.clientWidth - 2 * MARGIN));
+    observer.observe(box.current.closest(".body"));
+    return () => observer.disconnect();
+  }, []);
+  useEffect(() => box.current.querySelector(".node.selected")?.scrollIntoView({ block: "nearest", inline: "center" }), [selected, room]);
+  return html`<div class="graph-box" ref=${box} onKeyDown=${(event) => moveFocus(event, box.current, "a.node")}>
+    ${room > 0 && html`<${Drawing} ...${{ nodes, edges, stages, selected, linkOf, room }} />`}
+  </div>`;
+}
+
+function Drawing({ nodes, edges, stages, selected, linkOf, room }) {
+  const grouped = nodes.map((node) => ({ name: node.name, group: node.stage ? `stage ${node.stage}` : `driver ${node.name}` }));
+  const across = layout(grouped, edges, { node: { main: CARD.width, cross: CARD.height }, ...ACROSS });
+  const isAcross = across.main * LEAST_SCALE <= room;
+  const placed = isAcross ? across : layout(grouped, edges, { node: { main: CARD.height, cross: CARD.width }, ...DOWN });
+  const point = isAcross ? ({ main, cross }) => [main, cross] : ({ main, cross }) => [cross, main];
+  const [width, height] = point(placed).map((length, index) => Math.ceil(length) + 4 + (isAcross || index ? 0 : LABEL_WIDTH / 2));
+  const titles = new Map(stages.map((stage) => [`stage ${stage.name}`, stage.title]));
+  const stop = nodes.some((node) => node.name === selected) ? selected : nodes[0]?.name;
+  return html`<svg
+    class="graph"
+    viewBox=${`-2 -2 ${width} ${height}`}
+    width=${width}
+    height=${height}
+    style=${{ minWidth: `${Math.min(width * LEAST_SCALE, isAcross ? Infinity : room)}px` }}
+    role="group"
+    aria-label=${`Graph of ${plural(nodes.length, "operator")} and ${plural(edges.length, "stream")}`}
+  >
+    <defs>
+      <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" /></marker>
+    </defs>
+    ${[...placed.groups].map(([group, at]) => html`<${Frame} ...${{ at, title: titles.get(group), point, isAcross }} />`)}
+    ${edges
+      .filter(({ from, to }) => placed.nodes.has(from) && placed.nodes.has(to))
+      .map((edge) => html`<${Edge} ...${{ edge, from: point(placed.nodes.get(edge.from)), to: point(placed.nodes.get(edge.to)), isAcross }} />`)}
+    ${nodes.map((node) => {
+      const [x, y] = point(placed.nodes.get(node.name));
+      return html`<${Node} key=${node.name} ...${{ node, x, y, link: linkOf(node.name), isSelected: node.name === selected, isStop: node.name === stop }} />`;
+    })}
+  </svg>`;
+}
+
+function Frame({ at, title, point, isAcross }) {
+  if (!title) return null;
+  const [x, y] = point(at);
+  const [width, height] = point(at.size);
+  // The title's room is across the flow: above the operators when the flow goes to the right, beside them otherwise.
+  return html`<g>
+    <rect class="frame" x=${x} y=${y} width=${width} height=${height} rx="12" />
+    ${isAcross
+      ? html`<text class="soft" x=${x + 14} y=${y + 20}>${title}</text>`
+      : html`<text class="soft" transform=${`translate(${x + 20} ${y + height - 14}) rotate(-90)`}>${title}</text>`}
+  </g>`;
+}
+
+function Edge({ edge, from, to, isAcross }) {
+  const [x1, y1] = isAcross ? [from[0] + CARD.width, from[1] + CARD.height / 2] : [from[0] + CARD.width / 2, from[1] + CARD.height];
+  const [x2, y2] = isAcross ? [to[0], to[1] + CARD.height / 2] : [to[0] + CARD.width / 2, to[1]];
+  const bend = (isAcross ? x2 - x1 : y2 - y1) / 2;
+  const path = isAcross
+    ? `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`
+    : `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}`;
+  // Near the end rather than in the middle: streams that begin together have parted there.
+  const [x, y] = isAcross ? [x1 + (x2 - x1) * 0.5, y1 + (y2 - y1) * 0.62] : [x1 + (x2 - x1) * 0.62 + 8, y1 + (y2 - y1) * 0.5];
+  return html`<g>
+    <path class="edge ${edge.isExchange ? "exchange" : ""}" d=${path} marker-end="url(#arrow)"><title>${edge.title}</title></path>
+    <g transform=${`translate(${x} ${y + 4 - (edge.lines.length - 1) * 7})`} text-anchor=${isAcross ? "middle" : "start"}>
+      ${edge.lines.map((line, index) => html`<text class="edge-label ${line === edge.strong ? "" : "soft"}" y=${index * 14}>${line}<title>${edge.title}</title></text>`)}
+    </g>
+  </g>`;
+}
+
+function Node({ node, x, y, link, isSelected, isStop }) {
+  const whole = node.parts.reduce((sum, part) => sum + part.value, 0);
+  let at = 0;
+  const bars = node.parts.map((part) => {
+    const width = whole ? (part.value / whole) * (CARD.width - 24) : 0;
+    at += width;
+    return html`<rect class="fill-${part.fill}" x=${12 + at - width} y=${CARD.height - 13} width=${width} height="5"><title>${part.name}</title></rect>`;
+  });
+  const spoken = [node.name, node.kind, node.badge, node.note, node.isBottleneck && "bottleneck"].filter(Boolean).join(", ");
+  return html`<a
+    class="node ${isSelected ? "selected" : ""} ${node.isBottleneck ? "bottleneck" : ""}"
+    href=${link}
+    tabindex=${isStop ? 0 : -1}
+    aria-label=${spoken}
+    transform=${`translate(${x} ${y})`}
+  >
+    <title>${`${node.name} (${node.kind})`}</title>
+    <rect class="card-rect" width=${CARD.width} height=${CARD.height} rx="8" />
+    <text class="label" x="12" y="22">${shortened(node.name, node.badge ? 15 : 20)}</text>
+    ${node.badge && html`<text class="soft" x=${CARD.width - 12} y="22" text-anchor="end">${node.badge}</text>`}
+    <text class="soft" x="12" y="39">${shortened(node.kind, 25)}</text>
+    <text class="soft" x="12" y="56">${shortened(node.note, 28)}</text>
+    ${whole > 0 ? bars : html`<rect class="fill-wait" x="12" y=${CARD.height - 13} width=${CARD.width - 24} height="5" />`}
+  </a>`;
+}

@@ -1,0 +1,74 @@
+/** Tables that the app fills: their version by window, the sizes of their files, and their schemas. */
+import { Badge } from "../components/marks.js";
+import { Empty, Resource } from "../components/notice.js";
+import { Cards } from "../components/panel.js";
+import { Table } from "../components/table.js";
+import { Time } from "../components/time.js";
+import { useResource } from "../lib/api.js";
+import { bytes, count, plural, visible } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { href } from "../lib/router.js";
+
+export function Tables({ route }) {
+  const tables = useResource(`apps/${route.app}/tables`, {}, { app: route.app });
+  return html`<main class="main" id="main" tabindex="-1">
+    <${Resource} of=${tables}>
+      ${(data) =>
+        data.tables.length === 0
+          ? html`<${Empty} title="This app fills no table">An operator TableWriter adds windows to a table of Delta Lake or Iceberg, each as one version.<//>`
+          : html`<p class="sentence accent"><span>All tables show every window up to <b>${count(data.watermark)}</b>.</span></p>
+              ${data.tables.map((table) => html`<${One} key=${table.operator} route=${route} table=${table} />`)}`}
+    <//>
+  </main>`;
+}
+
+function One({ route, table }) {
+  const average = table.files ? table.size_bytes / table.files : 0;
+  return html`<section class="box" aria-label=${visible(table.operator)}>
+    <header>
+      <h2>${visible(table.operator)}</h2>
+      <span class="muted mono">${visible(table.table)}</span>
+      <span class="end">${table.waiting_windows > 0 && html`<${Badge} tone="accent">${plural(table.waiting_windows, "window")} wait<//>`} <${Badge}>version ${visible(table.version)}<//></span>
+    </header>
+    <div class="pad stack">
+      <${Cards}
+        items=${[
+          ["Newest window", html`<a href=${href(route.app, "windows", { window: table.window })}>${count(table.window)}</a>`],
+          ["Rows", count(table.records)],
+          ["Files", count(table.files), bytes(table.size_bytes)],
+          ["Average file", bytes(average), table.target_bytes && `target ${bytes(table.target_bytes)}`],
+        ]}
+      />
+      ${table.sizes?.length > 0 && html`<${Sizes} table=${table} />`}
+    </div>
+    <${Table}
+      label="Versions"
+      rows=${[...table.versions].reverse()}
+      keyOf=${(version) => String(version.window)}
+      linkOf=${(version) => href(route.app, "windows", { window: version.window })}
+      columns=${[
+        { label: "Window", cell: (version) => version.window },
+        { label: "Version", cell: (version) => html`<span class="mono">${visible(version.version)}</span>` },
+        { label: "Files", number: true, cell: (version) => count(version.files) },
+        { label: "Rows", number: true, cell: (version) => count(version.records) },
+        { label: "Published", number: true, wide: true, cell: (version) => html`<${Time} at=${version.published_ms} />` },
+      ]}
+    />
+    ${table.schemas?.length > 0 &&
+    html`<div class="pad stack">
+      <h3>Schema history</h3>
+      ${table.schemas.map((schema) => html`<div><p>from window ${schema.window}</p><p class="mono muted">${schema.columns.map((column) => `${visible(column.name)} ${visible(column.type)}`).join(", ")}</p></div>`)}
+    </div>`}
+  </section>`;
+}
+
+/** File sizes, smallest to largest, beside the size that is aimed at. */
+function Sizes({ table }) {
+  const greatest = Math.max(...table.sizes.map((bin) => bin.count), 1);
+  return html`<figure>
+    <div class="histogram" role="img" aria-label=${`Sizes of ${plural(table.files, "file")}: ${table.sizes.map((bin) => `${bin.count} up to ${bytes(bin.upto)}`).join(", ")}`}>
+      ${table.sizes.map((bin) => html`<span title=${`${plural(bin.count, "file")} up to ${bytes(bin.upto)}`} style=${{ height: `${(bin.count / greatest) * 100}%` }}></span>`)}
+    </div>
+    <div class="axis"><span>up to ${bytes(table.sizes[0].upto)}</span><span>file sizes</span><span>up to ${bytes(table.sizes[table.sizes.length - 1].upto)}</span></div>
+  </figure>`;
+}
