@@ -6,7 +6,7 @@ import { visible } from "../lib/format.js";
 export function Code({ text, problems, target }) {
   const at = useRef(null);
   useEffect(() => at.current?.scrollIntoView({ block: "center" }), [target, text]);
-  return html`<div class="code" tabindex="0" role="region" aria-label="YAML">
+  return html`<div class="code" tabindex="0" role="region" aria-label="Lines of the app">
     ${text.replace(/\n$/, "").split("\n").map((line, index) => {
       const number = index + 1;
       const own = problems.filter((problem) => problem.line === number);

@@ -126,20 +126,19 @@ function Node({ node, x, y, link, isSelected, isStop }) {
     at += width;
     return html`<rect class="fill-${part.fill}" x=${12 + at - width} y=${CARD.height - 13} width=${width} height="5"><title>${part.name}</title></rect>`;
   });
-  const spoken = [node.name, node.kind, node.badge, node.note, node.isBottleneck && "bottleneck"].filter(Boolean).join(", ");
+  const shown = { name: shortened(node.name, node.badge ? 15 : 20), kind: shortened(node.kind, 25), note: shortened(node.note, 28) };
   return html`<a
     class="node ${isSelected ? "selected" : ""} ${node.isBottleneck ? "bottleneck" : ""}"
     href=${link}
     tabindex=${isStop ? 0 : -1}
-    aria-label=${spoken}
     transform=${`translate(${x} ${y})`}
   >
-    <title>${`${node.name} (${node.kind})`}</title>
     <rect class="card-rect" width=${CARD.width} height=${CARD.height} rx="8" />
-    <text class="label" x="12" y="22">${shortened(node.name, node.badge ? 15 : 20)}</text>
+    <text class="label" x="12" y="22">${shown.name}</text>
     ${node.badge && html`<text class="soft" x=${CARD.width - 12} y="22" text-anchor="end">${node.badge}</text>`}
-    <text class="soft" x="12" y="39">${shortened(node.kind, 25)}</text>
-    <text class="soft" x="12" y="56">${shortened(node.note, 28)}</text>
-    ${whole > 0 ? bars : html`<rect class="fill-wait" x="12" y=${CARD.height - 13} width=${CARD.width - 24} height="5" />`}
+    <text class="soft" x="12" y="39">${shown.kind}</text>
+    <text class="soft" x="12" y="56">${shown.note}</text>
+    ${node.isBottleneck && html`<text class="visually-hidden">bottleneck</text>`}
+    ${whole > 0 ? html`<g aria-hidden="true">${bars}</g>` : html`<rect class="fill-wait" x="12" y=${CARD.height - 13} width=${CARD.width - 24} height="5" />`}
   </a>`;
 }

@@ -61,12 +61,12 @@ function Side({ route, apps, app }) {
     const current = nav.current.querySelector("[aria-current]");
     if (current) nav.current.scrollLeft = current.offsetLeft - nav.current.clientWidth / 2 + current.clientWidth / 2;
   }, [route.app, route.screen]);
-  return html`<div class="side">
+  return html`<nav class="side" aria-label="Screens">
     <a class="brand" href="#/">
       <svg viewBox="0 0 16 16" aria-hidden="true"><g fill="none" stroke="var(--accent)" stroke-width="1.6"><path d="M3.5 8h3c2 0 2-4 4-4h2M6.500 8c2 0 2 4 4 4h2" /></g><g fill="var(--accent)"><circle cx="3" cy="8" r="2" /><circle cx="13" cy="4" r="2" /><circle cx="13" cy="12" r="2" /></g></svg>
       dagflow
     </a>
-    <nav class="nav" aria-label="Screens" ref=${nav}>
+    <div class="nav" ref=${nav}>
       <a href="#/" aria-current=${route.screen === "fleet" ? "page" : undefined}><${Icon} name="fleet" />Fleet</a>
       ${route.app &&
       html`<span class="nav-title">${shortened(app ? app.app : route.app, 26)}</span>
@@ -75,9 +75,9 @@ function Side({ route, apps, app }) {
             <${Icon} name=${screen} />${label}
           </a>`,
         )}`}
-    </nav>
+    </div>
     <p class="side-foot">${apps ? (apps.length === 1 ? "1 app" : `${apps.length} apps`) : ""}, read-only</p>
-  </div>`;
+  </nav>`;
 }
 
 function Connection() {

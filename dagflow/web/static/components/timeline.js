@@ -34,8 +34,8 @@ export function Timeline({ rows, linkOf, selected, now }) {
   const stop = rows.some((row) => row.id === selected) ? selected : rows[0]?.id;
   return html`<div class="timeline" ref=${list} onKeyDown=${(event) => moveFocus(event, list.current, "a.row")}>
     ${rows.map(
-      (row) => html`<a key=${row.id} class="row ${row.id === selected ? "selected" : ""}" href=${linkOf(row.id)} tabindex=${row.id === stop ? 0 : -1} aria-label=${spoken(row)}>
-        <span class="number">${row.id}</span>
+      (row) => html`<a key=${row.id} class="row ${row.id === selected ? "selected" : ""}" href=${linkOf(row.id)} tabindex=${row.id === stop ? 0 : -1}>
+        <span class="number"><span class="visually-hidden">Window </span>${row.id}<span class="visually-hidden">${spoken(row)}</span></span>
         <${Bar} row=${row} first=${first} last=${last} now=${now} />
         <span class="marks">
           ${row.marks.map((mark) => html`<${Badge} tone=${mark.tone} title=${mark.title}>${mark.text}<//>`)}
@@ -48,10 +48,10 @@ export function Timeline({ rows, linkOf, selected, now }) {
   </div>`;
 }
 
-function spoken(row) {
-  const [start, end] = spanOf(row.times);
-  const marks = row.marks.map((mark) => mark.text).join(", ");
-  return `window ${row.id}, ${row.note}${start ? `, from ${localTime(start)}, ${duration((end - start) / 1000)}` : ""}${marks && `, ${marks}`}`;
+/** What the bar says, for readers who do not see it. */
+function spoken({ times }) {
+  const [start, end] = spanOf(times);
+  return start ? `from ${localTime(start)}, ${duration((end - start) / 1000)}` : "";
 }
 
 function Bar({ row, first, last, now }) {

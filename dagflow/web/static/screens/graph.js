@@ -102,7 +102,7 @@ function NodePanel({ route, graph }) {
         rows=${node.ports}
         columns=${[
           { label: "Port", cell: (port) => visible(port.name), wide: true },
-          { label: "", cell: (port) => html`<span class="muted">${port.direction}</span>` },
+          { label: "Direction", cell: (port) => html`<span class="muted">${port.direction}</span>` },
           { label: "Rows", number: true, cell: (port) => count(port.records) },
           { label: "Bytes", number: true, cell: (port) => bytes(port.bytes) },
         ]}
