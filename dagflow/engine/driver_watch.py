@@ -39,7 +39,7 @@ class _Emitting:
 class DriverWatch:
     """Watches work of any thread of the driver; it stands still while the thread waits at one place.
 
-    An operator in a chain that is watched stands still as well while it emits on and on and takes no input.
+    An operator in a chain that is watched stands still as well while it goes on and on and takes no input.
 
     Use it as a context manager, which the watching thread ends with.
 
@@ -114,6 +114,8 @@ class DriverWatch:
             logger.warning("%s\n%s", _line(work.told, standstill.seconds), stacks_of(work.thread))
 
     def _look_at_chain(self, chain: _Emitting) -> None:
+        if any(work.told and work.thread == chain.thread for work in list(self._work.values())):
+            return  # that it waits has been told
         for found in chain.watch.look():
             if not found.standstill.is_over:
                 chain.told[found.call] = found

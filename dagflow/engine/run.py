@@ -375,7 +375,8 @@ def _start_spark(
     master, log = options.master or app.attributes.master, _spark_log(app)
     modules = app.spec.user_modules() if app.spec is not None else []
     with master_named(master, log), contextlib.ExitStack() as undo:
-        context = start_context(app.name, master, {**app.attributes.spark, **options.conf}, log)
+        settings = {**app.attributes.spark, **options.conf}
+        context = start_context(app.name, master, settings, log, lambda: stop.is_requested)
         undo.callback(stop_context, context)
         runtime = SparkRuntime(program, context, modules=modules, owns_context=True, must_stop=lambda: stop.is_overdue)
         undo.callback(runtime.close)

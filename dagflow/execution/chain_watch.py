@@ -126,23 +126,29 @@ class ChainWatch:
         return self._chain.mark_of(watched.call, watched.emitted_in_it(emitted)), self._bytes_read()
 
 
-class EmissionWatch(ChainWatch):
-    """Finds the calls that emit on and on without taking input, and nothing else.
+SILENT_TIMES = 10
+"""A call that emits nothing is told so many times later than one that does: it may scan any number of files."""
 
-    For the operators of the driver: a call that emits nothing may scan any number of files, and a stack that does not
-    change shows that it waits.
+
+class EmissionWatch(ChainWatch):
+    """Finds the calls that go on and on without taking input.
+
+    For the operators of the driver, whose calls may scan any number of files before they emit something.
 
     Args:
         chain: The chain.
-        warning_s: Seconds after which a standstill is told.
+        warning_s: Seconds after which a standstill of a call that emits is told.
     """
 
     def __init__(self, chain: Chain, warning_s: float) -> None:
-        super().__init__(chain, lambda: 0, warning_s)
+        super().__init__(chain, lambda: 0, SILENT_TIMES * warning_s)
+        self._emitting_warning_s = warning_s
 
     def _mark_of(self, watched: Watched, emitted: int) -> Hashable:
-        if not watched.emitted_in_it(emitted):
-            return object()  # unlike all others: this is no standstill
+        if watched.call is None:
+            return object()  # unlike all others: the driver may wait for ever between two calls
+        if watched.emitted_in_it(emitted):
+            watched.detector.warning_s = self._emitting_warning_s
         return super()._mark_of(watched, emitted)
 
 

@@ -68,10 +68,14 @@ class StandstillDetector:
     Args:
         warning_s: Seconds after which a standstill is told.
         now: A clock, in seconds.
+
+    Attributes:
+        warning_s: See above.
+        is_told: Whether the standstill has been told.
     """
 
     def __init__(self, warning_s: float, now: Callable[[], float] = time.monotonic) -> None:
-        self._warning_s = warning_s
+        self.warning_s = warning_s
         self._now = now
         self._mark: Hashable = None
         self._since = now()
@@ -92,7 +96,7 @@ class StandstillDetector:
             over = Standstill(self.stood_s, is_over=True) if self.is_told else None
             self._mark, self._since, self.is_told = mark, self._now(), False
             return over
-        if self.is_told or self.stood_s < self._warning_s:
+        if self.is_told or self.stood_s < self.warning_s:
             return None
         self.is_told = True
         return Standstill(self.stood_s, is_over=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 OUT_OF_MEMORY_CODE = 3
@@ -23,11 +25,19 @@ end of a pipe: also after a SIGKILL of the driver."""
 
 
 class JavaProcessOptions(dict[str, Any]):
-    """Options of subprocess.Popen for PySpark, which adds a preexec_fn and the environment: both are made to fit."""
+    """Options of subprocess.Popen for PySpark, which adds a preexec_fn and the environment: both are made to fit.
+
+    Args:
+        pid_file: Where the process writes its id when it begins.
+    """
+
+    def __init__(self, pid_file: Path) -> None:
+        super().__init__()
+        self._pid_file = pid_file
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "preexec_fn":
-            value = _ignoring_signals(value)
+            value = _prepared(value, self._pid_file)
         elif name == "env":
             value = with_utf8(value)
         super().__setitem__(name, value)
@@ -42,9 +52,10 @@ def with_utf8(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "LC_ALL": "C.UTF-8"} if locale in ("C", "POSIX") else dict(environ)
 
 
-def _ignoring_signals(before: Callable[[], None]) -> Callable[[], None]:
+def _prepared(before: Callable[[], None], pid_file: Path) -> Callable[[], None]:
     def prepare() -> None:
         before()
+        pid_file.write_text(str(os.getpid()))
         for number in IGNORED_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 

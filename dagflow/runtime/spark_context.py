@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from dagflow.runtime.spark_errors import first_line, translating
 from dagflow.runtime.spark_process import SparkProcess
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, protection, require_secret, settings_for
 from dagflow.runtime.start_checks import reason_in
+from dagflow.runtime.start_end import ended_with_run
 from dagflow.spec.spark_master import SparkMaster
 
 _ENDED_EARLY = "JAVA_GATEWAY_EXITED"
@@ -39,7 +40,13 @@ for _server in (AccumulatorTCPServer, AccumulatorUnixServer):
 pyspark.util.print_exec = lambda stream: None
 
 
-def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | None = None) -> SparkContext:
+def start_context(
+    app: str,
+    master: str,
+    conf: Mapping[str, str],
+    log: Path | None = None,
+    must_stop: Callable[[], bool] = lambda: False,
+) -> SparkContext:
     """Start Spark with the settings that suit dagflow.
 
     Args:
@@ -47,8 +54,10 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
         master: A Spark master URL.
         conf: Settings that take precedence over dagflow's.
         log: Where the JVM and the Python workers write; None leaves them this process's stderr.
+        must_stop: Whether the run shall stop; called by other threads.
 
     Raises:
+        RunStoppedError: The run shall stop.
         DagflowError: Java or Spark could not be started.
     """
     cores = SparkMaster.parse(master).local_tasks
@@ -70,9 +79,10 @@ def start_context(app: str, master: str, conf: Mapping[str, str], log: Path | No
     settings |= {"spark.master": master, "spark.app.name": f"dagflow {app}"}
     try:
         with contextlib.ExitStack() as undo:
-            process = SparkProcess(settings, log)
+            process = SparkProcess(settings, log, must_stop)
             undo.callback(process.end)
-            context = _context(process, settings)
+            with ended_with_run(must_stop, process.pid_file):
+                context = _context(process, settings)
             undo.pop_all()
     except DagflowError:
         raise

@@ -8,7 +8,7 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from dagflow.runtime.java_process import END_S, JavaProcessOptions
 from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.scratch import SHORT_PLACES, Scratch, sweep
 from dagflow.runtime.start_checks import require_open_files, require_space, unwritable_log
+from dagflow.runtime.start_end import ended_with_run
 
 _NUMPY_CONVERTERS = NumpyArrayConverter, NumpyScalarConverter
 
@@ -40,14 +41,18 @@ class SparkProcess:
     Args:
         settings: Spark's settings that hold before the context is made.
         log: Where the process and the Python workers write; None leaves them this process's stderr.
+        must_stop: Whether the run shall stop, and its start be given up.
 
     Raises:
+        RunStoppedError: The run shall stop.
         DagflowError: The machine lacks something that it needs.
         OSError: It could not be started.
         PySparkException: It ended at once.
     """
 
-    def __init__(self, settings: Mapping[str, str], log: Path | None) -> None:
+    def __init__(
+        self, settings: Mapping[str, str], log: Path | None, must_stop: Callable[[], bool] = lambda: False
+    ) -> None:
         self._scratches: list[Scratch] = []
         require_open_files()
         self._log = None if log is None else _log_at(log)
@@ -58,7 +63,8 @@ class SparkProcess:
         try:
             self._scratch = self._scratch_in(tempfile.gettempdir())
             require_space(self._scratch)
-            self._gateway = self._launched(settings)
+            with ended_with_run(must_stop, self.pid_file):
+                self._gateway = self._launched(settings)
         except BaseException:
             self.end()
             raise
@@ -66,6 +72,11 @@ class SparkProcess:
         # sends the JVM no such values.
         client = self._gateway._gateway_client
         client.converters = [each for each in client.converters if not isinstance(each, _NUMPY_CONVERTERS)]
+
+    @property
+    def pid_file(self) -> Path:
+        """Where the process has written its id."""
+        return self._scratch / "pid"
 
     @property
     def gateway(self) -> Any:
@@ -89,7 +100,7 @@ class SparkProcess:
         }
         if places := os.environ.get(_LOCAL_DIRS):
             environ[_LOCAL_DIRS] = self._inside(places)
-        popen = JavaProcessOptions()
+        popen = JavaProcessOptions(self.pid_file)
         if self._log is not None:
             popen.update(stdout=self._log.descriptor, stderr=self._log.descriptor)
         try:

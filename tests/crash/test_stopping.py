@@ -93,6 +93,23 @@ def test_a_signal_ends_a_replay_and_nothing_is_replaced(tmp_path: Path, monkeypa
     require_whole(tmp_path)
 
 
+def test_a_signal_ends_a_run_that_waits_for_its_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark would try for a minute: the exit code is 130, no process is left, and what was planned is read later."""
+    make_folder(tmp_path, files=2)
+    log = tmp_path / ".dagflow" / "killed-app.spark.log"
+    waiting = RunProcess(tmp_path, "-q", "--master", "spark://127.0.0.1:9")
+    try:
+        assert waiting.wait_for(lambda: log.exists() and "Failed to connect to master" in log.read_text())
+        os.kill(waiting.process.pid, signal.SIGTERM)
+        assert waiting.end() == 130
+    finally:
+        waiting.destroy()
+    assert "stopped while Spark started\n    continue with: dagflow run" in (tmp_path / "run.log").read_text()
+    monkeypatch.chdir(tmp_path)
+    assert run(load_app("app.yaml"), runtime=InlineRuntime).state == "completed"
+    require_whole(tmp_path)
+
+
 def ask(folder: Path, command: str) -> tuple[int, str, str]:
     """Return what a command ends with, and what it prints."""
     done = subprocess.run([*ENTRY, *command.split()], cwd=folder, env=environment(), capture_output=True, text=True)

@@ -16,6 +16,7 @@ from dagflow.engine import control_graph
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
+from dagflow.execution.chain_watch import SILENT_TIMES
 from dagflow.execution.stalls import StallLimits
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
@@ -137,19 +138,30 @@ def test_an_operator_of_the_driver_that_emits_on_and_on_is_told(
     assert published(tmp_path) == [b"word"]
 
 
-def test_an_operator_that_works_on_and_emits_nothing_is_not_told(
+def test_an_operator_that_works_on_and_emits_nothing_is_told_late(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A scan takes as long as there are files to compare."""
+    """A scan takes as long as there are files to compare, and an endless loop is not left without a word."""
+    began = time.monotonic()
 
-    def scan(emit: Emit) -> None:
-        until = time.monotonic() + 1
-        while time.monotonic() < until:
+    def deeper(levels: int) -> None:
+        # A stack that is the same at each look would show that it waits.
+        if levels:
+            deeper(levels - 1)
+        else:
             threading.Event().wait(0.001)
-            threading.Event().wait(0.002)
 
-    run(app_with(tmp_path, "emit_tuples", scan), runtime=InlineRuntime)
-    assert "takes no input" not in caplog.text
+    def loop_until_told(emit: Emit) -> None:
+        while "takes no input" not in caplog.text:
+            deeper(int(1000 * time.monotonic()) % 7)
+            assert time.monotonic() < began + 60, "no warning came"
+
+    run(app_with(tmp_path, "emit_tuples", loop_until_told), runtime=InlineRuntime)
+    assert time.monotonic() - began > 0.2 * SILENT_TIMES
+    (told,) = (each for each in caplog.messages if "it takes no input, and has emitted 0 tuples meanwhile" in each)
+    assert told.startswith("operator 'source' in emit_tuples(): no progress for ")
+    assert "in loop_until_told" in told
+    assert caplog.messages[-1] == "operator 'source' in emit_tuples(): went on"
     assert published(tmp_path) == [b"word"]
 
 
