@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import length_hint
 from typing import Any
 
 from dagflow.api.accumulator import Accumulator
@@ -14,6 +15,7 @@ from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
+from dagflow.execution.emitted_records import PIECE_RECORDS, ends_of_calls
 from dagflow.execution.failures import (
     FAILURES,
     INTERRUPTIONS,
@@ -42,17 +44,25 @@ class AtHand:
         operator: The operator that works.
         method: Its method.
         payload: What the method was called with; None for a life-cycle method.
-        ends: Has an entry for each record of the payload that is done; None where the method takes all at once.
+        piece: An iterator over records of the payload that are handled one by one, and the position behind the last
+            of them; None where the method takes all at once.
     """
 
     operator: str
     method: Callable[..., Any]
     payload: Any = None
-    ends: list[int] | None = None
+    piece: tuple[Iterator[Any], int] | None = None
+
+    @property
+    def taken(self) -> int:
+        """How many records of the payload were taken; 0 where the method takes all at once."""
+        if self.piece is None:
+            return 0
+        iterator, end = self.piece
+        return end - length_hint(iterator)
 
     def __str__(self) -> str:
-        done = -1 if self.ends is None else len(self.ends)
-        failed = FailedInput.of(self.payload, done) if self.payload is not None else NO_INPUT
+        failed = FailedInput.of(self.payload, self.taken - 1) if self.payload is not None else NO_INPUT
         return f"{getattr(self.method, '__name__', 'it')}(){failed}"
 
 
@@ -175,14 +185,14 @@ class Chain:
             emitted: How much its operator has emitted in it.
         """
         counted = sum(list(self.counters[call.operator].values()))
-        if call.ends is not None:
-            return len(call.ends), counted
+        if call.piece is not None:
+            return call.taken, counted
         records = len(call.payload) if isinstance(call.payload, RecordBatch) else 0
         return min(emitted, records), counted
 
     def emitted_by(self, operator: str) -> int:
         """How many records and tuples an operator has emitted; other threads may call this."""
-        return sum(buffer.emitted + len(buffer.gathered) for buffer in self._buffers_of(operator))
+        return sum(buffer.taken for buffer in self._buffers_of(operator))
 
     def _buffers_of(self, operator: str) -> list[PortBuffer]:
         return [buffer for ref, buffer in self.buffers.items() if ref.operator == operator]
@@ -228,54 +238,51 @@ class Chain:
             f"{what} {type(value).__name__}; emit with self.{port}.emit(...), what is {what} goes nowhere"
         )
 
-    def _run_to_the_end(self, operator: str, result: object) -> None:
-        for _ in self._steps(operator, result):
-            pass
-
     def _feed_each_record(
         self, operator: str, method: Callable[[Any], Any], batch: RecordBatch, buffers: list[PortBuffer]
     ) -> None:
-        records = batch.to_pylist()
         watched = [buffer for buffer in buffers if buffer.emitter.port.carries_records]
         for buffer in watched:
-            buffer.begin_records()
-        # An operator that emits no records has one list as well: it says which record is at hand.
-        ends: list[list[int]] = [[] for _ in watched] or [[]]
-        earlier = self._begin(at_hand := AtHand(operator, method, batch, ends[0]))
+            buffer.begin_records(batch)
+        earlier = self._begin(at_hand := AtHand(operator, method, batch, (iter(()), 0)))
         try:
-            if len(watched) == 1:
-                gathered, mark = watched[0].gathered, ends[0].append
-                for record in records:
-                    if (result := method(record)) is not None:
-                        self._run_to_the_end(operator, result)
-                    mark(len(gathered))
-            else:
-                lists = [buffer.gathered for buffer in watched] or [[]]
-                pairs = list(zip(lists, ends, strict=True))
-                for record in records:
-                    if (result := method(record)) is not None:
-                        self._run_to_the_end(operator, result)
-                    for gathered, end in pairs:
-                        end.append(len(gathered))
-        except FAILURES as error:
-            if self._is_complete(error):
-                raise
-            at = len(ends[0])
-            failed = replace(FailedInput.of(batch, at), record=shown_record(records[at]))
-            raise self._failure(operator, method, error, failed) from error
+            for start in range(0, len(batch), PIECE_RECORDS):
+                self._feed_piece(at_hand, start, watched)
         finally:
             self._end(at_hand, earlier)
             for buffer in watched:
                 buffer.end_records()
         try:
-            for buffer, end in zip(watched, ends, strict=False):
-                buffer.close_records(batch, end)
+            for buffer in watched:
+                buffer.close_records()
         except FAILURES as error:
             # Errors of operators downstream are complete. What is left is that the records do not make a batch, for
             # which Arrow raises errors of many types.
             if self._is_complete(error):
                 raise
             raise self._failure(operator, method, error, FailedInput.of(batch)) from error
+
+    def _feed_piece(self, at_hand: AtHand, start: int, watched: list[PortBuffer]) -> None:
+        """Call a per-record method with the records of a piece of a batch, from a position on."""
+        method, batch = at_hand.method, at_hand.payload
+        records = batch.slice(start, PIECE_RECORDS).to_pylist()
+        iterator = iter(records)
+        at_hand.piece = iterator, start + len(records)
+
+        def end(result: object) -> None:
+            for _ in self._steps(at_hand.operator, result):
+                pass
+
+        try:
+            ends = ends_of_calls(method, iterator, end, [buffer.gathered for buffer in watched if buffer.consumers])
+        except FAILURES as error:
+            if self._is_complete(error):
+                raise
+            at = at_hand.taken - 1
+            failed = replace(FailedInput.of(batch, at), record=shown_record(records[at - start]))
+            raise self._failure(at_hand.operator, method, error, failed) from error
+        for buffer in watched:
+            buffer.take_piece(start, records, next(ends) if buffer.consumers else ())
 
     def _is_complete(self, error: BaseException) -> bool:
         """Whether an error is raised as it is, without the operator's place."""

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from dagflow.api.ports import Emitter, TupleBatch
-from dagflow.api.records import LINE_FEED, BatchTooLargeError, Delimiters, Origin, RecordBatch
+from dagflow.api.records import LINE_FEED, RecordBatch
+from dagflow.execution.emitted_records import BATCH_BYTES, EmittedRecords, batches_of
 from dagflow.execution.failures import BrokenContractError
 
 Consumer = Callable[[Any], None]
 
 GATHERED_ITEMS = 8192
 """Items that an operator emits one by one, outside a per-record method, go on in groups of this many at most."""
-
-BATCH_BYTES = 8 << 20
-"""Records that an operator emits one by one go on in batches of about this many bytes at most, or of one longer record:
-Arrow has no batch of raw records above 2 GiB, and Spark takes 32 batches into its heap before it may spill."""
 
 
 class PortBuffer:
@@ -37,12 +31,14 @@ class PortBuffer:
         gathered_bytes: Bytes of the raw records among them that were emitted outside a per-record method.
         is_ended: Whether the operator's window has ended; no operator downstream would take what comes later.
         is_gathering: Whether a batch is handled record by record; all that is emitted waits for the batch's end.
+        records: What was emitted for the pieces of this batch that are done; None where no batch is handled so, or
+            where no consumer takes it.
         take: Says how many of some records may be passed on; None for all.
     """
 
     __slots__ = (
         *("consumers", "current", "emitted", "emitted_bytes", "emitter"),
-        *("gathered", "gathered_bytes", "is_ended", "is_gathering", "take"),
+        *("gathered", "gathered_bytes", "is_ended", "is_gathering", "records", "take"),
     )
 
     def __init__(self, emitter: Emitter[Any]) -> None:
@@ -55,6 +51,7 @@ class PortBuffer:
         self.emitted_bytes = 0
         self.is_ended = False
         self.is_gathering = False
+        self.records: EmittedRecords | None = None
         self.take: Callable[[int], int] | None = None
         emitter.emit = self.emit
 
@@ -95,7 +92,8 @@ class PortBuffer:
                 )
             self._send(items)
         else:
-            self._send_records(items, LINE_FEED, None)
+            for batch in batches_of(items, LINE_FEED):
+                self._send(batch)
 
     def _taken(self) -> list[Any]:
         items = self.gathered.copy()
@@ -107,74 +105,56 @@ class PortBuffer:
         kind = self.emitter.port.type
         return isinstance(item, kind) or (isinstance(item, TupleBatch) and issubclass(item.kind, kind))
 
-    def close_records(self, batch: RecordBatch, ends: list[int]) -> None:
-        """Pass on what a per-record method emitted for a batch.
-
-        Args:
-            batch: The batch that the method was called with, record by record.
-            ends: For each record of the batch, how many records had been emitted after it.
-        """
-        items = self._taken()
-        if not self.consumers:
-            self.emitted += len(items)
-            self.emitted_bytes += sum(len(item) for item in items if isinstance(item, bytes))
-            return
-        if any(issubclass(kind, (RecordBatch, pa.RecordBatch)) for kind in set(map(type, items))):
-            for item in items:
-                self.emit(item)
-            self.flush()
-            return
-        delimiters, origin = batch.delimiters, batch.origin
-        if len(items) != len(batch) or ends != list(range(1, len(items) + 1)):
-            counts = np.diff(np.array([0, *ends]))
-            sources = np.repeat(np.arange(len(batch)), counts)
-            delimiters = delimiters.take(sources)
-            origin = None if origin is None else origin.select(sources)
-        self._send_records(items, delimiters, origin)
-
-    def begin_records(self) -> None:
-        """Make what a per-record method emits wait for close_records."""
+    def begin_records(self, batch: RecordBatch) -> None:
+        """Make what a per-record method emits for a batch wait for close_records."""
         self.flush()
         self.is_gathering = True
+        if self.consumers:
+            self.records = EmittedRecords(batch)
         # The list's own append: a call into Python for each record would double the cost of small operators.
         self.emitter.emit = self.gathered.append
+
+    def take_piece(self, start: int, records: Sequence[Any], ends: Sequence[int]) -> None:
+        """Take what was emitted for a piece of the batch; see EmittedRecords.add."""
+        items = self._taken()
+        if self.records is not None:
+            self.records.add(items, start, records, ends)
+        else:
+            self.emitted += len(items)
+            self.emitted_bytes += sum(len(item) for item in items if isinstance(item, bytes))
 
     def end_records(self) -> None:
         """Pass on again what is emitted; called also where the method has failed."""
         self.is_gathering = False
         self.emitter.emit = self.emit
 
-    def _send_records(self, items: list[Any], delimiters: Delimiters, origin: Origin | None) -> None:
-        batch: RecordBatch | None = None
-        with contextlib.suppress(BatchTooLargeError):
-            batch = RecordBatch.from_records(items, delimiters, origin)
-        if batch is not None and not (batch.is_raw and batch.to_arrow().nbytes > BATCH_BYTES):
-            self._send(batch)
+    def close_records(self) -> None:
+        """Pass on what a per-record method emitted for a batch."""
+        records, self.records = self.records, None
+        if records is None:
             return
-        for start, end in itertools.pairwise((0, *_batch_ends(items))):
-            chosen = np.arange(start, end)
-            part = None if origin is None else origin.select(chosen)
-            self._send(RecordBatch.from_records(items[start:end], delimiters.take(chosen), part))
+        if records.has_batches():
+            for item in records.items():
+                self.emit(item)
+            self.flush()
+        else:
+            for batch in records.batches():
+                self._send(batch)
+
+    @property
+    def taken(self) -> int:
+        """How many records or tuples an operator has emitted; other threads may call this."""
+        records = self.records
+        return self.emitted + len(self.gathered) + (0 if records is None else records.count)
 
     def _send(self, payload: Any) -> None:
         if self.is_ended:
             port = self.emitter.port.name
             raise BrokenContractError(f"emitted at port {port} after the window's end; the last place is end_window()")
         if self.take is not None and (taken := self.take(len(payload))) < len(payload):
-            payload = payload.take(np.arange(taken))
+            payload = payload.slice(0, taken)
         self.emitted += len(payload)
         if isinstance(payload, RecordBatch):
             self.emitted_bytes += payload.nbytes()
         for consumer in self.consumers:
             consumer(payload)
-
-
-def _batch_ends(records: list[bytes]) -> list[int]:
-    """Ends of the batches into which records of many bytes are divided."""
-    ends, held = [], 0
-    for position, record in enumerate(records):
-        if held and held + len(record) > BATCH_BYTES:
-            ends.append(position)
-            held = 0
-        held += len(record)
-    return [*ends, len(records)]

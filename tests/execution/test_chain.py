@@ -12,7 +12,8 @@ from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import DagflowError, OperatorError, RecordError, SourceChangedError, TransientStorageError
 from dagflow.execution.chain import Chain
-from dagflow.execution.port_buffer import BATCH_BYTES, GATHERED_ITEMS
+from dagflow.execution.emitted_records import BATCH_BYTES
+from dagflow.execution.port_buffer import GATHERED_ITEMS
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.testing.operators import OperatorHarness, run_operator
 from tests.execution.sample_operators import (
